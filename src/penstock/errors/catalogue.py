@@ -1,0 +1,89 @@
+"""Every error code: its title and the hint that is given where the raise site has no better one.
+
+The reference page `docs/reference/errors.md` is made from this table.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Code(NamedTuple):
+    title: str
+    hint: str | None = None
+
+
+CODES: dict[str, Code] = {
+    # 0 configuration and use
+    "PSK-0001": Code("unknown setting"),
+    "PSK-0002": Code("bad value for a setting"),
+    "PSK-0003": Code("unresolved variable in an option value", "Set it in config or in the environment, or write ${NAME:-default}."),
+    "PSK-0004": Code("the database is closed", "Open it again with penstock.open()."),
+    "PSK-0005": Code("the folder is in use by another process", "Close the other process first; one process at a time can hold a database."),
+    "PSK-0006": Code("illegal state transition"),
+    "PSK-0007": Code("Spark could not be started", "Run `penstock doctor` to see what is missing."),
+    "PSK-0008": Code("a different Spark session already runs in this process"),
+    "PSK-0009": Code("bad argument"),
+    "PSK-0010": Code("timed out"),
+    # 1 parsing and names
+    "PSK-1001": Code("syntax error"),
+    "PSK-1002": Code("unknown name"),
+    "PSK-1003": Code("name already exists", "Use IF NOT EXISTS or OR REPLACE, or drop it first."),
+    "PSK-1004": Code("unknown column"),
+    "PSK-1005": Code("ambiguous column", "Qualify the column with its table."),
+    "PSK-1006": Code("unknown function"),
+    "PSK-1007": Code("type error in an expression"),
+    "PSK-1008": Code("wrong kind of object"),
+    "PSK-1009": Code("object is in use", "Drop what depends on it first, or add CASCADE."),
+    "PSK-1010": Code("unknown option"),
+    "PSK-1011": Code("bad option value"),
+    "PSK-1012": Code("not supported"),
+    "PSK-1013": Code("unknown type"),
+    "PSK-1014": Code("duplicate column name"),
+    "PSK-1015": Code("reserved column name", "Columns that start with two underscores belong to Penstock."),
+    "PSK-1016": Code("wrong number of columns or values"),
+    "PSK-1017": Code("cyclic dependency"),
+    "PSK-1018": Code("missing bound parameter"),
+    # 2 time and windows
+    "PSK-2001": Code("unsupported watermark", "Write WATERMARK FOR ts AS ts - INTERVAL 'n' unit, WATERMARK FOR ts, or … AS PROCTIME()."),
+    "PSK-2002": Code("event time column has the wrong type", "Event time is TIMESTAMP, or BIGINT epoch milliseconds."),
+    "PSK-2003": Code("bad window"),
+    "PSK-2004": Code("no watermark to close windows with", "Declare WATERMARK FOR … on the source, or use EMIT CHANGES."),
+    "PSK-2005": Code("EMIT needs a window", "Group by TUMBLE, HOP, SESSION or CUMULATE, or use EMIT CHANGES."),
+    "PSK-2006": Code("conflicting EMIT and lateness"),
+    "PSK-2007": Code("now() outside a temporal filter", "now() can only bound a time column: WHERE ts > now() - INTERVAL '10' MINUTE."),
+    "PSK-2008": Code("bad interval"),
+    "PSK-2009": Code("watermark cannot go back"),
+    # 3 joins
+    "PSK-3001": Code("unbounded join between streaming sources", "Bound it: ON … AND b.ts BETWEEN a.ts - INTERVAL … AND a.ts + INTERVAL …; or allow the state with WITH (state_ttl = …) or WITH (unbounded_state = true)."),
+    "PSK-3002": Code("join without an equality", "Add an equality between the two sides to ON."),
+    "PSK-3003": Code("unsupported join"),
+    # 4 state
+    "PSK-4001": Code("unbounded ORDER BY on a stream", "Add LIMIT n, or order when you SELECT from the view."),
+    "PSK-4002": Code("state limit reached"),
+    # 5 connectors and delivery
+    "PSK-5001": Code("unknown connector"),
+    "PSK-5002": Code("connector failed"),
+    "PSK-5003": Code("row does not fit the object"),
+    "PSK-5004": Code("sink cannot take a changelog", "Use a sink that applies updates, or EMIT ON WINDOW CLOSE to make the stream append-only."),
+    "PSK-5005": Code("object cannot be written to"),
+    "PSK-5006": Code("constraint violated"),
+    "PSK-5007": Code("row could not be decoded"),
+    "PSK-5010": Code("subscriber was too slow"),
+    "PSK-5011": Code("history is no longer retained", "Subscribe with a snapshot, or retain more with WITH (retain_history = …)."),
+    "PSK-5012": Code("cannot be subscribed to", "Create a stream on it: CREATE STREAM n AS SELECT * FROM …, and subscribe to that."),
+    "PSK-5030": Code("a source cannot be replayed"),
+    "PSK-5031": Code("a sink cannot be exactly-once"),
+    "PSK-5032": Code("exactly-once without checkpoints"),
+    "PSK-5033": Code("mixed delivery guarantees"),
+    # 6 checkpoints and recovery
+    "PSK-6001": Code("the log is damaged"),
+    "PSK-6002": Code("the folder was written by a newer version"),
+    "PSK-6003": Code("the stored query does not match its checkpoint"),
+    # 7 execution
+    "PSK-7001": Code("query failed"),
+    "PSK-7002": Code("cancelled"),
+    "PSK-7003": Code("pipeline could not be started"),
+    # 8 internal
+    "PSK-8001": Code("internal error", "This is a defect in Penstock."),
+}

@@ -1,0 +1,466 @@
+"""The logical algebra: frozen nodes over Z-sets.
+
+Columns inside a plan have flat, unique internal names (`alias$column`); expressions are sqlglot trees over
+unqualified, quoted columns of those names, so that `Expr.sql()` is Spark SQL over the child's columns.
+A node says what it means; on which path it runs (native Spark or kernel) is decided by `penstock.spark.compile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Literal
+
+from sqlglot import exp
+
+
+@dataclass(frozen=True, eq=False)
+class Expr:
+    """A Spark SQL expression over internal column names. Equality is by text."""
+
+    node: exp.Expression
+
+    def sql(self) -> str:
+        return self.node.sql(dialect="spark")
+
+    @cached_property
+    def refs(self) -> frozenset[str]:
+        return frozenset(c.name for c in self.node.find_all(exp.Column))
+
+    @property
+    def column(self) -> str | None:
+        """The internal name if the expression is a bare column."""
+        return self.node.name if isinstance(self.node, exp.Column) else None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expr) and self.sql() == other.sql()
+
+    def __hash__(self) -> int:
+        return hash(self.sql())
+
+
+def col(name: str) -> Expr:
+    return Expr(exp.Column(this=exp.Identifier(this=name, quoted=True)))
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A length of time: calendar months and microseconds. At most one of them is not zero."""
+
+    months: int = 0
+    micros: int = 0
+
+
+@dataclass(frozen=True)
+class Named:
+    name: str
+    expr: Expr
+
+
+@dataclass(frozen=True)
+class TimeAttr:
+    """A column whose future values are above `watermark - lag_ms`."""
+
+    column: str
+    lag_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Node:
+    @property
+    def children(self) -> tuple[Node, ...]:
+        child = getattr(self, "child", None)
+        return (child,) if child is not None else ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Internal names of the output columns, in order."""
+        return self.children[0].columns
+
+    @property
+    def changelog(self) -> bool:
+        """True if rows may be retracted: the output has a `__weight` column that can be negative."""
+        return any(c.changelog for c in self.children)
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        """Event-time columns of the output."""
+        return tuple(t for c in self.children for t in c.times if t.column in self.columns)
+
+    def walk(self) -> Iterator[Node]:
+        yield self
+        for c in self.children:
+            yield from c.walk()
+
+
+@dataclass(frozen=True)
+class Scan(Node):
+    """Rows of a catalogue object. `fields` pairs internal names with the object's column names."""
+
+    object: str
+    object_id: int
+    fields: tuple[tuple[str, str], ...]
+    is_changelog: bool
+    time_attrs: tuple[TimeAttr, ...] = ()
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(n for n, _ in self.fields)
+
+    @property
+    def changelog(self) -> bool:
+        return self.is_changelog
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        return self.time_attrs
+
+
+@dataclass(frozen=True)
+class Values(Node):
+    """Constant rows, there from the first epoch on."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[Expr, ...], ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.names
+
+
+@dataclass(frozen=True)
+class Filter(Node):
+    child: Node
+    predicate: Expr
+
+
+@dataclass(frozen=True)
+class Project(Node):
+    child: Node
+    items: tuple[Named, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(i.name for i in self.items)
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        lag = {t.column: t.lag_ms for t in self.child.times}
+        return tuple(TimeAttr(i.name, lag[i.expr.column]) for i in self.items if i.expr.column in lag)
+
+
+@dataclass(frozen=True)
+class Generate(Node):
+    """LATERAL VIEW / UNNEST / explode: the child's columns and those of each generated row."""
+
+    child: Node
+    generator: Expr
+    outputs: tuple[str, ...]
+    outer: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.child.columns + self.outputs
+
+
+WindowKind = Literal["tumble", "hop", "cumulate"]
+
+
+@dataclass(frozen=True)
+class WindowAssign(Node):
+    """Each row once per window that covers it, with the window's bounds in two new columns.
+
+    TUMBLE: size. HOP: slide (step) and size. CUMULATE: step and size. The bounds have the type of the time
+    expression: TIMESTAMP, or BIGINT epoch milliseconds. Rows whose time is NULL are dropped (and counted).
+    """
+
+    child: Node
+    kind: WindowKind
+    time: Expr
+    size: Interval
+    step: Interval | None
+    offset: Interval
+    start: str
+    end: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.child.columns, self.start, self.end)
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        base = {t.column: t.lag_ms for t in self.child.times}
+        lag = base.get(self.time.column or "")
+        if lag is None:
+            return self.child.times
+        size_ms = self.size.micros // 1000 + self.size.months * 31 * 86_400_000
+        return (*self.child.times, TimeAttr(self.start, lag + size_ms), TimeAttr(self.end, lag))
+
+
+@dataclass(frozen=True)
+class AggCall:
+    """One aggregate. `func` is the lower-case canonical name; ORDER BY inside (array_agg, string_agg) in `order`."""
+
+    name: str
+    func: str
+    args: tuple[Expr, ...]
+    distinct: bool = False
+    filter: Expr | None = None
+    order: tuple[SortKey, ...] = ()
+    ignore_nulls: bool = False
+
+
+@dataclass(frozen=True)
+class SortKey:
+    expr: Expr
+    desc: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class Session:
+    """Per group key: rows at most `gap` apart share a session, whose bounds are [first, last + gap)."""
+
+    time: Expr
+    gap: Interval
+    start: str
+    end: str
+
+
+class Mode(Enum):
+    """When an aggregate speaks."""
+
+    CHANGES = "changes"  # retract the old row, assert the new one, each epoch
+    CLOSE = "close"  # assert once, when the window closes; append-only
+
+
+@dataclass(frozen=True)
+class Aggregate(Node):
+    """Groups by `keys`; a group exists while its rows' weights sum to more than zero (without keys: always).
+
+    `window_end` names the key that holds the end of the group's window: such a group closes, and its state goes, when
+    window_end + lateness ≤ watermark; rows for a closed group are late. With `session` the window is built here.
+    Output columns: keys, (session bounds), aggregates.
+    """
+
+    child: Node
+    keys: tuple[Named, ...]
+    aggs: tuple[AggCall, ...]
+    mode: Mode = Mode.CHANGES
+    window_end: str | None = None
+    session: Session | None = None
+    lateness_ms: int = 0
+    late_to: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        bounds = (self.session.start, self.session.end) if self.session else ()
+        return tuple(k.name for k in self.keys) + bounds + tuple(a.name for a in self.aggs)
+
+    @property
+    def changelog(self) -> bool:
+        return self.mode is Mode.CHANGES
+
+    @property
+    def windowed(self) -> bool:
+        return self.window_end is not None or self.session is not None
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        if not self.windowed:
+            return ()
+        lag = {t.column: t.lag_ms + self.lateness_ms for t in self.child.times}
+        out = [TimeAttr(k.name, lag[k.expr.column]) for k in self.keys if k.expr.column in lag]
+        if self.session and self.session.time.column in lag:
+            base = lag[self.session.time.column]
+            out.append(TimeAttr(self.session.end, base))
+        return tuple(out)
+
+
+@dataclass(frozen=True)
+class Distinct(Node):
+    """Each row once while its weight is above zero. Append-only in, append-only out."""
+
+    child: Node
+
+
+@dataclass(frozen=True)
+class TemporalFilter(Node):
+    """A row is present while `enter ≤ now < exit`, now being the watermark floored to the second (epoch ms; either may be None)."""
+
+    child: Node
+    enter_ms: Expr | None
+    exit_ms: Expr | None
+
+    @property
+    def changelog(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Union(Node):
+    """UNION ALL; children have the same number of columns, named after the first child's."""
+
+    inputs: tuple[Node, ...]
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return self.inputs
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.inputs[0].columns
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        first, *rest = self.inputs
+        out = []
+        for t in first.times:
+            i = first.columns.index(t.column)
+            lags = [t.lag_ms] + [next((u.lag_ms for u in n.times if u.column == n.columns[i]), -1) for n in rest]
+            if -1 not in lags:
+                out.append(TimeAttr(t.column, max(lags)))
+        return tuple(out)
+
+
+SetKind = Literal["except", "except all", "intersect", "intersect all"]
+
+
+@dataclass(frozen=True)
+class SetOp(Node):
+    kind: SetKind
+    left: Node
+    right: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.left.columns
+
+    @property
+    def changelog(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class TopN(Node):
+    """Per partition the rows at positions [offset, offset + limit) of the order; ties are broken by the whole row."""
+
+    child: Node
+    partition: tuple[Expr, ...]
+    order: tuple[SortKey, ...]
+    limit: int | None
+    offset: int = 0
+
+    @property
+    def changelog(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Frame:
+    """ROWS or RANGE between two bounds; None is unbounded, negative is preceding. RANGE bounds are numbers or micros."""
+
+    unit: Literal["rows", "range"]
+    start: int | float | None
+    end: int | float | None
+
+
+@dataclass(frozen=True)
+class WindowCall:
+    name: str
+    func: str
+    args: tuple[Expr, ...]
+    frame: Frame | None = None
+    ignore_nulls: bool = False
+
+
+@dataclass(frozen=True)
+class Analytic(Node):
+    """Analytic functions that share one PARTITION BY / ORDER BY."""
+
+    child: Node
+    partition: tuple[Expr, ...]
+    order: tuple[SortKey, ...]
+    calls: tuple[WindowCall, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.child.columns + tuple(c.name for c in self.calls)
+
+    @property
+    def changelog(self) -> bool:
+        return True
+
+
+JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+
+
+@dataclass(frozen=True)
+class Join(Node):
+    """Equi-join with an optional residual. `left_keys[i] = right_keys[i]`; NULL keys match nothing.
+
+    `null_safe` marks the positions that compare with `<=>`. `time_bound`: see IntervalBound.
+    """
+
+    left: Node
+    right: Node
+    kind: JoinKind
+    left_keys: tuple[Expr, ...]
+    right_keys: tuple[Expr, ...]
+    residual: Expr | None = None
+    null_safe: frozenset[int] = frozenset()
+    time_bound: IntervalBound | None = None
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        if self.kind in ("semi", "anti"):
+            return self.left.columns
+        return self.left.columns + self.right.columns
+
+    @property
+    def changelog(self) -> bool:
+        inputs = self.left.changelog or self.right.changelog
+        if self.time_bound is not None:
+            return inputs
+        return inputs or self.kind not in ("inner", "semi")
+
+
+@dataclass(frozen=True)
+class IntervalBound:
+    """right time − left time lies in [lower_ms, upper_ms]; unmatched outer rows come out when the watermark has passed."""
+
+    left_time: Expr
+    right_time: Expr
+    lower_ms: int
+    upper_ms: int
+
+
+@dataclass(frozen=True)
+class Emit:
+    """The EMIT clause of a stream or view."""
+
+    kind: Literal["append", "changes", "update", "close", "every"] = "append"
+    every: Interval | None = None
+
+
+@dataclass(frozen=True)
+class Query:
+    """A bound SELECT: what a stream, view, sink or subscription maintains. `names` are the output columns as users see them."""
+
+    root: Node
+    names: tuple[str, ...]
+    emit: Emit = field(default_factory=Emit)
