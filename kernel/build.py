@@ -79,7 +79,9 @@ def find_pyspark() -> tuple[str, Path]:
     """The version of the installed pyspark and its folder of jars, found without importing it."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise BuildError("The kernel is compiled against pyspark, which is not installed: pip install 'pyspark>=4.2.1,<4.4'.")
+        raise BuildError(
+            "The kernel is compiled against pyspark, which is not installed: pip install 'pyspark>=4.2.1,<4.4'."
+        )
     jars = Path(spec.origin).parent / "jars"
     if not jars.is_dir():
         raise BuildError(f"The installed pyspark has no jars in {jars}: install `pyspark`, not `pyspark-client`.")

@@ -1,0 +1,86 @@
+"""Makes the reference pages from the code: `python docs/generate.py`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic.fields import FieldInfo
+
+from penstock import errors
+from penstock.config import Settings
+from penstock.config.keys import is_map, section_of
+from penstock.config.load import ENV_PREFIX, FILE_NAME
+
+REFERENCE = Path(__file__).resolve().parent / "reference"
+
+
+def errors_page() -> str:
+    """Every code, in groups by its range."""
+    lines = [
+        "# Error codes",
+        "",
+        "<!-- Made by docs/generate.py from penstock.errors.catalogue. -->",
+        "",
+        "Every error is a `PenstockError` with `.code`, `.detail`, `.hint` and `.position`. The first digit of its code says what it is about,",
+        "and which subclass it is. Where an error knows better advice than the one below, it gives that.",
+    ]
+    group: type[errors.PenstockError] | None = None
+    for code, entry in sorted(errors.CODES.items()):
+        kind = type(errors.fail(code, ""))
+        if kind is not group:
+            group = kind
+            about = (kind.__doc__ or "").partition(": ")[2].rstrip(".")
+            lines += ["", f"## `{kind.__name__}`: {about}", "", "| code | what | what to do |", "|---|---|---|"]
+        lines.append(f"| `{code}` | {_cell(entry.title)} | {_cell(entry.hint or '')} |")
+    return "\n".join(lines) + "\n"
+
+
+def settings_page() -> str:
+    """Every setting, in groups by section."""
+    lines = [
+        "# Settings",
+        "",
+        "<!-- Made by docs/generate.py from penstock.config. -->",
+        "",
+        "Where a setting comes from; a later place wins, key by key:",
+        "",
+        "1. the default,",
+        f'2. `{FILE_NAME}` in the folder of the database: `[spark]`, then `heap = "4g"`,',
+        f"3. the environment: `{ENV_PREFIX}SPARK__HEAP=4g`; a map is one JSON object, or one variable per entry (`{ENV_PREFIX}VARIABLES__HOST=db1`),",
+        '4. `penstock.open(path, config={"spark.heap": "4g"})`, or nested: `{"spark": {"heap": "4g"}}`.',
+        "",
+        "An unknown key is an error (`PSK-0001`), and so is a value that does not fit (`PSK-0002`).",
+    ]
+    loose: list[str] = []
+    for name, field in Settings.model_fields.items():
+        section = section_of(field)
+        if section is None:
+            loose.append(_setting(name, field))
+            continue
+        lines += ["", f"## `{name}`", "", section.__doc__ or "", "", "| key | default | meaning |", "|---|---|---|"]
+        lines += [_setting(f"{name}.{key}", inner) for key, inner in section.model_fields.items()]
+    lines += ["", "## Without a section", "", "| key | default | meaning |", "|---|---|---|", *loose]
+    return "\n".join(lines) + "\n"
+
+
+def _setting(name: str, field: FieldInfo) -> str:
+    default = json.dumps(field.get_default(call_default_factory=True, validated_data={}))
+    return f"| `{name}{'.<name>' if is_map(field) else ''}` | `{default}` | {_cell(field.description or '')} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+PAGES = {"errors.md": errors_page, "settings.md": settings_page}
+
+
+def main() -> None:
+    REFERENCE.mkdir(exist_ok=True)
+    for name, page in PAGES.items():
+        (REFERENCE / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The settings of a database: every section, key, default and bound."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
+
+from penstock.config.keys import parse_key
+
+
+def _not_a_flag(value: object) -> object:
+    # pydantic would take True for 1.
+    if isinstance(value, bool):
+        raise ValueError("a number is wanted, not true or false")
+    return value
+
+
+def _as_text(value: object) -> object:
+    # Spark writes its flags and numbers as text; TOML and Python have types for them.
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+Count = Annotated[int, BeforeValidator(_not_a_flag)]
+Text = Annotated[str, BeforeValidator(_as_text)]
+
+
+class Section(BaseModel):
+    """A group of settings. Frozen; a key that it does not have is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SparkSettings(Section):
+    """The Spark session, one per process."""
+
+    master: str = Field(
+        default="local[*]",
+        pattern=r"^(local(\[(\*|\d+)(, *\d+)?\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn)$",
+        description="Where Spark runs: `local[n]`, or the address of a cluster manager.",
+    )
+    heap: str = Field(
+        default="2g",
+        pattern=r"^[1-9]\d*[kmgtKMGT]$",
+        description="The largest heap of the driver JVM, such as `512m` or `2g`.",
+    )
+    shuffle_partitions: Count = Field(
+        default=2, ge=1, description="Partitions of every keyed operator. Fixed for a query once it has a checkpoint."
+    )
+    conf: dict[str, Text] = Field(
+        default_factory=dict,
+        description="Further Spark settings, by Spark's own names (`spark.conf.spark.ui.enabled`).",
+    )
+
+
+class LogSettings(Section):
+    """The commit log."""
+
+    wal_mode: Literal["sync", "async"] = Field(
+        default="sync",
+        description="`sync`: a commit is on disk before it is acknowledged. `async`: it is acknowledged first and "
+        "synced within `async_interval_ms`; a crash of the machine may lose that much.",
+    )
+    async_interval_ms: Count = Field(default=50, ge=1, description="Longest time between two syncs in `async` mode.")
+    segment_bytes: Count = Field(
+        default=67_108_864, ge=4096, description="A segment that has grown to this size is closed."
+    )
+    retain_bytes: Count = Field(
+        default=268_435_456,
+        ge=0,
+        description="History kept of each object whose statement does not say `retain_history`.",
+    )
+
+
+class EngineSettings(Section):
+    """The jobs that maintain streams and views."""
+
+    max_rows_per_epoch: Count = Field(
+        default=2_000_000,
+        ge=1,
+        description="An epoch takes in whole commits until it has this many rows; the rest waits.",
+    )
+    poll_timeout_ms: Count = Field(
+        default=200,
+        ge=1,
+        description="How long an idle job waits for a commit before it looks at its watermarks again.",
+    )
+    max_future_skew_ms: Count = Field(
+        default=300_000,
+        ge=0,
+        description="A row further than this past the wall clock does not move the watermark, "
+        "where the source does not say otherwise.",
+    )
+
+
+class SubscribeSettings(Section):
+    """What waits for a subscriber that is slower than its stream."""
+
+    buffer_bytes: Count = Field(
+        default=67_108_864, ge=1, description="Bytes that may wait, where `subscribe` does not say."
+    )
+    buffer_messages: Count = Field(default=10_000, ge=1, description="Changes that may wait.")
+
+
+class Settings(Section):
+    """All settings of one database. `Settings()` has the defaults; `load_settings` reads the rest."""
+
+    spark: SparkSettings = SparkSettings()
+    log: LogSettings = LogSettings()
+    engine: EngineSettings = EngineSettings()
+    subscribe: SubscribeSettings = SubscribeSettings()
+    variables: dict[str, Text] = Field(
+        default_factory=dict, description="Values for `${NAME}` in option values; they go before the environment."
+    )
+
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    def origin(self, key: str) -> str:
+        """Where the value of a dotted key came from: `default`, the file, the environment variable, or `config`.
+
+        For a whole map, the origins of its entries. An unknown key is refused (PSK-0001).
+        """
+        name = str(parse_key(type(self), key))
+        found = {origin for known, origin in self._origins.items() if known == name or known.startswith(f"{name}.")}
+        return ", ".join(sorted(found)) or "default"
