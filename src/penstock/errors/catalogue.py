@@ -84,6 +84,7 @@ CODES: dict[str, Code] = {
     "PSK-7001": Code("query failed"),
     "PSK-7002": Code("cancelled"),
     "PSK-7003": Code("pipeline could not be started"),
+    "PSK-7004": Code("the log could not be written", "Make room on the disk; nothing of the failed commit was kept."),
     # 8 internal
     "PSK-8001": Code("internal error", "This is a defect in Penstock."),
 }

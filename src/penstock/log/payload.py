@@ -1,0 +1,114 @@
+"""Parts made ready for writing: the work that the appending thread does itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import google_crc32c
+import pyarrow as pa
+
+from penstock.errors import fail
+from penstock.log.disk import sync_file
+from penstock.log.part import ExternalFile, Part
+
+MAX_BATCH_ROWS = 32_768
+"""Larger batches are cut, so that readers can share out the work of one commit."""
+
+
+class Payload(NamedTuple):
+    """A part in its written form: the messages, and what the frame header says of them."""
+
+    part: Part
+    messages: tuple[bytes | pa.Buffer, ...]
+    batches: tuple[tuple[int, int, int], ...]
+    rows: int
+    length: int
+    crc: int
+
+
+def prepare(parts: Sequence[Part], database: Path) -> list[Payload]:
+    """Serialises the parts of one commit; external files are made durable."""
+    if not parts:
+        raise fail("PSK-0009", "A commit needs at least one part.")
+    if len({part.object_id for part in parts}) != len(parts):
+        raise fail("PSK-0009", "A commit can hold only one part of each object.")
+    for part in parts:
+        _check_numbers(part)
+    return [_serialise(part) if part.file is None else _adopt(part, part.file, database) for part in parts]
+
+
+def _check_numbers(part: Part) -> None:
+    """Refuses here what the header cannot hold, so that it fails this commit and not its whole group."""
+    if not 0 <= part.object_id < 2**32 or not 0 <= part.schema_version < 2**32:
+        raise fail("PSK-0009", f"Object {part.object_id} with schema version {part.schema_version} is out of range.")
+    if part.watermark is not None and not -(2**63) < part.watermark < 2**63:
+        raise fail("PSK-0009", f"Watermark {part.watermark} is out of range.")
+    if not -1 <= part.job_epoch < 2**63:
+        raise fail("PSK-0009", f"Job epoch {part.job_epoch} is out of range.")
+
+
+def _serialise(part: Part) -> Payload:
+    messages: list[bytes | pa.Buffer] = []
+    batches: list[tuple[int, int, int]] = []
+    rows = offset = crc = 0
+    for batch in part.batches:
+        _refuse_dictionaries(batch.schema)
+        for piece in _pieces(batch):
+            message = piece.serialize()
+            length = message.size
+            messages.append(message)
+            crc = google_crc32c.extend(crc, message)
+            if length % 8:
+                padding = bytes(-length % 8)
+                messages.append(padding)
+                crc = google_crc32c.extend(crc, padding)
+            batches.append((offset, length, piece.num_rows))
+            offset += length + -length % 8
+            rows += piece.num_rows
+    return Payload(part, tuple(messages), tuple(batches), rows, offset, crc)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if 0 < batch.num_rows <= MAX_BATCH_ROWS:
+        yield batch
+        return
+    for start in range(0, batch.num_rows, MAX_BATCH_ROWS):
+        yield batch.slice(start, MAX_BATCH_ROWS)
+
+
+def _refuse_dictionaries(schema: pa.Schema) -> None:
+    for field in schema:
+        if _has_dictionary(field.type):
+            raise fail("PSK-0009", f"Column {field.name} is dictionary-encoded; the log takes plain arrays only.")
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    if kind.num_fields:
+        return any(_has_dictionary(kind.field(i).type) for i in range(kind.num_fields))
+    return bool(pa.types.is_dictionary(kind))
+
+
+def _adopt(part: Part, file: ExternalFile, database: Path) -> Payload:
+    relative = PurePosixPath(file.path)
+    if part.batches:
+        raise fail("PSK-0009", "A part holds batches or a file, not both.")
+    if relative.is_absolute() or ".." in relative.parts or "\0" in file.path or not relative.parts:
+        raise fail("PSK-0009", f"{file.path} is not a path inside the database folder.")
+    if relative.parts[:-1] == ("log",):
+        raise fail("PSK-0009", f"{file.path} lies among the segments; external files need a folder of their own.")
+    if sum(rows for _, _, rows in file.batches) != file.rows:
+        raise fail("PSK-0009", f"The batches of {file.path} do not add up to {file.rows} rows.")
+    if any(offset < 0 or length <= 0 or offset + length > file.length for offset, length, _ in file.batches):
+        raise fail("PSK-0009", f"A batch of {file.path} lies outside its {file.length} bytes.")
+    path = database / relative
+    try:
+        size = path.stat().st_size
+        if size >= file.length:
+            sync_file(path)
+    except OSError as error:
+        raise fail("PSK-7004", f"{path} could not be made durable: {error.strerror}.") from error
+    if size < file.length:
+        raise fail("PSK-0009", f"{path} has {size} bytes, not {file.length}.")
+    return Payload(part, (), file.batches, file.rows, 0, 0)
