@@ -1,0 +1,114 @@
+"""The clauses after a query: EMIT, ALLOW LATENESS, LATE DATA TO, WITH (…), REBUILD."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from penstock.plan.nodes import Interval
+from penstock.sql import intervals
+from penstock.sql.options import Substitute, parse_options
+from penstock.sql.parser import parse_expression, parse_select
+from penstock.sql.query import EmitClause, EmitKind, ParsedQuery
+from penstock.sql.tokens import Cursor
+
+_EMITS: tuple[tuple[str, EmitKind], ...] = (
+    ("ON WINDOW CLOSE", "close"),
+    ("AFTER WATERMARK", "close"),
+    ("ON WATERMARK", "close"),
+    ("FINAL", "final"),
+    ("ON UPDATE", "update"),
+    ("CHANGES", "changes"),
+)
+
+
+def parse_query(cursor: Cursor, substitute: Substitute | None, statement: str | None, *, rebuild: bool = False) -> tuple[ParsedQuery, bool]:
+    """The query from the cursor to its end, with its clauses. `statement` names whose options are allowed; None: no clauses.
+
+    The second result is true if REBUILD was written (only where `rebuild` allows it).
+    """
+    start = cursor.index
+    tail = _tail(cursor, rebuild)
+    tokens = cursor.tokens[start:tail]
+    ast, probes = parse_select(cursor.script, tokens)
+    cursor.index = tail
+    emit: EmitClause | None = None
+    lateness: Interval | None = None
+    late_to: str | None = None
+    options: dict[str, str] | None = None
+    rebuilt = False
+    while not cursor.done:
+        if statement is None:
+            raise cursor.error("only a stream or a view can have this clause", hint="Put it into CREATE STREAM … AS SELECT ….")
+        at = cursor.peek()
+        assert at is not None
+        if emit is None and cursor.accept("EMIT"):
+            emit = _emit(cursor, at.start)
+        elif lateness is None and cursor.accept("ALLOW LATENESS"):
+            lateness = parse_interval(cursor)
+        elif late_to is None and cursor.accept("LATE DATA TO"):
+            late_to = cursor.name("a stream name")
+        elif options is None and cursor.accept("WITH"):
+            options = parse_options(cursor, substitute, statement)
+        elif rebuild and not rebuilt and cursor.accept("REBUILD"):
+            rebuilt = True
+        else:
+            raise cursor.error("unexpected clause")
+    first, last = tokens[0], tokens[-1]
+    text = cursor.script.text[first.start : last.end + 1]
+    query = ParsedQuery(cursor.script, ast, text, first.start, probes, emit, lateness, late_to, options or {})
+    return query, rebuilt
+
+
+def _tail(cursor: Cursor, rebuild: bool) -> int:
+    """Where the first clause of ours begins, at the outermost level."""
+    at = Cursor(cursor.script, cursor.tokens, cursor.end)
+    at.index = cursor.index
+    depth = 0
+    while not at.done:
+        token = at.peek()
+        assert token is not None
+        if depth == 0 and at.index > cursor.index and at.tokens[at.index - 1].token_type not in (TokenType.DOT, TokenType.ALIAS):
+            starts = any(at.at(f"EMIT {w}") for w in ("ON", "AFTER", "FINAL", "CHANGES", "EVERY"))
+            if starts or at.at("ALLOW LATENESS") or at.at("LATE DATA") or (at.at("WITH (")):
+                return at.index
+            if rebuild and at.at("REBUILD") and at.index == at.end - 1:
+                return at.index
+        depth += token.token_type is TokenType.L_PAREN
+        depth -= token.token_type is TokenType.R_PAREN
+        at.next()
+    return at.index
+
+
+def _emit(cursor: Cursor, offset: int) -> EmitClause:
+    for phrase, kind in _EMITS:
+        if cursor.accept(phrase):
+            return EmitClause(kind, offset=offset)
+    if cursor.accept("EVERY"):
+        where = cursor.here()
+        every = parse_interval(cursor)
+        if every.months or every.micros <= 0:
+            raise cursor.fail("PSK-2008", "EMIT EVERY needs an interval above zero, in days or smaller", position=where)
+        return EmitClause("every", every, offset)
+    raise cursor.error("expected ON WINDOW CLOSE, AFTER WATERMARK, ON UPDATE, CHANGES, FINAL or EVERY")
+
+
+def parse_interval(cursor: Cursor) -> Interval:
+    """`INTERVAL 'n' unit` at the cursor."""
+    where = cursor.here()
+    start = cursor.index
+    cursor.expect("INTERVAL")
+    cursor.accept("-")
+    number = cursor.next()
+    while (token := cursor.peek()) is not None and token.start <= number.end:
+        cursor.next()
+    token = cursor.peek()
+    if token is not None and intervals.unit_of(token.text) and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER):
+        cursor.next()
+        if cursor.accept("TO"):
+            cursor.next()
+    node: exp.Expression = parse_expression(cursor.script, cursor.tokens[start : cursor.index], "an interval")
+    value = intervals.from_node(node)
+    if value is None:
+        raise cursor.fail("PSK-2008", "this interval is not understood", hint="Write INTERVAL '5' SECOND.", position=where)
+    return value

@@ -1,0 +1,95 @@
+"""The stock parser behind our rewriting: tokens → sqlglot trees, errors as PSK-1001."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError
+from sqlglot.tokens import Token, TokenType
+
+from penstock.errors import PenstockError
+from penstock.sql.query import Probe
+from penstock.sql.rewrite import Rewriter
+from penstock.sql.tokens import Script
+
+_MAX_DEPTH = 200
+
+
+def parse_select(script: Script, tokens: Sequence[Token]) -> tuple[exp.Expression, tuple[Probe, ...]]:
+    """A query expression: SELECT, set operation, VALUES or a parenthesised one."""
+    if not tokens:
+        raise script.syntax_error("expected a query", script.position(len(script.text)))
+    rewriter = Rewriter(script, tokens)
+    tree = _parse(script, rewriter.run(), tokens[-1])
+    if not isinstance(tree, (exp.Query, exp.Values)):
+        raise script.syntax_error("expected a query", script.at(tokens[0]))
+    return tree, tuple(rewriter.probes)
+
+
+def parse_expression(script: Script, tokens: Sequence[Token], what: str) -> exp.Expression:
+    """One expression without an alias."""
+    where = script.at(tokens[0]) if tokens else script.position(len(script.text))
+    if not tokens:
+        raise script.syntax_error(f"expected {what}", where)
+    at = tokens[0]
+    head = Token(TokenType.SELECT, "SELECT", at.line, at.col, at.start, at.end, [])
+    tree = _parse(script, [head, *Rewriter(script, tokens).run()], tokens[-1])
+    simple = isinstance(tree, exp.Select) and not any(v for k, v in tree.args.items() if k not in ("expressions", "kind"))
+    if not simple or len(tree.expressions) != 1 or isinstance(tree.expressions[0], (exp.Alias, exp.Star)):
+        raise script.syntax_error(f"expected {what}", where)
+    found: exp.Expression = tree.expressions[0]
+    return found
+
+
+def _parse(script: Script, tokens: Sequence[Token], last: Token) -> exp.Expression:
+    _check_shape(script, tokens)
+    # The parser reports line and column of a token: offsets in their place are what we can turn into a position.
+    given = [Token(t.token_type, t.text, t.start, t.end, t.start, t.end, []) for t in tokens]
+    try:
+        trees = Spark().parser().parse(given, script.text)
+    except ParseError as error:
+        raise _translate(script, error, last) from None
+    except RecursionError:
+        raise script.syntax_error("the statement is nested too deeply", script.at(tokens[0])) from None
+    except Exception as error:
+        raise script.syntax_error(f"the statement cannot be read ({type(error).__name__})", script.at(tokens[0])) from None
+    trees = [t for t in trees if t is not None]
+    if len(trees) != 1 or isinstance(trees[0], exp.Command):
+        raise script.syntax_error("unknown statement", script.at(tokens[0]))
+    tree: exp.Expression = trees[0]
+    command = tree.find(exp.Command)
+    if command is not None:
+        raise script.syntax_error("unknown statement", script.at(tokens[0]))
+    return tree
+
+
+def _check_shape(script: Script, tokens: Sequence[Token]) -> None:
+    """What the stock parser would let pass or choke on: empty list items, very deep nesting."""
+    depth = 0
+    after_comma = False
+    for t in tokens:
+        if after_comma and t.token_type in (TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM):
+            raise script.syntax_error(f"unexpected '{t.text}' after a comma", script.at(t))
+        after_comma = t.token_type is TokenType.COMMA
+        depth += t.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET)
+        depth -= t.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET)
+        if depth > _MAX_DEPTH:
+            raise script.syntax_error("the statement is nested too deeply", script.at(t))
+
+
+def _translate(script: Script, error: ParseError, last: Token) -> PenstockError:
+    info = error.errors[0] if error.errors else {}
+    start, end = info.get("line"), info.get("col")
+    description = str(info.get("description") or "")
+    if not isinstance(start, int) or not isinstance(end, int):
+        start, end = last.start, last.end
+    found = script.text[start : end + 1]
+    if description.startswith("Expecting "):
+        detail = f"expected {description.removeprefix('Expecting ')} near '{found}'"
+    elif description.startswith("Required keyword"):
+        detail = f"something is missing near '{found}'"
+    else:
+        detail = f"unexpected '{found}'"
+    return script.syntax_error(detail, script.position(start, end - start + 1))

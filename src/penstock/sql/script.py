@@ -1,0 +1,198 @@
+"""A script: statements separated by `;`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot.tokens import Token, TokenType
+
+from penstock.sql import statements as st
+from penstock.sql.ddl import object_name, parse_alter, parse_create, parse_drop, parse_kind
+from penstock.sql.clauses import parse_query
+from penstock.sql.dml import parse_delete, parse_insert, parse_update
+from penstock.sql.names import suggestion
+from penstock.sql.options import Substitute, parse_options
+from penstock.sql.parser import parse_expression
+from penstock.sql.tokens import Cursor, Script, is_name, words_of
+
+_SHOWN = ("SOURCES", "TABLES", "STREAMS", "VIEWS", "SINKS", "QUERIES", "CHECKPOINTS", "CONNECTORS")
+_STARTS = (
+    "CREATE DROP ALTER INSERT UPDATE DELETE BEGIN COMMIT ROLLBACK SELECT WITH VALUES SUBSCRIBE DECLARE FETCH CLOSE "
+    "EXPLAIN SHOW DESCRIBE CHECKPOINT RESTORE SET START STOP FLUSH"
+).split()
+
+
+def parse_script(text: str, *, substitute: Substitute | None = None) -> list[st.Statement]:
+    """All statements of a script. A syntax error anywhere is PSK-1001, with its position in the whole script.
+
+    `substitute` is applied to every option value that is a string.
+    """
+    script = Script(text)
+    return [_statement(script, part, substitute) for part in split(script)]
+
+
+def split(script: Script) -> list[list[Token]]:
+    """The tokens of each statement that is not empty."""
+    parts: list[list[Token]] = [[]]
+    for token in script.tokenize():
+        if token.token_type is TokenType.SEMICOLON:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return [p for p in parts if p]
+
+
+def _statement(script: Script, tokens: Sequence[Token], substitute: Substitute | None) -> st.Statement:
+    cursor = Cursor(script, tokens)
+    offset = tokens[0].start
+    text = script.text[offset : tokens[-1].end + 1]
+    if cursor.accept("CREATE"):
+        return parse_create(cursor, text, offset, substitute)
+    if cursor.accept("DROP"):
+        return parse_drop(cursor, text, offset)
+    if cursor.accept("ALTER"):
+        return parse_alter(cursor, text, offset, substitute)
+    if cursor.accept("INSERT"):
+        return parse_insert(cursor, text, offset)
+    if cursor.accept("UPDATE"):
+        return parse_update(cursor, text, offset)
+    if cursor.accept("DELETE"):
+        return parse_delete(cursor, text, offset)
+    if cursor.at("SELECT") or cursor.at("WITH") or cursor.at("VALUES") or cursor.at("(") or cursor.at("FROM"):
+        query, _ = parse_query(cursor, substitute, None)
+        return st.Select(text, offset, query)
+    if cursor.accept("SUBSCRIBE"):
+        return _subscribe(cursor, text, offset, substitute)
+    if cursor.accept("DECLARE"):
+        return _declare(cursor, text, offset, substitute)
+    if cursor.accept("EXPLAIN"):
+        analyze = cursor.accept("ANALYZE")
+        if cursor.done:
+            raise cursor.error("expected a statement")
+        return st.Explain(text, offset, analyze, _statement(script, tokens[cursor.index :], substitute))
+    return _small(cursor, text, offset)
+
+
+def _small(cursor: Cursor, text: str, offset: int) -> st.Statement:
+    """The statements of a few words."""
+    made: st.Statement
+    if cursor.accept("BEGIN"):
+        _ = cursor.accept("TRANSACTION") or cursor.accept("WORK")
+        made = st.Begin(text, offset)
+    elif cursor.accept("COMMIT"):
+        _ = cursor.accept("TRANSACTION") or cursor.accept("WORK")
+        made = st.Commit(text, offset)
+    elif cursor.accept("ROLLBACK"):
+        _ = cursor.accept("TRANSACTION") or cursor.accept("WORK")
+        made = st.Rollback(text, offset)
+    elif cursor.accept("FETCH"):
+        count: int | None = 1
+        if cursor.accept("ALL"):
+            count = None
+        elif not cursor.accept("NEXT") and not cursor.at("FROM"):
+            count = cursor.integer()
+        cursor.expect("FROM")
+        made = st.Fetch(text, offset, cursor.name("a cursor"), count)
+    elif cursor.accept("CLOSE"):
+        made = st.CloseCursor(text, offset, cursor.name("a cursor"))
+    elif cursor.accept("SHOW CREATE"):
+        named = is_name(cursor.peek()) and cursor.peek(1) is None
+        kind = None if named else parse_kind(cursor).value
+        made = st.ShowCreate(text, offset, kind, object_name(cursor))
+    elif cursor.accept("SHOW"):
+        made = _show(cursor, text, offset)
+    elif cursor.accept("DESCRIBE") or cursor.accept("DESC"):
+        extended = cursor.peek(1) is not None and cursor.accept("EXTENDED")
+        made = st.Describe(text, offset, extended, object_name(cursor))
+    elif cursor.accept("CHECKPOINT"):
+        made = st.Checkpoint(text, offset)
+    elif cursor.accept("RESTORE"):
+        cursor.expect("FROM CHECKPOINT")
+        made = st.Restore(text, offset, cursor.integer())
+    elif cursor.accept("SET"):
+        made = _set(cursor, text, offset)
+    elif cursor.accept("START PIPELINE"):
+        made = st.StartPipeline(text, offset)
+    elif cursor.accept("STOP PIPELINE"):
+        made = st.StopPipeline(text, offset)
+    elif cursor.accept("FLUSH"):
+        made = st.Flush(text, offset)
+    else:
+        token = cursor.peek()
+        word = " ".join(words_of(token)) if token is not None else ""
+        hint = suggestion(word, _STARTS) if word else None
+        raise cursor.error(f"unknown statement {token.text if token else ''}".strip(), hint=hint)
+    cursor.finish()
+    return made
+
+
+def _show(cursor: Cursor, text: str, offset: int) -> st.Statement:
+    if cursor.accept("MATERIALIZED VIEWS"):
+        return st.Show(text, offset, "views")
+    if cursor.accept("LOOKUP TABLES"):
+        return st.Show(text, offset, "tables")
+    for word in _SHOWN:
+        if cursor.accept(word):
+            return st.Show(text, offset, word.lower())
+    token = cursor.peek()
+    hint = suggestion(token.text, _SHOWN) if token is not None else None
+    raise cursor.error(f"expected {', '.join(_SHOWN[:-1])} or {_SHOWN[-1]}", hint=hint)
+
+
+def _set(cursor: Cursor, text: str, offset: int) -> st.Statement:
+    parts = [cursor.name("a setting")]
+    while cursor.accept("."):
+        parts.append(cursor.name("a setting"))
+    if not cursor.accept("="):
+        cursor.expect("TO")
+    first = cursor.peek()
+    if first is None:
+        raise cursor.error("expected a value")
+    last = first
+    while not cursor.done:
+        last = cursor.next()
+    quoted = first is last and first.token_type is TokenType.STRING
+    value = first.text if quoted else cursor.script.text[first.start : last.end + 1]
+    return st.SetOption(text, offset, ".".join(parts), value)
+
+
+def _subscribe(cursor: Cursor, text: str, offset: int, substitute: Substitute | None) -> st.Subscribe:
+    cursor.accept("TO")
+    target, select = None, None
+    if cursor.at("("):
+        close = cursor.closing(cursor.index)
+        inner = Cursor(cursor.script, cursor.tokens, close)
+        inner.index = cursor.index + 1
+        # The options of the select itself (state_ttl …) are a stream's; those after the parenthesis are the subscription's.
+        select, _ = parse_query(inner, substitute, "STREAM")
+        cursor.index = close + 1
+    else:
+        target = object_name(cursor)
+    as_of = up_to = None
+    if cursor.accept("AS OF"):
+        cursor.expect("EPOCH")
+        as_of = cursor.integer()
+    if cursor.accept("UP TO"):
+        cursor.expect("EPOCH")
+        up_to = cursor.integer()
+    where = None
+    if cursor.accept("WHERE"):
+        start = cursor.index
+        while not cursor.done and not cursor.at("WITH ("):
+            if cursor.at("("):
+                cursor.index = cursor.closing(cursor.index)
+            cursor.next()
+        where = parse_expression(cursor.script, cursor.tokens[start : cursor.index], "a condition")
+    options = parse_options(cursor, substitute, "SUBSCRIBE") if cursor.accept("WITH") else {}
+    cursor.finish()
+    return st.Subscribe(text, offset, target, select, as_of, up_to, where, options)
+
+
+def _declare(cursor: Cursor, text: str, offset: int, substitute: Substitute | None) -> st.Statement:
+    name = cursor.name("a cursor")
+    cursor.expect("CURSOR FOR")
+    start = cursor.peek()
+    cursor.expect("SUBSCRIBE")
+    assert start is not None
+    inner = cursor.script.text[start.start : offset + len(text)]
+    return st.DeclareCursor(text, offset, name, _subscribe(cursor, inner, start.start, substitute))

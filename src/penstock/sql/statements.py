@@ -1,0 +1,250 @@
+"""What a script can say: one frozen class per statement.
+
+`text` is the statement as it was written, `offset` where it begins in the script.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from penstock.catalog.objects import Column, Connector, Watermark
+from penstock.plan.nodes import Interval
+from penstock.sql.query import EmitClause, ParsedQuery
+
+
+@dataclass(frozen=True)
+class Statement:
+    text: str
+    offset: int
+
+
+@dataclass(frozen=True)
+class _Create(Statement):
+    name: str
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class CreateSource(_Create):
+    """`columns` may be empty where the connector can tell the schema."""
+
+    columns: tuple[Column, ...] = ()
+    watermark: Watermark | None = None
+    connector: Connector | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CreateTable(_Create):
+    columns: tuple[Column, ...] = ()
+    key: tuple[str, ...] = ()
+    connector: Connector | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CreateLookupTable(_Create):
+    columns: tuple[Column, ...] = ()
+    key: tuple[str, ...] = ()
+    connector: Connector | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _CreateQuery(_Create):
+    query: ParsedQuery = field(kw_only=True)
+
+    @property
+    def emit(self) -> EmitClause | None:
+        return self.query.emit
+
+    @property
+    def lateness(self) -> Interval | None:
+        return self.query.lateness
+
+    @property
+    def late_to(self) -> str | None:
+        return self.query.late_to
+
+    @property
+    def options(self) -> dict[str, str]:
+        return self.query.options
+
+
+@dataclass(frozen=True)
+class CreateStream(_CreateQuery):
+    pass
+
+
+@dataclass(frozen=True)
+class CreateView(_CreateQuery):
+    pass
+
+
+@dataclass(frozen=True)
+class CreateSink(_Create):
+    """Either `source` (with `where`, a query over it) or `query` feeds the sink."""
+
+    connector: Connector = field(kw_only=True)
+    source: str | None = None
+    query: ParsedQuery | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Drop(Statement):
+    """`kind` is a value of `catalog.Kind`."""
+
+    kind: str
+    name: str
+    if_exists: bool
+    cascade: bool
+
+
+@dataclass(frozen=True)
+class AlterQuery(Statement):
+    kind: str
+    name: str
+    query: ParsedQuery
+    rebuild: bool
+
+
+@dataclass(frozen=True)
+class AlterSourceAddColumn(Statement):
+    name: str
+    column: Column
+
+
+@dataclass(frozen=True)
+class Insert(Statement):
+    """`values` are rows of expressions; `select` is there where VALUES is not. `columns` is None where none are named."""
+
+    target: str
+    columns: tuple[str, ...] | None
+    values: tuple[tuple[exp.Expression, ...], ...] | None
+    select: ParsedQuery | None
+
+
+@dataclass(frozen=True)
+class Update(Statement):
+    target: str
+    assignments: tuple[tuple[str, exp.Expression], ...]
+    where: exp.Expression | None
+
+
+@dataclass(frozen=True)
+class Delete(Statement):
+    target: str
+    where: exp.Expression | None
+
+
+@dataclass(frozen=True)
+class Begin(Statement):
+    pass
+
+
+@dataclass(frozen=True)
+class Commit(Statement):
+    pass
+
+
+@dataclass(frozen=True)
+class Rollback(Statement):
+    pass
+
+
+@dataclass(frozen=True)
+class Select(Statement):
+    query: ParsedQuery
+
+
+@dataclass(frozen=True)
+class Subscribe(Statement):
+    """Exactly one of `target` and `select` is there. `where` is over the target's columns."""
+
+    target: str | None
+    select: ParsedQuery | None
+    as_of: int | None
+    up_to: int | None
+    where: exp.Expression | None
+    options: dict[str, str]
+
+
+@dataclass(frozen=True)
+class DeclareCursor(Statement):
+    cursor: str
+    subscribe: Subscribe
+
+
+@dataclass(frozen=True)
+class Fetch(Statement):
+    """`count` is None for FETCH ALL."""
+
+    cursor: str
+    count: int | None
+
+
+@dataclass(frozen=True)
+class CloseCursor(Statement):
+    cursor: str
+
+
+@dataclass(frozen=True)
+class Explain(Statement):
+    analyze: bool
+    statement: Statement
+
+
+@dataclass(frozen=True)
+class Show(Statement):
+    """`what` is the lower-case plural: sources, tables, streams, views, sinks, queries, checkpoints, connectors."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class ShowCreate(Statement):
+    """`kind` is a value of `catalog.Kind`, or None where the name alone was given."""
+
+    kind: str | None
+    name: str
+
+
+@dataclass(frozen=True)
+class Describe(Statement):
+    extended: bool
+    name: str
+
+
+@dataclass(frozen=True)
+class Checkpoint(Statement):
+    pass
+
+
+@dataclass(frozen=True)
+class Restore(Statement):
+    checkpoint: int
+
+
+@dataclass(frozen=True)
+class SetOption(Statement):
+    key: str
+    value: str
+
+
+@dataclass(frozen=True)
+class StartPipeline(Statement):
+    pass
+
+
+@dataclass(frozen=True)
+class StopPipeline(Statement):
+    pass
+
+
+@dataclass(frozen=True)
+class Flush(Statement):
+    pass

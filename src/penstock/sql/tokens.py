@@ -1,0 +1,212 @@
+"""Tokens of a script, with their places, and a cursor over them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import cached_property
+
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+from sqlglot.tokens import Token, TokenType
+
+from penstock.errors import PenstockError, Position, fail
+
+_COMMANDS = frozenset({TokenType.COMMAND, TokenType.EXECUTE, TokenType.FETCH, TokenType.SHOW, TokenType.RENAME})
+_QUOTED = frozenset({TokenType.STRING, TokenType.IDENTIFIER, TokenType.RAW_STRING, TokenType.HEX_STRING})
+_PUNCTUATION = frozenset("()[]{},.;:=<>+-*/%?!|&^~#$@")
+
+
+class Script:
+    """The whole text; knows line and column of every offset."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(i + 1 for i, c in enumerate(self.text) if c == "\n")]
+
+    def position(self, start: int, length: int = 1) -> Position:
+        start = max(0, min(start, len(self.text)))
+        line = bisect_right(self._starts, start)
+        return Position(line, start - self._starts[line - 1] + 1, max(1, length))
+
+    def at(self, token: Token) -> Position:
+        return self.position(token.start, token.end - token.start + 1)
+
+    def syntax_error(self, detail: str, where: Position | None, hint: str | None = None) -> PenstockError:
+        return fail("PSK-1001", detail, position=where, sql=self.text, hint=hint)
+
+    def tokenize(self) -> list[Token]:
+        return _tokenize(self, 0)
+
+
+def _tokenize(script: Script, offset: int) -> list[Token]:
+    """The tokens from `offset` on.
+
+    The stock tokenizer takes the rest of some statements (SHOW, EXPLAIN, FETCH …) as one string when they stand first:
+    a parenthesis is put in front, and the text after such a word inside a script is read again.
+    """
+    text = script.text[offset:]
+    try:
+        raw = Spark().tokenize("(" + text)[1:]
+    except TokenError:
+        raise script.syntax_error("unterminated string, name or comment", script.position(_unterminated(text) + offset)) from None
+    out: list[Token] = []
+    for i, t in enumerate(raw):
+        token = moved(t, offset - 1)
+        out.append(token)
+        first = i > 0 and raw[i - 1].token_type in (TokenType.SEMICOLON, TokenType.BEGIN)
+        if first and t.token_type in _COMMANDS:
+            return out + _tokenize(script, token.end + 1)
+    return out
+
+
+def moved(t: Token, by: int) -> Token:
+    return Token(t.token_type, t.text, t.line, t.col, t.start + by, t.end + by, [])
+
+
+def _unterminated(text: str) -> int:
+    """Where the string, name or comment that does not end begins."""
+    i = 0
+    while i < len(text):
+        two = text[i : i + 2]
+        c = text[i]
+        if two == "--":
+            end = text.find("\n", i)
+            i = len(text) if end < 0 else end
+        elif two == "/*":
+            end = text.find("*/", i + 2)
+            if end < 0:
+                return i
+            i = end + 2
+        elif c in "'\"`":
+            j = i + 1
+            while j < len(text) and text[j] != c:
+                j += 2 if text[j] == "\\" and c != "`" else 1
+            if j >= len(text):
+                return i
+            i = j + 1
+        else:
+            i += 1
+    return max(0, len(text) - 1)
+
+
+def words_of(token: Token) -> tuple[str, ...]:
+    """The keywords a token stands for; a quoted token stands for none."""
+    return () if token.token_type in _QUOTED else tuple(token.text.upper().split())
+
+
+def is_name(token: Token | None) -> bool:
+    """True if the token can be an identifier: a quoted name, or any word."""
+    if token is None or token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.RAW_STRING, TokenType.HEX_STRING):
+        return False
+    return token.token_type is TokenType.IDENTIFIER or (bool(token.text) and token.text[0] not in _PUNCTUATION)
+
+
+class Cursor:
+    """A reading position in a statement's tokens."""
+
+    def __init__(self, script: Script, tokens: Sequence[Token], end: int | None = None) -> None:
+        self.script = script
+        self.tokens = tokens
+        self.index = 0
+        self.end = len(tokens) if end is None else end
+
+    def peek(self, ahead: int = 0) -> Token | None:
+        i = self.index + ahead
+        return self.tokens[i] if i < self.end else None
+
+    @property
+    def done(self) -> bool:
+        return self.index >= self.end
+
+    def next(self) -> Token:
+        token = self.peek()
+        if token is None:
+            raise self.error("unexpected end of statement")
+        self.index += 1
+        return token
+
+    def _match(self, words: tuple[str, ...]) -> int:
+        """How many tokens spell `words`; 0 if they do not."""
+        i, rest = self.index, list(words)
+        while rest:
+            if i >= self.end:
+                return 0
+            spelled = words_of(self.tokens[i])
+            if not spelled or tuple(rest[: len(spelled)]) != spelled:
+                return 0
+            rest = rest[len(spelled) :]
+            i += 1
+        return i - self.index
+
+    def at(self, phrase: str) -> bool:
+        return self._match(tuple(phrase.split())) > 0
+
+    def accept(self, phrase: str) -> bool:
+        n = self._match(tuple(phrase.split()))
+        self.index += n
+        return n > 0
+
+    def expect(self, phrase: str) -> Token:
+        token = self.peek()
+        if not self.accept(phrase):
+            raise self.error(f"expected {phrase}")
+        assert token is not None
+        return token
+
+    def name(self, what: str = "a name") -> str:
+        token = self.peek()
+        if not is_name(token):
+            raise self.error(f"expected {what}")
+        assert token is not None
+        self.index += 1
+        return token.text
+
+    def integer(self) -> int:
+        token = self.peek()
+        if token is None or token.token_type is not TokenType.NUMBER or not token.text.isdigit():
+            raise self.error("expected a whole number")
+        self.index += 1
+        return int(token.text)
+
+    def finish(self) -> None:
+        if not self.done:
+            raise self.error("unexpected text after the statement")
+
+    def here(self) -> Position:
+        token = self.peek()
+        if token is not None:
+            return self.script.at(token)
+        if self.index > 0 and self.tokens:
+            return self.script.position(self.tokens[min(self.index, self.end) - 1].end + 1)
+        return self.script.position(0)
+
+    def error(self, detail: str, hint: str | None = None) -> PenstockError:
+        token = self.peek()
+        found = f", found {_shown(token)}" if token is not None and detail.startswith("expected") else ""
+        if token is None and detail.startswith("expected"):
+            found = ", found the end of the statement"
+        return self.script.syntax_error(detail + found, self.here(), hint)
+
+    def fail(self, code: str, detail: str, *, hint: str | None = None, position: Position | None = None) -> PenstockError:
+        return fail(code, detail, hint=hint, position=position or self.here(), sql=self.script.text)
+
+    def closing(self, start: int) -> int:
+        """The index of the parenthesis that closes the one at `start`."""
+        depth = 0
+        for i in range(start, self.end):
+            kind = self.tokens[i].token_type
+            depth += kind is TokenType.L_PAREN
+            depth -= kind is TokenType.R_PAREN
+            if depth == 0:
+                return i
+        self.index = self.end
+        raise self.error("missing )")
+
+
+def _shown(token: Token) -> str:
+    text = token.text if len(token.text) <= 30 else token.text[:27] + "..."
+    return f"'{text}'"

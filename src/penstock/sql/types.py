@@ -1,0 +1,113 @@
+"""Column types: what users write → Spark's simple string."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot.tokens import TokenType
+
+from penstock.sql.names import nearest
+from penstock.sql.tokens import Cursor
+
+_SIMPLE = {
+    "BOOLEAN": "boolean",
+    "BOOL": "boolean",
+    "TINYINT": "tinyint",
+    "BYTE": "tinyint",
+    "SMALLINT": "smallint",
+    "SHORT": "smallint",
+    "INT2": "smallint",
+    "INT": "int",
+    "INTEGER": "int",
+    "INT4": "int",
+    "BIGINT": "bigint",
+    "LONG": "bigint",
+    "INT8": "bigint",
+    "FLOAT": "float",
+    "REAL": "float",
+    "FLOAT4": "float",
+    "DOUBLE": "double",
+    "DOUBLE PRECISION": "double",
+    "FLOAT8": "double",
+    "STRING": "string",
+    "TEXT": "string",
+    "VARCHAR": "string",
+    "CHAR": "string",
+    "CHARACTER": "string",
+    "CHARACTER VARYING": "string",
+    "BINARY": "binary",
+    "BYTEA": "binary",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMPTZ": "timestamp",
+    "TIMESTAMP_LTZ": "timestamp",
+    "TIMESTAMP_NTZ": "timestamp_ntz",
+}
+_DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
+
+
+def parse_type(cursor: Cursor) -> str:
+    """The type at the cursor, as Spark's simple string; PSK-1013 if there is no such type."""
+    start = cursor.peek()
+    where = cursor.here()
+    if start is None or start.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.COMMA, TokenType.R_PAREN):
+        raise cursor.error("expected a type")
+    word = " ".join(cursor.next().text.upper().split())
+    if word == "DOUBLE":
+        cursor.accept("PRECISION")
+    if word == "CHARACTER":
+        cursor.accept("VARYING")
+    if word in _SIMPLE:
+        if word in ("VARCHAR", "CHAR", "CHARACTER", "CHARACTER VARYING") and cursor.at("("):
+            raise cursor.fail("PSK-1013", f"{word} with a length is not kept", hint="Write STRING: lengths are not checked.")
+        return _SIMPLE[word]
+    if word in _DECIMALS:
+        precision, scale = 10, 0
+        if cursor.accept("("):
+            precision = cursor.integer()
+            scale = cursor.integer() if cursor.accept(",") else 0
+            cursor.expect(")")
+        if not (1 <= precision <= 38 and 0 <= scale <= precision):
+            raise cursor.fail("PSK-1013", f"decimal({precision},{scale}) is out of range", position=where)
+        return f"decimal({precision},{scale})"
+    if word == "ARRAY":
+        return f"array<{_inner(cursor, 1)[0]}>"
+    if word == "MAP":
+        key, value = _inner(cursor, 2)
+        return f"map<{key},{value}>"
+    if word == "STRUCT":
+        return _struct(cursor)
+    known = [*_SIMPLE, *_DECIMALS, "ARRAY", "MAP", "STRUCT"]
+    best = nearest(word, known)
+    hint = f"Did you mean {best}?" if best else "Types are Spark SQL's: BIGINT, DOUBLE, STRING, TIMESTAMP, ARRAY<…> …"
+    raise cursor.fail("PSK-1013", f"unknown type {word.lower()}", hint=hint, position=where)
+
+
+def _inner(cursor: Cursor, count: int) -> list[str]:
+    cursor.expect("<")
+    types = [parse_type(cursor)]
+    while len(types) < count:
+        cursor.expect(",")
+        types.append(parse_type(cursor))
+    _close(cursor)
+    return types
+
+
+def _struct(cursor: Cursor) -> str:
+    cursor.expect("<")
+    fields = []
+    while True:
+        name = cursor.name("a field name")
+        cursor.accept(":")
+        shown = name if _BARE.match(name) else "`" + name.replace("`", "``") + "`"
+        fields.append(f"{shown}:{parse_type(cursor)}")
+        if not cursor.accept(","):
+            break
+    _close(cursor)
+    return f"struct<{','.join(fields)}>"
+
+
+def _close(cursor: Cursor) -> None:
+    if not cursor.accept(">"):
+        raise cursor.error("expected >")
