@@ -15,8 +15,10 @@ help: ## list the targets
 
 $(READY): requirements.lock pyproject.toml hatch_build.py
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Penstock needs Python 3.11 or newer; name one with: make PYTHON=python3.11 …")'
+	@$(PYTHON) kernel/build.py --check
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python kernel/build.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 

@@ -1,4 +1,4 @@
-"""Compiles the Java kernel against the jars inside the installed pyspark: `python kernel/build.py [--force]`.
+"""Compiles the Java kernel against the jars inside the installed pyspark: `python kernel/build.py [--force | --check]`.
 
 The jar is reproducible: the same sources and the same pyspark give the same bytes (for one version of javac). Its
 manifest records what it was built from, so that a jar that is up to date is left alone.
@@ -152,8 +152,13 @@ def _write_jar(jar: Path, entries: dict[str, bytes]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Builds the kernel jar unless it is up to date.")
     parser.add_argument("--force", action="store_true", help="build it even if it is up to date")
+    parser.add_argument("--check", action="store_true", help="only see whether there is a javac that will do")
+    arguments = parser.parse_args()
     try:
-        build(force=parser.parse_args().force)
+        if arguments.check:
+            find_javac()
+        else:
+            build(force=arguments.force)
     except BuildError as problem:
         print(problem, file=sys.stderr)
         return 1
