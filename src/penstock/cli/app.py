@@ -1,0 +1,200 @@
+"""The commands and their options. What they do is imported when they run, so that --help needs no engine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli import console, failure, options
+from penstock.cli.options import Debug, Folder, Format, Output
+from penstock.cli.version import version
+
+app = typer.Typer(
+    name="penstock",
+    rich_markup_mode="rich",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        sys.stdout.write(f"penstock {version()}\n")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def penstock(
+    context: typer.Context,
+    show_version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """A streaming SQL database on Apache Spark.
+
+    Without a command it starts the shell on a temporary database.
+
+    [bold]Examples[/bold]
+
+    \b
+      penstock                         a shell on a temporary database
+      penstock shell ./data            a shell on a folder
+      penstock run pipeline.sql        run a script
+      penstock sql -c "SELECT 1"       run one statement
+      penstock demo                    watch a market-data pipeline at work
+      penstock doctor                  is everything there that Penstock needs?
+    """
+    if context.invoked_subcommand is None:
+        _shell(None)
+
+
+@app.command()
+def shell(
+    folder: Annotated[str | None, typer.Argument(metavar="FOLDER", help="The database's folder.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Type SQL and see what comes out.
+
+    Statements end with a semicolon and may span lines. SUBSCRIBE prints rows as they come until Ctrl-C.
+    The word help lists the shell's own commands. Input that does not come from a terminal is run as a script.
+
+    [bold]Examples[/bold]
+
+    \b
+      penstock shell                   a temporary database
+      penstock shell ./data            a folder, which keeps everything
+      penstock shell ./data < a.sql    the same as penstock run
+    """
+    _shell(folder)
+
+
+def _shell(folder: str | None) -> None:
+    if not sys.stdin.isatty():
+        from penstock.cli.run import run_script
+
+        raise typer.Exit(run_script("-", folder, follow=False, output=Format.TABLE))
+    from penstock.cli.shell import run_shell
+
+    raise typer.Exit(run_shell(folder))
+
+
+@app.command()
+def run(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A script; [bold]-[/bold] reads standard input.")],
+    folder: Folder = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Keep the pipeline running after the script, until Ctrl-C.")
+    ] = False,
+    output: Output = Format.TABLE,
+    debug: Debug = False,
+) -> None:
+    """Run a script and print its last result.
+
+    The script stops at its first error, which is shown with its place in the file; the exit code is then 1.
+    A SUBSCRIBE in the script prints its rows until Ctrl-C.
+
+    [bold]Examples[/bold]
+
+    \b
+      penstock run pipeline.sql --folder ./data
+      penstock run pipeline.sql --folder ./data --follow
+      echo "SELECT 1 AS one;" | penstock run -
+    """
+    from penstock.cli.run import run_script
+
+    raise typer.Exit(run_script(file, folder, follow=follow, output=output))
+
+
+@app.command()
+def sql(
+    command: Annotated[str, typer.Option("--command", "-c", metavar="SQL", help="One or several statements.")],
+    folder: Folder = None,
+    output: Output = Format.TABLE,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="Print at most this many rows; ends a SUBSCRIBE.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Run statements given on the command line and print the last result.
+
+    Only rows go to standard output. SUBSCRIBE prints each row as it comes, until Ctrl-C or --limit.
+
+    [bold]Examples[/bold]
+
+    \b
+      penstock sql -c "SELECT 1 AS one"
+      penstock sql -f ./data -c "SELECT * FROM vwap" --format csv > vwap.csv
+      penstock sql -f ./data -c "SUBSCRIBE vwap" --format jsonl --limit 100
+    """
+    from penstock.cli.run import run_command
+
+    raise typer.Exit(run_command(command, folder, output=output, limit=limit))
+
+
+@app.command()
+def doctor(
+    folder: Annotated[
+        Path | None, typer.Option("--folder", "-f", metavar="FOLDER", help="Check this folder's disk.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Do not start Spark.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Check that everything is there that Penstock needs, and say what to do where it is not.
+
+    The exit code is 1 if a check fails.
+
+    [bold]Examples[/bold]
+
+    \b
+      penstock doctor
+      penstock doctor --quick --folder ./data
+    """
+    from penstock.cli.doctor import run_doctor
+
+    raise typer.Exit(run_doctor(folder, quick=quick))
+
+
+@app.command()
+def demo(
+    seconds: Annotated[int, typer.Option("--seconds", "-s", min=5, max=3600, help="How long rows are pushed.")] = 40,
+    rate: Annotated[int, typer.Option("--rate", min=10, max=100_000, help="Rows to push per second.")] = 3000,
+    seed: Annotated[int, typer.Option("--seed", help="Other prices for another number.")] = 7,
+    plain: Annotated[bool, typer.Option("--plain", help="Lines instead of a screen.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Watch a market-data pipeline at work, on a temporary database.
+
+    Trades of twelve symbols are pushed while you watch one-second bars close, positions change, top movers change places and late
+    trades go aside. It ends by itself and checks that no share was lost or counted twice. Ctrl-C ends it sooner.
+
+    [bold]Examples[/bold]
+
+    \b
+      penstock demo
+      penstock demo --seconds 15 --rate 10000
+      penstock demo --plain | tee demo.log
+    """
+    from penstock.cli.demo import run_demo
+
+    raise typer.Exit(run_demo(seconds=seconds, rate=rate, seed=seed, plain=plain))
+
+
+def main() -> None:
+    """Run the command line of this process and exit with its code. No error leaves as a traceback without --debug."""
+    console.utf8_output()
+    try:
+        app(prog_name="penstock")
+    except KeyboardInterrupt:
+        sys.exit(failure.INTERRUPTED)
+    except BrokenPipeError:
+        # the reader of a pipe has gone: nobody is there to be told
+        sys.stderr.close()
+        sys.exit(failure.FAILED)
+    except Exception as error:
+        failure.report(error, debug=options.debug_wanted)
+        sys.exit(failure.FAILED)

@@ -1,0 +1,67 @@
+"""How long a pushed row takes to a subscriber, for every row.
+
+The subscriber sees a running count per symbol. The feeder notes the count after each push, so that a count of n that arrives says of each
+row up to the n-th that it has arrived.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+
+def percentile(samples: Iterable[tuple[float, int]], share: float) -> float | None:
+    """The smallest value that at least `share` of the samples do not exceed; a sample is (value, how often)."""
+    ordered = sorted(samples)
+    total = sum(n for _, n in ordered)
+    if not total:
+        return None
+    reached = 0
+    for value, n in ordered:
+        reached += n
+        if reached >= share * total:
+            return value
+    return ordered[-1][0]
+
+
+class Latencies:
+    """Not safe for several threads: the caller holds a lock."""
+
+    def __init__(self, recent_s: float = 5.0) -> None:
+        self._recent_s = recent_s
+        self._waiting: dict[str, deque[tuple[int, float]]] = {}
+        self._pushed: dict[str, int] = {}
+        self._arrived: dict[str, int] = {}
+        self._all: list[tuple[float, int]] = []
+        self._recent: deque[tuple[float, float, int]] = deque()
+
+    def pushed(self, counts: Mapping[str, int], at: float) -> None:
+        """A push with so many rows per symbol began at `at`. To be called before the push."""
+        for symbol, n in counts.items():
+            total = self._pushed.get(symbol, 0) + n
+            self._pushed[symbol] = total
+            self._waiting.setdefault(symbol, deque()).append((total, at))
+
+    def arrived(self, symbol: str, total: int, at: float) -> None:
+        """The subscriber was told that `total` rows of the symbol are in."""
+        waiting = self._waiting.get(symbol, deque())
+        while waiting and waiting[0][0] <= total:
+            through, began = waiting.popleft()
+            n = through - self._arrived.get(symbol, 0)
+            self._arrived[symbol] = through
+            self._all.append((at - began, n))
+            self._recent.append((at, at - began, n))
+
+    @property
+    def rows_arrived(self) -> int:
+        return sum(self._arrived.values())
+
+    def overall(self, share: float) -> float | None:
+        """A percentile over all rows, in seconds."""
+        return percentile(self._all, share)
+
+    def recent(self, share: float, now: float) -> float | None:
+        """A percentile over the rows of the last seconds."""
+        while self._recent and self._recent[0][0] < now - self._recent_s:
+            self._recent.popleft()
+        return percentile(((value, n) for _, value, n in self._recent), share)

@@ -1,0 +1,40 @@
+"""Does it work: a database is opened and a row goes through a pipeline."""
+
+from __future__ import annotations
+
+import time
+
+from penstock.cli.doctor.check import Check
+from penstock.cli.session import own_ctrl_c, status
+from penstock.errors import PenstockError
+
+_SETUP = """
+CREATE SOURCE doctor_in (n BIGINT);
+CREATE MATERIALIZED VIEW doctor_out AS SELECT sum(n) AS total FROM doctor_in;
+"""
+
+# the first epoch of a cold JVM compiles everything: seconds, not a minute
+_FLUSH_TIMEOUT_S = 60.0
+
+
+def check_pipeline() -> Check:
+    """One row pushed into a source arrives in a view of a temporary database."""
+    import penstock
+
+    began = time.perf_counter()
+    try:
+        with status("Running a pipeline …"), penstock.open() as db:
+            own_ctrl_c()
+            opened = time.perf_counter()
+            db.execute(_SETUP)
+            db.insert("doctor_in", [{"n": 42}])
+            db.flush(timeout=_FLUSH_TIMEOUT_S)
+            rows = db.sql("SELECT total FROM doctor_out").fetchall()
+            done = time.perf_counter()
+    except PenstockError as error:
+        return Check("pipeline", False, f"{error.code}: {error.detail}", error.hint or "")
+    found = f"started in {opened - began:.1f} s, first row through in {done - opened:.1f} s"
+    ok = [tuple(row) for row in rows] == [(42,)]
+    return Check(
+        "pipeline", ok, found if ok else f"expected 42, got {rows}", "" if ok else "This is a defect in Penstock."
+    )

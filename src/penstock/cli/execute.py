@@ -1,0 +1,66 @@
+"""One statement run and its outcome: rows, nothing to show, or a subscription to follow."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from penstock.cli.options import Format
+from penstock.cli.statements import Statement, relocate
+from penstock.cli.tail import tail_for
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.api import Database, Subscription
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`table` is None where the statement has no rows; `subscription` is set for SUBSCRIBE. `elapsed` in seconds."""
+
+    statement: Statement
+    elapsed: float
+    table: pa.Table | None = None
+    subscription: Subscription | None = None
+
+
+def execute(db: Database, statement: Statement, script: str) -> Outcome:
+    """Run one statement of a script; an error carries its place in the script."""
+    from penstock.api import Subscription
+
+    began = time.perf_counter()
+    try:
+        result = db.execute(statement.text)
+        if isinstance(result, Subscription):
+            return Outcome(statement, time.perf_counter() - began, subscription=result)
+        table = result.arrow() if result.columns else None
+    except PenstockError as error:
+        raise relocate(error, statement, script) from error.__cause__
+    return Outcome(statement, time.perf_counter() - began, table=table)
+
+
+def follow(subscription: Subscription, output: Format, console: Console, *, limit: int | None = None) -> int:
+    """Print a subscription's rows until it ends, `limit` rows are out, or Ctrl-C; the number of rows printed."""
+    tail = tail_for(output, console)
+    printed = 0
+    try:
+        for change in subscription:
+            rows = change.rows()
+            if limit is not None:
+                rows = rows[: limit - printed]
+            tail.write(rows)
+            printed += len(rows)
+            if limit is not None and printed >= limit:
+                break
+    except KeyboardInterrupt:
+        # the way to end a tail: what was printed stands
+        pass
+    finally:
+        subscription.cancel()
+    tail.close()
+    return printed

@@ -1,0 +1,33 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+debug_wanted = False
+
+
+def _set_debug(value: bool) -> bool:
+    global debug_wanted
+    debug_wanted = debug_wanted or value
+    return value
+
+
+class Format(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+Debug = Annotated[bool, typer.Option("--debug", callback=_set_debug, help="Show the Python traceback of an error.")]
+Folder = Annotated[
+    str | None,
+    typer.Option("--folder", "-f", metavar="FOLDER", help="The database's folder. Without it: a temporary database."),
+]
+Output = Annotated[Format, typer.Option("--format", help="How rows are printed.")]

@@ -1,0 +1,88 @@
+"""`penstock run` and `penstock sql`: statements without a prompt."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.cli import console, failure, options
+from penstock.cli.execute import Outcome, execute, follow
+from penstock.cli.options import Format
+from penstock.cli.render import print_result
+from penstock.cli.session import database, status
+from penstock.cli.statements import split
+from penstock.errors import PenstockError, fail
+
+if TYPE_CHECKING:
+    from penstock.api import Database
+
+
+def run_script(file: str, folder: str | None, *, follow: bool, output: Format) -> int:
+    """Run a file, or standard input for `-`; the exit code."""
+    script = read_script(file)
+    with database(folder) as db:
+        code = run_statements(db, script, output=output)
+        if code == 0 and follow:
+            _stay()
+    return code
+
+
+def run_command(command: str, folder: str | None, *, output: Format, limit: int | None) -> int:
+    """Run the text of `sql -c`; the exit code."""
+    with database(folder) as db:
+        return run_statements(db, command, output=output, limit=limit)
+
+
+def read_script(file: str) -> str:
+    """The text of a script."""
+    if file == "-":
+        return sys.stdin.read()
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise fail(
+            "PSK-0009", f"{file} cannot be read: {error.strerror}.", hint="Give a file, or - for standard input."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise fail("PSK-0009", f"{file} is not UTF-8 text.", hint="Give a file of SQL statements.") from error
+
+
+def run_statements(db: Database, script: str, *, output: Format, limit: int | None = None) -> int:
+    """Run a script up to its first error, with progress on stderr, and print the last result; the exit code."""
+    statements = split(script)
+    last: Outcome | None = None
+    for i, statement in enumerate(statements, 1):
+        try:
+            with status(f"[{i}/{len(statements)}] {statement.summary}"):
+                last = execute(db, statement, script)
+            if last.subscription is not None:
+                follow(last.subscription, output, console.out(), limit=limit)
+        except PenstockError as error:
+            failure.report(error, debug=options.debug_wanted)
+            if len(statements) > 1:
+                console.err().print(
+                    f"In statement {i} of {len(statements)} (line {statement.line}); those before it have been carried out.",
+                    style="dim",
+                    markup=False,
+                )
+            return failure.FAILED
+    if last is not None and last.table is not None:
+        print_result(last.table, output, console.out(), elapsed=last.elapsed, limit=limit)
+    return 0
+
+
+def _stay() -> None:
+    """Keep the pipeline running until Ctrl-C, or until the process is asked to end."""
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    console.err().print("The pipeline is running. Ctrl-C ends it.", style="dim")
+    with status("Running …"):
+        try:
+            # a wait without a limit cannot be interrupted on every platform
+            while not ended.wait(1.0):
+                pass
+        except KeyboardInterrupt:
+            pass

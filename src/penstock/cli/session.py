@@ -1,0 +1,45 @@
+"""Opening a database for a command: progress while it starts, a clean end, and a Ctrl-C that hits only the command."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from penstock.cli import console
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from penstock.api import Database
+
+
+def status(text: str) -> AbstractContextManager[object]:
+    """A spinner on stderr if it is a terminal, nothing otherwise."""
+    screen = console.err()
+    return screen.status(Text(text)) if screen.is_terminal else nullcontext()
+
+
+@contextmanager
+def database(folder: str | None) -> Iterator[Database]:
+    """An open database, closed at the end. None is a temporary one."""
+    with status("Starting Spark …"):
+        import penstock
+
+        db = penstock.open(folder)
+    own_ctrl_c()
+    try:
+        yield db
+    finally:
+        with status("Closing …"):
+            db.close()
+
+
+def own_ctrl_c() -> None:
+    """Take Ctrl-C back from Spark, whose handler cancels every job of the process, streaming queries included."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)

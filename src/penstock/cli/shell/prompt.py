@@ -1,0 +1,116 @@
+"""The input line: highlighting, history, completion, and Enter that runs only complete statements."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import HTML
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import PygmentsLexer
+from prompt_toolkit.styles import Style
+from pygments.lexers.sql import SqlLexer
+
+from penstock.cli.shell.completion import Names, candidates
+from penstock.cli.statements import complete
+
+STYLE = Style.from_dict(
+    {
+        "prompt": "ansicyan bold",
+        "continuation": "ansibrightblack",
+        "pygments.keyword": "ansiblue bold",
+        "pygments.name.builtin": "ansicyan",
+        "pygments.literal.string": "ansigreen",
+        "pygments.literal.number": "ansimagenta",
+        "pygments.comment": "ansibrightblack italic",
+    }
+)
+
+
+def history_file() -> Path:
+    """Where typed statements are kept: `$XDG_STATE_HOME/penstock/history`, by default below `~/.local/state`."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return Path(state) / "penstock" / "history"
+
+
+def runs_on_enter(text: str) -> bool:
+    """True if Enter ends the input: a shell command, an empty line, or statements that are all terminated."""
+    stripped = text.strip()
+    if not stripped or stripped.startswith(("\\", ".")) or stripped.lower() in ("exit", "quit", "help"):
+        return True
+    return complete(text)
+
+
+class SqlCompleter(Completer):
+    """Completion from the names that `names()` gives at the time of the key press."""
+
+    def __init__(self, names: Callable[[], Names]) -> None:
+        self._names = names
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        if before.lstrip().startswith("\\"):
+            return
+        word = (
+            document.get_word_before_cursor(WORD=False)
+            if before and (before[-1].isalnum() or before[-1] in "_`")
+            else ""
+        )
+        for found in candidates(before, self._names()):
+            yield Completion(found.text, start_position=-len(word), display_meta=found.kind)
+
+
+def prompt_session(names: Callable[[], Names]) -> PromptSession[str]:
+    """The prompt of the shell."""
+    session: PromptSession[str] = PromptSession(
+        message=HTML("<prompt>penstock&gt;</prompt> "),
+        prompt_continuation=HTML("<continuation>      …&gt;</continuation> "),
+        history=_history(),
+        lexer=PygmentsLexer(SqlLexer),
+        completer=SqlCompleter(names),
+        complete_while_typing=True,
+        key_bindings=_keys(),
+        style=STYLE,
+        multiline=True,
+        enable_history_search=False,
+    )
+    return session
+
+
+def _history() -> History:
+    path = history_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+    except OSError:
+        # a home that cannot be written to is no reason to refuse a shell
+        return InMemoryHistory()
+    return FileHistory(str(path))
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @Condition
+    def ready() -> bool:
+        from prompt_toolkit.application import get_app
+
+        buffer = get_app().current_buffer
+        return buffer.complete_state is None or buffer.complete_state.current_completion is None
+
+    @keys.add("enter", filter=ready)
+    def _enter(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        at_end = not buffer.document.text_after_cursor.strip()
+        if at_end and runs_on_enter(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return keys

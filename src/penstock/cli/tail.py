@@ -1,0 +1,127 @@
+"""The live tail of a subscription: rows are printed as they come."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from penstock.cli.cells import to_cell, to_csv, to_json
+from penstock.cli.options import Format
+
+WEIGHT = "__weight"
+Row = Mapping[str, Any]
+
+
+class Tail(Protocol):
+    """Prints the rows of a subscription."""
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Print the rows of one change and flush, so that a reader of the pipe sees them now."""
+
+    def close(self) -> None:
+        """Print what has to follow the last row."""
+
+
+def tail_for(output: Format, console: Console) -> Tail:
+    """The tail of an output format."""
+    if output is Format.JSON:
+        return JsonTail(console.file)
+    if output is Format.JSONL:
+        return JsonlTail(console.file)
+    if output is Format.CSV:
+        return CsvTail(console.file)
+    return TableTail(console)
+
+
+class TableTail:
+    """`+` rows green, `−` rows red, in columns that only ever get wider; the header comes again when they do."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._widths: dict[str, int] = {}
+        self._count = 0
+
+    def write(self, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        names = [n for n in rows[0] if n != WEIGHT]
+        widths = {n: max(self._widths.get(n, len(n)), *(len(to_cell(r[n])) for r in rows)) for n in names}
+        if widths != self._widths:
+            self._widths = widths
+            header = "  " + "  ".join(n.ljust(w) for n, w in widths.items())
+            self._console.print(Text(header.rstrip(), style="bold cyan"), soft_wrap=True)
+        for row in rows:
+            self._console.print(self._line(row), soft_wrap=True)
+        self._count += len(rows)
+
+    def close(self) -> None:
+        text = f"{self._count:,} row" + ("" if self._count == 1 else "s")
+        self._console.print(Text(text, style="dim"))
+
+    def _line(self, row: Row) -> Text:
+        weight = int(row.get(WEIGHT, 1))
+        sign = "+" if weight > 0 else "−"
+        times = f" ×{abs(weight)}" if abs(weight) != 1 else ""
+        values = "  ".join(_aligned(row[n], w) for n, w in self._widths.items())
+        return Text(f"{sign} {values}{times}".rstrip(), style="green" if weight > 0 else "red")
+
+
+class JsonlTail:
+    """One object per line; `__weight` is a column like the others."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, rows: Sequence[Row]) -> None:
+        self._file.writelines(to_json(dict(row)) + "\n" for row in rows)
+        self._file.flush()
+
+    def close(self) -> None:
+        pass
+
+
+class JsonTail:
+    """One array, a row per line, closed when the subscription ends."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._separator = "["
+
+    def write(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._file.write(self._separator + to_json(dict(row)))
+            self._separator = ",\n "
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.write("[]\n" if self._separator == "[" else "]\n")
+
+
+class CsvTail:
+    """A header with the first row, then a line per row."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._writer = csv.writer(file, lineterminator="\n")
+        self._names: list[str] = []
+
+    def write(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            if not self._names:
+                self._names = list(row)
+                self._writer.writerow(self._names)
+            self._writer.writerow([to_csv(row[n]) for n in self._names])
+        self._file.flush()
+
+    def close(self) -> None:
+        pass
+
+
+def _aligned(value: Any, width: int) -> str:
+    text = to_cell(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return text.rjust(width) if is_number else text.ljust(width)
