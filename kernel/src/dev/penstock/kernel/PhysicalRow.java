@@ -1,0 +1,212 @@
+package dev.penstock.kernel;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.NumericType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampType;
+
+/**
+ * How the data columns of an operator look inside its processor.
+ *
+ * <p>TIMESTAMP is BIGINT micros and DATE is INT days there, because Spark builds an object for each of their values
+ * otherwise; every other type is itself. The projections in and out are native. Column names are the outer ones.
+ */
+final class PhysicalRow implements Serializable {
+  private static final long serialVersionUID = 1L;
+
+  /** The column of weights in every operator's output. */
+  static final String WEIGHT = "__weight";
+
+  final StructType outer;
+  final StructType inner;
+
+  private PhysicalRow(StructType outer) {
+    this.outer = outer;
+    StructType s = new StructType();
+    for (StructField f : outer.fields()) {
+      s = s.add(f.name(), physical(f.dataType()), true);
+    }
+    this.inner = s;
+  }
+
+  /** These columns of a dataset, in this order. */
+  static PhysicalRow of(StructType schema, List<String> columns) {
+    StructType s = new StructType();
+    for (String c : columns) {
+      s = s.add(c, schema.apply(c).dataType(), true);
+    }
+    return new PhysicalRow(s);
+  }
+
+  /** The same with one more column. */
+  PhysicalRow with(String name, DataType type) {
+    return new PhysicalRow(outer.add(name, type, true));
+  }
+
+  /** Columns to select from the input: the data, then BIGINT {@link #WEIGHT} (1 if {@code weight} is null). */
+  List<Column> enter(String weight) {
+    List<Column> out = new ArrayList<>();
+    for (StructField f : outer.fields()) {
+      out.add(in(f).as(f.name()));
+    }
+    Column w = weight == null ? functions.lit(1L) : functions.coalesce(column(weight).cast("bigint"), functions.lit(0L));
+    out.add(w.as(WEIGHT));
+    return out;
+  }
+
+  /** As {@link #enter}, with one bit pattern for each float that SQL holds to be equal: zeros positive, one NaN. */
+  List<Column> enterAsKey(String weight) {
+    List<Column> out = enter(weight);
+    for (int i = 0; i < outer.size(); i++) {
+      StructField f = outer.apply(i);
+      if (f.dataType() instanceof DoubleType || f.dataType() instanceof FloatType) {
+        Column nan = functions.lit(Double.NaN).cast(f.dataType());
+        Column zero = functions.lit(0.0).cast(f.dataType());
+        Column c = column(f.name());
+        out.set(i, functions.when(c.equalTo(zero), zero).when(functions.isnan(c), nan).otherwise(c).as(f.name()));
+      }
+    }
+    return out;
+  }
+
+  /** The operator's output as outer columns: the data, then the weight. */
+  Dataset<Row> leave(Dataset<Row> processed) {
+    List<Column> out = new ArrayList<>();
+    for (StructField f : outer.fields()) {
+      out.add(out(f).as(f.name()));
+    }
+    out.add(column(WEIGHT));
+    return processed.select(out.toArray(Column[]::new));
+  }
+
+  /** Schema of the rows that {@link #enter} gives and {@link #leave} takes. */
+  StructType weighted() {
+    return inner.add(WEIGHT, DataTypes.LongType, false);
+  }
+
+  int size() {
+    return outer.size();
+  }
+
+  int indexOf(String column) {
+    return outer.fieldIndex(column);
+  }
+
+  int[] indexesOf(List<String> columns) {
+    return columns.stream().mapToInt(this::indexOf).toArray();
+  }
+
+  /** True if a value read back from an {@link OrderKey} is what a Row of this inner type holds. */
+  static boolean decodable(DataType t) {
+    return t instanceof NumericType || t instanceof StringType || t instanceof BinaryType || t instanceof BooleanType;
+  }
+
+  static DataType physical(DataType t) {
+    if (t instanceof TimestampType) {
+      return DataTypes.LongType;
+    }
+    return t instanceof DateType ? DataTypes.IntegerType : t;
+  }
+
+  static Column column(String name) {
+    return functions.col("`" + name.replace("`", "``") + "`");
+  }
+
+  /** The first {@code width} values of a row and a weight. */
+  static Row weighted(Row row, int width, long weight) {
+    Object[] values = new Object[width + 1];
+    for (int i = 0; i < width; i++) {
+      values[i] = row.get(i);
+    }
+    values[width] = weight;
+    return RowFactory.create(values);
+  }
+
+  /** The values at these ordinals as a grouping key (one constant if there are none); equal floats have equal bits. */
+  static Row key(Row row, int[] ordinals) {
+    if (ordinals.length == 0) {
+      return RowFactory.create(0);
+    }
+    Object[] values = new Object[ordinals.length];
+    for (int i = 0; i < values.length; i++) {
+      Object v = row.get(ordinals[i]);
+      if (v instanceof Double d) {
+        v = d == 0d ? (Double) 0d : d.isNaN() ? (Double) Double.NaN : d;
+      } else if (v instanceof Float f) {
+        v = f == 0f ? (Float) 0f : f.isNaN() ? (Float) Float.NaN : f;
+      }
+      values[i] = v;
+    }
+    return RowFactory.create(values);
+  }
+
+  /** Schema of {@link #key}; its fields have names that are valid whatever the columns are called. */
+  StructType keySchema(int[] ordinals) {
+    StructType s = new StructType();
+    if (ordinals.length == 0) {
+      return s.add("k", DataTypes.IntegerType, false);
+    }
+    for (int i = 0; i < ordinals.length; i++) {
+      s = s.add("k" + i, inner.apply(ordinals[i]).dataType(), true);
+    }
+    return s;
+  }
+
+  static JsonNode parse(String json) {
+    try {
+      return new ObjectMapper().readTree(json);
+    } catch (JsonProcessingException e) {
+      throw new IllegalArgumentException("operator specification is not JSON", e);
+    }
+  }
+
+  /** A member that is a string, or null if it is absent or null. */
+  static String text(JsonNode spec, String member) {
+    JsonNode n = spec.get(member);
+    return n == null || n.isNull() ? null : n.asText();
+  }
+
+  static List<String> texts(JsonNode spec, String member) {
+    List<String> out = new ArrayList<>();
+    JsonNode n = spec.get(member);
+    if (n != null) {
+      n.forEach(x -> out.add(x.asText()));
+    }
+    return out;
+  }
+
+  private static Column in(StructField f) {
+    Column c = column(f.name());
+    if (f.dataType() instanceof TimestampType) {
+      return functions.unix_micros(c);
+    }
+    return f.dataType() instanceof DateType ? functions.unix_date(c) : c;
+  }
+
+  private static Column out(StructField f) {
+    Column c = column(f.name());
+    if (f.dataType() instanceof TimestampType) {
+      return functions.timestamp_micros(c);
+    }
+    return f.dataType() instanceof DateType ? functions.date_from_unix_date(c) : c;
+  }
+}

@@ -1,0 +1,178 @@
+package dev.penstock.kernel;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.api.java.function.MapFunction;
+import org.apache.spark.api.java.function.MapPartitionsFunction;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.streaming.ValueState;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * EXCEPT [ALL], INTERSECT [ALL] and UNION DISTINCT of two Z-sets.
+ *
+ * <p>Contract: with l and r the multiplicities of a row on the two sides (below zero counts as zero), the output holds
+ * it max(l − r, 0) times for {@code except all}, min(l, r) times for {@code intersect all}; once if l &gt; 0 = r for
+ * {@code except}, if both are above zero for {@code intersect}, if one is for {@code union distinct}. NULLs are equal to
+ * NULLs, NaN to NaN, -0.0 to 0.0. An epoch emits the difference of the multiplicity. State: two numbers for each
+ * different row that is on either side.
+ */
+public final class SetOp {
+  private SetOp() {}
+
+  /** Rows remembered by the combining step before the shuffle. */
+  private static final int COMBINE = 1 << 16;
+
+  /**
+   * Adds the operator to a plan.
+   *
+   * @param in the union of both sides
+   * @param specJson kind; columns; weight (column name, null: every row counts 1); side (INT column, 0 left, 1 right)
+   */
+  public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
+    JsonNode spec = PhysicalRow.parse(specJson);
+    PhysicalRow row = PhysicalRow.of(in.schema(), PhysicalRow.texts(spec, "columns"));
+    int width = row.size();
+    List<Column> columns = row.enterAsKey(null);
+    String weight = PhysicalRow.text(spec, "weight");
+    Column w = weight == null
+        ? functions.lit(1L)
+        : functions.coalesce(PhysicalRow.column(weight).cast("bigint"), functions.lit(0L));
+    Column right = PhysicalRow.column(PhysicalRow.text(spec, "side")).equalTo(1);
+    columns.set(width, functions.when(right, 0L).otherwise(w).as("__left"));
+    columns.add(functions.when(right, w).otherwise(0L).as("__right"));
+    StructType schema = row.inner.add("__left", DataTypes.LongType, false).add("__right", DataTypes.LongType, false);
+    int[] all = java.util.stream.IntStream.range(0, width).toArray();
+    Dataset<Row> out = in.select(columns.toArray(Column[]::new))
+        .mapPartitions((MapPartitionsFunction<Row, Row>) rows -> new Combiner(rows, width), Encoders.row(schema))
+        .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, all), Encoders.row(row.keySchema(all)))
+        .transformWithState(
+            new Processor(PhysicalRow.text(spec, "kind"), width),
+            TimeMode.None(),
+            OutputMode.Append(),
+            Encoders.row(row.weighted()));
+    return row.leave(out);
+  }
+
+  /** Adds up the two weights of equal rows of a task, as far as they fit in memory. */
+  private static final class Combiner implements Iterator<Row> {
+    private final Iterator<Row> source;
+    private final int width;
+    private Iterator<Map.Entry<Row, long[]>> ready = java.util.Collections.emptyIterator();
+
+    Combiner(Iterator<Row> source, int width) {
+      this.source = source;
+      this.width = width;
+    }
+
+    @Override
+    public boolean hasNext() {
+      while (!ready.hasNext() && source.hasNext()) {
+        Map<Row, long[]> sums = new HashMap<>();
+        while (source.hasNext() && sums.size() < COMBINE) {
+          Row r = source.next();
+          Object[] values = new Object[width];
+          for (int i = 0; i < width; i++) {
+            values[i] = r.get(i);
+          }
+          long[] sum = sums.computeIfAbsent(RowFactory.create(values), k -> new long[2]);
+          sum[0] += r.getLong(width);
+          sum[1] += r.getLong(width + 1);
+        }
+        sums.values().removeIf(s -> s[0] == 0 && s[1] == 0);
+        ready = sums.entrySet().iterator();
+      }
+      return ready.hasNext();
+    }
+
+    @Override
+    public Row next() {
+      if (!hasNext()) {
+        throw new java.util.NoSuchElementException();
+      }
+      Map.Entry<Row, long[]> e = ready.next();
+      Object[] values = new Object[width + 2];
+      for (int i = 0; i < width; i++) {
+        values[i] = e.getKey().get(i);
+      }
+      values[width] = e.getValue()[0];
+      values[width + 1] = e.getValue()[1];
+      return RowFactory.create(values);
+    }
+  }
+
+  /** Keeps the multiplicities of one row on both sides. */
+  private static final class Processor extends StatefulProcessor<Row, Row, Row> {
+    private static final long serialVersionUID = 1L;
+    private static final StructType COUNTS =
+        new StructType().add("l", DataTypes.LongType, false).add("r", DataTypes.LongType, false);
+
+    private final String kind;
+    private final int width;
+    private transient ValueState<Row> counts;
+
+    Processor(String kind, int width) {
+      this.kind = kind;
+      this.width = width;
+      multiplicity(kind, 0, 0);
+    }
+
+    @Override
+    public void init(OutputMode outputMode, TimeMode timeMode) {
+      counts = getHandle().getValueState("counts", Encoders.row(COUNTS), TTLConfig.NONE());
+    }
+
+    @Override
+    public scala.collection.Iterator<Row> handleInputRows(
+        Row key, scala.collection.Iterator<Row> rows, TimerValues timers) {
+      Row before = counts.get();
+      long l = before == null ? 0 : before.getLong(0);
+      long r = before == null ? 0 : before.getLong(1);
+      long was = multiplicity(kind, l, r);
+      while (rows.hasNext()) {
+        Row row = rows.next();
+        l += row.getLong(width);
+        r += row.getLong(width + 1);
+      }
+      if (l != 0 || r != 0) {
+        counts.update(RowFactory.create(l, r));
+      } else if (before != null) {
+        counts.clear();
+      }
+      long change = multiplicity(kind, l, r) - was;
+      List<Row> out = new ArrayList<>(1);
+      if (change != 0) {
+        out.add(PhysicalRow.weighted(key, width, change));
+      }
+      return scala.jdk.javaapi.CollectionConverters.asScala(out.iterator());
+    }
+
+    private static long multiplicity(String kind, long left, long right) {
+      long l = Math.max(left, 0);
+      long r = Math.max(right, 0);
+      return switch (kind) {
+        case "except" -> l > 0 && r == 0 ? 1 : 0;
+        case "except all" -> Math.max(l - r, 0);
+        case "intersect" -> l > 0 && r > 0 ? 1 : 0;
+        case "intersect all" -> Math.min(l, r);
+        case "union distinct" -> l > 0 || r > 0 ? 1 : 0;
+        default -> throw new IllegalArgumentException("unknown set operation: " + kind);
+      };
+    }
+  }
+}

@@ -1,0 +1,325 @@
+package dev.penstock.kernel;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import dev.penstock.kernel.OrderKey.Key;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.spark.api.java.function.MapFunction;
+import org.apache.spark.api.java.function.MapPartitionsFunction;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.streaming.ValueState;
+import org.apache.spark.sql.types.DataTypes;
+
+/**
+ * The rows at positions [offset, offset + limit) of each partition's order.
+ *
+ * <p>Contract: rows are ordered by the ORDER BY list and then by all their columns, so the choice among ties is always
+ * the same; a row of multiplicity n takes n positions. With a ranking function its value is a column of the output and
+ * takes the place of the position: rows whose value is in (offset, offset + limit] are in, so ties may make it more
+ * than limit rows. Without a limit everything from the offset on is in. An epoch emits the difference to the last one,
+ * retractions first.
+ *
+ * <p>State: every row of the input, in order; over append-only input ({@code weight} null) only those up to
+ * offset + limit, since no other can ever move up. Cost of an epoch: one point access for each changed row, and two reads
+ * of the first offset + limit rows if one of them may have changed.
+ */
+public final class TopN {
+  private TopN() {}
+
+  /**
+   * Adds the operator to a plan.
+   *
+   * @param specJson partition (columns, may be empty); order ({col, desc, nullsFirst}); columns; weight (column name, null:
+   *     append-only input); limit (null: none); offset; rank (null, or name and func: row_number, rank, dense_rank)
+   */
+  public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
+    JsonNode spec = PhysicalRow.parse(specJson);
+    PhysicalRow row = PhysicalRow.of(in.schema(), PhysicalRow.texts(spec, "columns"));
+    String weight = PhysicalRow.text(spec, "weight");
+    Head head = Head.of(spec, row, weight == null);
+    int[] partition = row.indexesOf(PhysicalRow.texts(spec, "partition"));
+    Dataset<Row> rows = in.select(row.enter(weight).toArray(Column[]::new));
+    if (head.selectsEarly()) {
+      rows = rows.mapPartitions(
+          (MapPartitionsFunction<Row, Row>) task -> preselect(task, head, partition), Encoders.row(row.weighted()));
+    }
+    JsonNode rank = spec.get("rank");
+    PhysicalRow result =
+        rank == null || rank.isNull() ? row : row.with(rank.get("name").asText(), DataTypes.IntegerType);
+    Dataset<Row> out = rows
+        .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, partition), Encoders.row(row.keySchema(partition)))
+        .transformWithState(
+            new Processor(head), TimeMode.None(), OutputMode.Append(), Encoders.row(result.weighted()));
+    return result.leave(out);
+  }
+
+  /** What of a partition is in the output. */
+  private static final class Head implements Serializable {
+    private static final long serialVersionUID = 1L;
+    RowOrder order;
+    int width;
+    long offset;
+    long end; // offset + limit; Long.MAX_VALUE: no limit
+    String func; // null: positions only
+    boolean appendOnly;
+
+    static Head of(JsonNode spec, PhysicalRow row, boolean appendOnly) {
+      Head h = new Head();
+      h.order = RowOrder.of(spec.get("order"), row, false);
+      h.width = row.size();
+      h.offset = spec.path("offset").asLong(0);
+      JsonNode limit = spec.get("limit");
+      h.end = limit == null || limit.isNull() ? Long.MAX_VALUE : Math.addExact(h.offset, limit.asLong());
+      JsonNode rank = spec.get("rank");
+      h.func = rank == null || rank.isNull() ? null : rank.get("func").asText();
+      h.appendOnly = appendOnly;
+      if (h.func != null && !List.of("row_number", "rank", "dense_rank").contains(h.func)) {
+        throw new IllegalArgumentException("unknown ranking function: " + h.func);
+      }
+      return h;
+    }
+
+    boolean bounded() {
+      return end != Long.MAX_VALUE;
+    }
+
+    /** True if ties share a value. */
+    boolean tied() {
+      return "rank".equals(func) || "dense_rank".equals(func);
+    }
+
+    boolean selectsEarly() {
+      return appendOnly && bounded() && !tied();
+    }
+  }
+
+  /** Of append-only rows of one task those that can be among the first {@code end} of their partition. */
+  private static Iterator<Row> preselect(Iterator<Row> rows, Head head, int[] partition) {
+    Map<Row, TreeMap<Key, Row>> best = new HashMap<>();
+    Map<Row, long[]> totals = new HashMap<>();
+    while (rows.hasNext()) {
+      Row r = rows.next();
+      Row group = PhysicalRow.key(r, partition);
+      TreeMap<Key, Row> kept = best.computeIfAbsent(group, g -> new TreeMap<>());
+      long[] total = totals.computeIfAbsent(group, g -> new long[1]);
+      Key key = head.order.key(r);
+      if (total[0] >= head.end && kept.lastKey().compareTo(key) < 0) {
+        continue;
+      }
+      kept.merge(key, r, (a, b) -> PhysicalRow.weighted(a, head.width, a.getLong(head.width) + b.getLong(head.width)));
+      total[0] += r.getLong(head.width);
+      while (!kept.isEmpty() && total[0] - kept.lastEntry().getValue().getLong(head.width) >= head.end) {
+        total[0] -= kept.pollLastEntry().getValue().getLong(head.width);
+      }
+    }
+    return best.values().stream().flatMap(m -> m.values().stream()).iterator();
+  }
+
+  /** A row of the output; equal rows with equal rank are one. */
+  private record Placed(Key key, long rank) {}
+
+  /** Output multiplicities, in order, and the values of the rows. */
+  private static final class Window {
+    final Map<Placed, Long> counts = new LinkedHashMap<>();
+    final Map<Placed, Object[]> values = new HashMap<>();
+    byte[] edge; // nothing after it is in; null: there is room
+    final List<Key> beyond = new ArrayList<>(); // append-only: entries that are out for good
+
+    void add(Placed placed, Object[] row, long n) {
+      counts.merge(placed, n, Long::sum);
+      values.put(placed, row);
+    }
+  }
+
+  private static final class Processor extends StatefulProcessor<Row, Row, Row> {
+    private static final long serialVersionUID = 1L;
+    private final Head head;
+    private transient OrderedMap rows;
+    private transient ValueState<byte[]> edge;
+
+    Processor(Head head) {
+      this.head = head;
+    }
+
+    @Override
+    public void init(OutputMode outputMode, TimeMode timeMode) {
+      rows = OrderedMap.open(
+          getHandle(), "rows", head.order.order, head.order.payloadSchema().add("n", DataTypes.LongType, false));
+      edge = getHandle().getValueState("edge", Encoders.BINARY(), TTLConfig.NONE());
+    }
+
+    @Override
+    public scala.collection.Iterator<Row> handleInputRows(
+        Row group, scala.collection.Iterator<Row> input, TimerValues timers) {
+      byte[] last = edge.exists() ? edge.get() : null;
+      Map<Key, Change> changes = new HashMap<>();
+      while (input.hasNext()) {
+        Row r = input.next();
+        Key key = head.order.key(r);
+        if (head.appendOnly && after(key, last)) {
+          continue;
+        }
+        changes.computeIfAbsent(key, k -> new Change(r)).weight += r.getLong(head.width);
+      }
+      changes.values().removeIf(c -> c.weight == 0);
+      boolean matters = false;
+      for (Key key : changes.keySet()) {
+        matters |= !after(key, last);
+      }
+      Window before = matters ? read() : null;
+      changes.forEach(this::store);
+      if (!matters) {
+        return empty();
+      }
+      Window now = read();
+      now.beyond.forEach(rows::remove);
+      if (now.edge == null) {
+        edge.clear();
+      } else if (!Arrays.equals(now.edge, last)) {
+        edge.update(now.edge);
+      }
+      return difference(before, now);
+    }
+
+    private static final class Change {
+      final Row row;
+      long weight;
+
+      Change(Row row) {
+        this.row = row;
+      }
+    }
+
+    private void store(Key key, Change change) {
+      Row kept = rows.get(key);
+      int n = head.order.payloadSize();
+      long count = (kept == null ? 0 : kept.getLong(n)) + change.weight;
+      if (count == 0) {
+        rows.remove(key);
+        return;
+      }
+      Object[] values = new Object[n + 1];
+      head.order.savePayload(change.row, values);
+      values[n] = count;
+      rows.put(key, RowFactory.create(values));
+    }
+
+    /** True if the row cannot be in the output: it comes after the edge and is no peer of it. */
+    private static boolean after(Key key, byte[] edge) {
+      if (edge == null) {
+        return false;
+      }
+      byte[] k = key.bytes();
+      int common = Arrays.mismatch(k, edge);
+      return common >= 0 && common < edge.length && Arrays.compareUnsigned(k, edge) > 0;
+    }
+
+    private Window read() {
+      Window w = new Window();
+      if (head.end <= head.offset) {
+        return w;
+      }
+      int countAt = head.order.payloadSize();
+      long position = 0; // rows before this entry
+      long rank = 0;
+      byte[] peers = null;
+      try (OrderedMap.Entries all = rows.iterate()) {
+        while (all.hasNext()) {
+          if (w.edge != null && !head.tied() && !head.appendOnly) {
+            break;
+          }
+          OrderedMap.Entry e = all.next();
+          long n = e.value().getLong(countAt);
+          if (n <= 0) {
+            continue;
+          }
+          if (w.edge != null && after(e.key(), w.edge)) {
+            if (!head.appendOnly) {
+              break;
+            }
+            w.beyond.add(e.key());
+            continue;
+          }
+          Object[] values = head.order.values(e.key(), e.value());
+          if (head.tied()) {
+            byte[] peer = head.order.peer(RowFactory.create(values));
+            if (!Arrays.equals(peer, peers)) {
+              rank = "rank".equals(head.func) ? position + 1 : rank + 1;
+              peers = peer;
+            }
+            if (rank > head.offset && rank <= head.end) {
+              w.add(new Placed(e.key(), rank), values, n);
+            }
+            position += n;
+            if (("rank".equals(head.func) ? position : rank) >= head.end) {
+              w.edge = peer;
+            }
+          } else {
+            long from = Math.max(position, head.offset);
+            long to = Math.min(position + n, head.end);
+            if (head.func == null) {
+              if (from < to) {
+                w.add(new Placed(e.key(), 0), values, to - from);
+              }
+            } else {
+              for (long p = from; p < to; p++) {
+                w.add(new Placed(e.key(), p + 1), values, 1);
+              }
+            }
+            position += n;
+            if (position >= head.end) {
+              w.edge = e.key().bytes();
+            }
+          }
+        }
+      }
+      return w;
+    }
+
+    private scala.collection.Iterator<Row> difference(Window before, Window now) {
+      List<Row> out = new ArrayList<>();
+      before.counts.forEach((placed, n) -> {
+        long less = n - now.counts.getOrDefault(placed, 0L);
+        if (less > 0) {
+          out.add(result(placed, before.values.get(placed), -less));
+        }
+      });
+      now.counts.forEach((placed, n) -> {
+        long more = n - before.counts.getOrDefault(placed, 0L);
+        if (more > 0) {
+          out.add(result(placed, now.values.get(placed), more));
+        }
+      });
+      return scala.jdk.javaapi.CollectionConverters.asScala(out.iterator());
+    }
+
+    private Row result(Placed placed, Object[] values, long weight) {
+      Object[] all = Arrays.copyOf(values, head.width + (head.func == null ? 1 : 2));
+      if (head.func != null) {
+        all[head.width] = Math.toIntExact(placed.rank());
+      }
+      all[all.length - 1] = weight;
+      return RowFactory.create(all);
+    }
+
+    private static scala.collection.Iterator<Row> empty() {
+      return scala.jdk.javaapi.CollectionConverters.asScala(java.util.Collections.<Row>emptyIterator());
+    }
+  }
+}
