@@ -6,7 +6,7 @@ JSON, JSON lines and CSV put rows on the stream and nothing else.
 from __future__ import annotations
 
 import csv
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -95,19 +95,19 @@ def rows(table: pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
 
 
-def write_json(table: pa.Table, file: TextIO) -> None:
+def write_json(table: pa.Table, file: IO[str]) -> None:
     """One array, a row per line."""
     lines = [to_json(dict(zip(table.column_names, row, strict=True))) for row in rows(table)]
     file.write("[" + ",\n ".join(lines) + "]\n")
 
 
-def write_jsonl(table: pa.Table, file: TextIO) -> None:
+def write_jsonl(table: pa.Table, file: IO[str]) -> None:
     """One object per line."""
     for row in rows(table):
         file.write(to_json(dict(zip(table.column_names, row, strict=True))) + "\n")
 
 
-def write_csv(table: pa.Table, file: TextIO) -> None:
+def write_csv(table: pa.Table, file: IO[str]) -> None:
     """A header and a line per row; NULL is empty."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.column_names)

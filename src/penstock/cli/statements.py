@@ -35,8 +35,6 @@ def split(text: str) -> list[Statement]:
     Text that cannot be cut into tokens (an open string or comment) is one statement that is not terminated:
     the engine says what is wrong with it.
     """
-    from sqlglot.tokens import TokenType
-
     from penstock.sql.tokens import Script
 
     try:
@@ -47,7 +45,7 @@ def split(text: str) -> list[Statement]:
     start: int | None = None
     end = 0
     for token in tokens:
-        if token.token_type is TokenType.SEMICOLON:
+        if token.token_type.name == "SEMICOLON":
             if start is not None:
                 found.append(_statement(text, start, end, terminated=True))
             start = None

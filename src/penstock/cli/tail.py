@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TextIO
+from typing import IO, Any, Protocol
 
 from rich.console import Console
 from rich.text import Text
@@ -73,7 +73,7 @@ class TableTail:
 class JsonlTail:
     """One object per line; `__weight` is a column like the others."""
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: IO[str]) -> None:
         self._file = file
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -87,7 +87,7 @@ class JsonlTail:
 class JsonTail:
     """One array, a row per line, closed when the subscription ends."""
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: IO[str]) -> None:
         self._file = file
         self._separator = "["
 
@@ -104,7 +104,7 @@ class JsonTail:
 class CsvTail:
     """A header with the first row, then a line per row."""
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: IO[str]) -> None:
         self._file = file
         self._writer = csv.writer(file, lineterminator="\n")
         self._names: list[str] = []

@@ -15,12 +15,13 @@ from penstock.cli.demo.board import Board, Mover
 from penstock.cli.demo.feed import JITTER_MS, LATE_MS, SYMBOLS, Batch, Market
 from penstock.cli.demo.latency import Latencies, percentile
 from penstock.cli.demo.ledger import DELAY_MS, WINDOW_MS, Balance, Ledger
-from penstock.cli.demo.pipeline import SQL
+from penstock.cli.demo.pipeline import RANKING, SQL
 from penstock.cli.demo.plain import plain_line
 from penstock.cli.demo.screen import draw
 from penstock.cli.demo.sparkline import sparkline
 from penstock.cli.demo.summary import summarise, summary_table
-from penstock.cli.statements import split
+from penstock.sql.script import parse_script
+from penstock.sql.statements import CreateSource, CreateStream, CreateView, Select
 
 NOW = 1_800_000_000_000
 
@@ -49,13 +50,15 @@ def test_a_batch_is_inserted_as_arrow() -> None:
     assert table["ts"][0].as_py().timestamp() * 1000 == pytest.approx(NOW, abs=JITTER_MS)
 
 
-def test_the_sql_is_four_statements_over_the_feeds_columns() -> None:
-    assert [s.summary.split(" AS ")[0][:24] for s in split(SQL)] == [
-        "CREATE SOURCE trades ( s",
-        "CREATE STREAM bars",
-        "CREATE STREAM positions",
-        "CREATE MATERIALIZED VIEW",
-    ]
+def test_the_sql_parses_and_is_what_the_board_reads() -> None:
+    source, bars, positions, movers = parse_script(SQL)
+    assert isinstance(source, CreateSource)
+    assert [c.name for c in source.columns] == Market(7).trades(1, NOW).arrow().column_names
+    assert source.watermark is not None and source.watermark.delay_ms == DELAY_MS
+    assert isinstance(bars, CreateStream) and bars.late_to == "late_trades"
+    assert isinstance(positions, CreateStream) and isinstance(movers, CreateView)
+    (ranking,) = parse_script(RANKING)
+    assert isinstance(ranking, Select)
 
 
 @given(st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 9)), min_size=1))

@@ -99,7 +99,8 @@ class Board:
         """Changes of positions, retractions included, that arrived at `at`."""
         with self._lock:
             self._changes += len(rows)
-            self._changelog.extend(rows)
+            # a retraction and what replaces it are read together
+            self._changelog.extend(sorted(rows, key=lambda row: (row["symbol"], row["__weight"])))
             for row in rows:
                 if row["__weight"] < 0:
                     self._retractions += 1

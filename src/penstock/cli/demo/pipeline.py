@@ -92,9 +92,11 @@ class Pipeline:
         self._no_more_rows.set()
         if self._feeder is not None:
             self._feeder.join()
-        if self.error is not None:
-            return
-        self._db.flush(timeout=FLUSH_S)
+        if self.error is None:
+            self._db.flush(timeout=FLUSH_S)
+            self._settle()
+
+    def _settle(self) -> None:
         deadline = time.monotonic() + SETTLE_S
         while not self._board.settled() and self.error is None and time.monotonic() < deadline:
             self._closing.wait(0.02)

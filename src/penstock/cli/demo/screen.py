@@ -19,61 +19,68 @@ from penstock.cli.demo.sparkline import sparkline
 from penstock.cli.demo.summary import milliseconds
 
 HEAD_LINES = 5
-UPPER_LINES = len(SYMBOLS) + 4
 BORDER_LINES = 2
+HEADER_LINES = 1
+UPPER_LINES = len(SYMBOLS) + HEADER_LINES + BORDER_LINES
+LOWER_LINES = 6
 # below this width the opening, high and low of a bar give way
 WIDE = 110
+# border and inner space of a panel
+FRAME = 4
+# what a line of the ranking needs beside its sparkline
+MOVER_WIDTH = 23
 
 
 def draw(view: View, *, seconds: float, width: int, height: int, note: str = "") -> Layout:
-    """The whole screen."""
-    lower = max(4, height - HEAD_LINES - UPPER_LINES)
+    """The whole screen. What does not fit is cut off at the bottom of its panel."""
+    wide = width >= WIDE
+    left = width * 58 // 100
+    upper = max(4, min(UPPER_LINES, height - HEAD_LINES - LOWER_LINES))
+    lines = max(0, height - HEAD_LINES - upper - BORDER_LINES - HEADER_LINES)
     layout = Layout()
     layout.split_column(
         Layout(_head(view, seconds, width, note), name="head", size=HEAD_LINES),
-        Layout(name="upper", size=min(UPPER_LINES, max(4, height - HEAD_LINES - 6))),
-        Layout(name="lower", minimum_size=4),
+        Layout(name="upper", size=upper),
+        Layout(name="lower"),
     )
-    wide = width >= WIDE
-    layout["upper"].split_row(Layout(_bars(view, wide=wide), ratio=3), Layout(_movers(view, wide=wide), ratio=2))
-    layout["lower"].split_row(
-        Layout(_changelog(view, lower - BORDER_LINES - 1), ratio=3),
-        Layout(_late(view, lower - BORDER_LINES - 1), ratio=2),
-    )
+    layout["upper"].split_row(Layout(_bars(view, wide=wide), size=left), Layout(_movers(view, width - left)))
+    layout["lower"].split_row(Layout(_changelog(view, lines), size=left), Layout(_late(view, lines)))
     return layout
 
 
 def _head(view: View, seconds: float, width: int, note: str) -> Panel:
-    spark = max(10, min(30, (width - 60) // 2))
-    grid = Table.grid(padding=(0, 2), expand=True)
-    for _ in range(2):
-        grid.add_column(ratio=1)
-    pushed = Text.assemble(
-        (f"{view.rate:>7,.0f}", "bold green"),
-        (" rows/s  ", "dim"),
-        (sparkline(view.rate_history, spark, from_zero=True), "green"),
-    )
-    latency = Text.assemble(
-        ("p50 ", "dim"), (milliseconds(view.p50), "bold yellow"), ("  p99 ", "dim"), (milliseconds(view.p99), "bold yellow"), "  ",
-        (sparkline(view.p50_history, spark, from_zero=True), "yellow"),
-    )  # fmt: skip
-    counts = Text.assemble(
-        (f"{view.rows:,}", "bold"), (" rows  ", "dim"), (f"{view.bars:,}", "bold"), (" bars  ", "dim"),
-        (f"{view.changes:,}", "bold"), (" changes  ", "dim"), (f"{view.late:,}", "bold"), (" late", "dim"),
-    )  # fmt: skip
-    grid.add_row(pushed, latency)
-    grid.add_row(counts, Text(note or "insert → subscriber, durable · Ctrl-C ends it", style="dim", no_wrap=True))
+    left = max(46, (width - FRAME) * 58 // 100)
+    right = max(20, width - FRAME - left - 2)
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(width=left, no_wrap=True)
+    grid.add_column(width=right, no_wrap=True)
+    rate = f"{view.rate:,.0f}"
+    latency = (milliseconds(view.p50), milliseconds(view.p99))
     grid.add_row(
-        ProgressBar(total=seconds, completed=min(view.elapsed, seconds)),
-        Text(f"{min(view.elapsed, seconds):.0f} of {seconds:.0f} s", style="dim"),
-    )
-    return Panel(
-        grid, title="[bold cyan]Penstock[/] · market data", title_align="left", box=box.ROUNDED, border_style="cyan"
-    )
+        Text.assemble(
+            (rate, "bold green"), (" rows/s  ", "dim"),
+            (sparkline(view.rate_history, min(40, left - 16), from_zero=True), "green"),
+        ),
+        Text.assemble(
+            ("p50 ", "dim"), (latency[0], "bold yellow"), ("  p99 ", "dim"), (latency[1], "bold yellow"), "  ",
+            (sparkline(view.p50_history, min(30, right - 26), from_zero=True), "yellow"),
+        ),
+    )  # fmt: skip
+    counts = ((view.rows, "rows"), (view.bars, "bars"), (view.changes, "changes"), (view.late, "late"))
+    line = Text()
+    for n, word in counts:
+        line.append(f"{n:,}", style="bold").append(f" {word} ", style="dim")
+    grid.add_row(line, Text(note or "insert → subscriber, durable", style="dim"))
+    shown = min(view.elapsed, seconds)
+    bar = ProgressBar(total=seconds, completed=shown, width=left - 2, complete_style="cyan", finished_style="cyan")
+    grid.add_row(bar, Text(f"{shown:.0f} of {seconds:.0f} s · Ctrl-C ends it", style="dim"))
+    title = Text.assemble(("Penstock", "bold cyan"), " · market data, live")
+    return Panel(grid, title=title, title_align="left", box=box.ROUNDED, border_style="cyan")
 
 
 def _bars(view: View, *, wide: bool) -> Panel:
-    table = _table("symbol", ">window", *((">open", ">high", ">low") if wide else ()), ">close", ">vwap", ">volume")
+    headers = ("symbol", "window", *((">open", ">high", ">low") if wide else ()), ">close", ">vwap", ">volume")
+    table = _table(*headers, gap=2 if wide else 1)
     for row in view.latest_bars:
         rose = row["closing"] >= row["opening"]
         prices = [row["opening"], row["high"], row["low"]] if wide else []
@@ -88,41 +95,43 @@ def _bars(view: View, *, wide: bool) -> Panel:
     return _panel(table, "One-second bars", "EMIT ON WINDOW CLOSE", "blue")
 
 
-def _movers(view: View, *, wide: bool) -> Panel:
-    table = _table("symbol", ">price", ">change", "last minute")
+def _movers(view: View, width: int) -> Panel:
+    table = _table("symbol", ">price", ">change", "", gap=1)
+    spark = max(0, min(30, width - FRAME - MOVER_WIDTH))
     for mover in view.movers:
         style = "green" if mover.change >= 0 else "red"
         table.add_row(
             Text(mover.symbol, style="bold"),
             Text(f"{mover.price:.2f}"),
             Text(f"{mover.change:+.2f} %", style=style),
-            Text(sparkline(view.closes.get(mover.symbol, ()), 24 if wide else 10), style=style),
+            Text(sparkline(view.closes.get(mover.symbol, ()), spark), style=style),
         )
-    return _panel(table, "Top movers", "SELECT … FROM movers ORDER BY change", "magenta")
+    return _panel(table, "Top movers", "ORDER BY change", "magenta")
 
 
 def _changelog(view: View, lines: int) -> Panel:
-    table = _table("", "symbol", ">position", ">trades")
+    table = _table("", "symbol", ">position", ">trades", gap=2)
     for row in _newest(view.changelog, lines):
         style, sign = ("green", "+") if row["__weight"] > 0 else ("red", "−")
-        cells = (sign, row["symbol"], f"{row['position']:,}", f"{row['trades']:,}")
+        cells = (sign, row["symbol"], f"{row['position']:>10,}", f"{row['trades']:>8,}")
         table.add_row(*(Text(c, style=style) for c in cells))
     return _panel(table, "Positions", "EMIT CHANGES", "green")
 
 
 def _late(view: View, lines: int) -> Panel:
-    table = _table("symbol", ">traded at", ">price", ">volume")
+    table = _table("symbol", "traded at", ">price", ">volume", gap=1)
     for row in _newest(view.late_rows, lines):
         table.add_row(Text(row["symbol"], style="bold"), _clock(row["ts"]), f"{row['price']:.2f}", f"{row['volume']:,}")
-    return _panel(table, "Late trades", "LATE DATA TO late_trades", "yellow")
+    return _panel(table, "Late trades", "LATE DATA TO", "yellow")
 
 
 def _newest(rows: tuple[Row, ...], lines: int) -> tuple[Row, ...]:
     return rows[-lines:] if lines > 0 else ()
 
 
-def _table(*headers: str) -> Table:
-    table = Table(box=None, expand=True, pad_edge=False, header_style="dim", padding=(0, 1))
+def _table(*headers: str, gap: int) -> Table:
+    """A borderless table; headers that start with `>` stand on the right."""
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, gap, 0, 0))
     for header in headers:
         right = header.startswith(">")
         table.add_column(header.removeprefix(">"), justify="right" if right else "left", no_wrap=True)

@@ -15,7 +15,6 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from prompt_toolkit.styles import Style
-from pygments.lexers.sql import SqlLexer
 
 from penstock.cli.shell.completion import Names, candidates
 from penstock.cli.statements import complete
@@ -72,7 +71,7 @@ def prompt_session(names: Callable[[], Names]) -> PromptSession[str]:
         message=HTML("<prompt>penstock&gt;</prompt> "),
         prompt_continuation=HTML("<continuation>      …&gt;</continuation> "),
         history=_history(),
-        lexer=PygmentsLexer(SqlLexer),
+        lexer=PygmentsLexer.from_filename("statement.sql"),
         completer=SqlCompleter(names),
         complete_while_typing=True,
         key_bindings=_keys(),
