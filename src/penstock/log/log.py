@@ -190,16 +190,19 @@ class Log:
                         removed += gone
                 # The last segment stays: its head carries the states of all objects.
                 unneeded = [s for s in self._segments[:-1] if s.needed == 0]
+            freed = 0
             if unneeded or any(self._is_external(e) for e in removed):
-                self._save_floors()
-            freed = self._delete_external(removed)
-            with self._lock:
-                self._segments = [s for s in self._segments if s not in unneeded]
-            for segment in unneeded:
-                self._maps.drop(str(segment.path))
-                segment.path.unlink(missing_ok=True)
-                freed += segment.size
-            return freed
+                try:
+                    self._floors.save()
+                except OSError:
+                    # A full disk is when trimming matters most. The oldest segments can go without floors, for what is left
+                    # has no holes; that makes room for them.
+                    leading = [s for s, of in zip(unneeded, self._segments, strict=False) if s is of]
+                    freed += self._delete_segments(leading)
+                    unneeded = unneeded[len(leading) :]
+                    self._save_floors()
+            freed += self._delete_external(removed)
+            return freed + self._delete_segments(unneeded)
 
     def retained(self, object_id: int) -> tuple[int, int, int]:
         """Bytes and rows of the object's entries, and the time (epoch ms) of the oldest; zeros if it has none."""
@@ -238,6 +241,15 @@ class Log:
             self._floors.save()
         except OSError as error:
             raise fail("PSK-7004", f"The floors in {self._folder} could not be written: {error.strerror}.") from error
+
+    def _delete_segments(self, segments: list[Segment]) -> int:
+        numbers = {s.number for s in segments}
+        with self._lock:
+            self._segments = [s for s in self._segments if s.number not in numbers]
+        for segment in segments:
+            self._maps.drop(str(segment.path))
+            segment.path.unlink(missing_ok=True)
+        return sum(s.size for s in segments)
 
     def _is_external(self, entry: Entry) -> bool:
         return os.path.dirname(entry.path) != str(self._folder)

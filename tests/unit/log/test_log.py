@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.unit.log.rows import SCHEMA, batch, part
 
 from penstock.errors import PenstockError
-from penstock.log import Entry, ExternalFile, Log, Part
+from penstock.log import Entry, ExternalFile, Log, Part, disk
+from penstock.log import floors as floors_module
 from penstock.log import segment as segment_module
-from tests.unit.log.rows import SCHEMA, batch, part
 
 
 def keys(log: Log, object_id: int, after: int = 0) -> list[int]:
@@ -288,7 +289,7 @@ def test_bad_commits_are_refused(tmp_path: Path, parts: list[Part]) -> None:
 def test_a_failed_write_leaves_nothing_and_the_log_lives_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log.open(tmp_path)
     log.append([part(1, 1, watermark=1)])
-    real = segment_module.write_all
+    real = disk.write_all
 
     def full(fd: int, buffers: list[bytes], offset: int) -> int:
         real(fd, buffers[:1], offset)
@@ -309,7 +310,7 @@ def test_a_failed_write_leaves_nothing_and_the_log_lives_on(tmp_path: Path, monk
 
 def test_a_failed_sync_withdraws_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log.open(tmp_path)
-    real = segment_module.datasync
+    real = disk.datasync
 
     def broken(fd: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
@@ -328,7 +329,7 @@ def test_a_failed_sync_withdraws_the_commit(tmp_path: Path, monkeypatch: pytest.
 def test_a_segment_that_cannot_be_made_fails_the_commit_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log.open(tmp_path, segment_bytes=300)
     log.append([part(1, 1)])
-    real = segment_module.replace_file
+    real = disk.replace_file
 
     def full(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -341,6 +342,27 @@ def test_a_segment_that_cannot_be_made_fails_the_commit_only(tmp_path: Path, mon
     log.close()
     log = Log.open(tmp_path)
     assert keys(log, 1) == [1, 3]
+    log.close()
+
+
+def test_trimming_makes_room_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log.open(tmp_path, segment_bytes=1024)
+    for k in range(20):
+        log.append([part(1, k)])
+    real = disk.replace_file
+    first = tmp_path / "log" / "00000001.seg"
+
+    def full_while_the_first_segment_is_there(path: Path, data: bytes) -> None:
+        if first.exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, data)
+
+    monkeypatch.setattr(floors_module, "replace_file", full_while_the_first_segment_is_there)
+    assert log.trim({1: 15}) > 0
+    assert not first.exists()
+    log.close()
+    log = Log.open(tmp_path)
+    assert keys(log, 1) == [15, 16, 17, 18, 19]
     log.close()
 
 
@@ -360,7 +382,7 @@ def test_an_asynchronous_log_that_cannot_sync_takes_no_more(tmp_path: Path, monk
 
 def test_asynchronous_commits_are_synced_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced = threading.Event()
-    real = segment_module.datasync
+    real = disk.datasync
 
     def note(fd: int) -> None:
         real(fd)
@@ -425,7 +447,7 @@ def test_many_threads(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(run, range(8)))
-    assert sorted(sum(results, [])) == list(range(1, 2001))
+    assert sorted(lsn for lsns in results for lsn in lsns) == list(range(1, 2001))
     assert seen == sorted(seen) and len(seen) == 4000
     for _ in range(2):
         assert all(keys(log, t) == list(range(250)) for t in range(8))

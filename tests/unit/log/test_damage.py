@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.unit.log.rows import SCHEMA, part
+
+from penstock.errors import PenstockError
+from penstock.log import Log
+
+
+def content(log: Log) -> dict[int, list[tuple[int, int, list[int]]]]:
+    return {
+        i: [(e.lsn, e.epoch, log.read(e, SCHEMA)["k"].to_pylist()) for e in log.entries(i)] for i in log.object_ids()
+    }
+
+
+def reopened(folder: Path) -> tuple[int, dict[int, list[tuple[int, int, list[int]]]]]:
+    log = Log.open(folder)
+    try:
+        return log.head, content(log)
+    finally:
+        log.close()
+
+
+def segment(folder: Path, number: int = 1) -> Path:
+    return folder / "log" / f"{number:08d}.seg"
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> tuple[Path, list[int]]:
+    """A log of three commits, the last over two objects, and where each of them ends."""
+    folder = tmp_path / "three"
+    log = Log.open(folder)
+    ends = []
+    for parts in ([part(1, 1)], [part(2, 2, watermark=5)], [part(1, 3, 4), part(2, 5)]):
+        log.append(parts)
+        ends.append(max(e.offset + e.length for i in (1, 2) for e in log.entries(i)))
+    log.close()
+    assert segment(folder).stat().st_size == ends[-1]
+    return folder, ends
+
+
+def copies(folder: Path, data: bytes) -> Path:
+    copy = folder.parent / "copy"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(folder, copy)
+    segment(copy).write_bytes(data)
+    return copy
+
+
+def test_a_tail_torn_at_any_byte_is_cut_off(three: tuple[Path, list[int]]) -> None:
+    folder, ends = three
+    data = segment(folder).read_bytes()
+    whole = {1: [(1, 1, [1]), (3, 2, [3, 4])], 2: [(2, 1, [2]), (3, 2, [5])]}
+    without = {1: [(1, 1, [1])], 2: [(2, 1, [2])]}
+    assert reopened(folder) == (3, whole)
+    for cut in range(ends[1], ends[2]):
+        # The lost bytes are missing or, in reserved space, zero; zeros that stand for zeros lose nothing.
+        zeros = cut % 2 == 1 and data[cut:].strip(b"\0") != b""
+        copy = copies(folder, data[:cut] + (bytes(len(data) - cut + 64) if zeros else b""))
+        assert reopened(copy) == (2, without)
+        assert segment(copy).stat().st_size == ends[1]
+    copy = copies(folder, data[: ends[1] + 50])
+    log = Log.open(copy)
+    assert log.append([part(1, 9)]) == 3
+    log.close()
+    assert reopened(copy) == (3, {1: [(1, 1, [1]), (3, 2, [9])], 2: [(2, 1, [2])]})
+
+
+def test_a_flipped_bit_in_the_last_commit_is_a_torn_tail(three: tuple[Path, list[int]]) -> None:
+    folder, ends = three
+    data = bytearray(segment(folder).read_bytes())
+    for at in range(ends[1], ends[2], 5):
+        data[at] ^= 16
+        assert reopened(copies(folder, bytes(data)))[0] == 2
+        data[at] ^= 16
+
+
+def test_damage_to_a_durable_commit_is_reported(three: tuple[Path, list[int]]) -> None:
+    folder, ends = three
+    data = bytearray(segment(folder).read_bytes())
+    for at in range(0, ends[1], 5):
+        data[at] ^= 16
+        with pytest.raises(PenstockError, match=r"00000001\.seg is damaged at offset \d+") as error:
+            Log.open(copies(folder, bytes(data)))
+        assert error.value.code == "PSK-6001"
+        data[at] ^= 16
+
+
+def test_a_group_of_which_only_later_commits_reached_the_disk_is_torn(tmp_path: Path) -> None:
+    log = Log.open(tmp_path, mode="async", async_interval_ms=60_000)
+    for k in range(3):
+        log.append([part(1, k)])
+    first = log.entries(1)[0]
+    log.close()
+    data = bytearray(segment(tmp_path).read_bytes())
+    data[first.offset] ^= 1
+    segment(tmp_path).write_bytes(data)
+    assert reopened(tmp_path) == (0, {})
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    folder = tmp_path / "many"
+    log = Log.open(folder, segment_bytes=1024)
+    for k in range(20):
+        log.append([part(1, k)])
+    log.close()
+    assert segment(folder, 3).exists()
+    return folder
+
+
+def test_damaged_headers_in_earlier_segments_are_reported(many: Path) -> None:
+    path = segment(many)
+    data = bytearray(path.read_bytes())
+    data[80] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(PenstockError, match=r"00000001\.seg is damaged at offset"):
+        Log.open(many)
+
+
+@pytest.mark.parametrize("fill", [b"", bytes(600)])
+def test_a_shortened_earlier_segment_is_reported(many: Path, fill: bytes) -> None:
+    log = Log.open(many)
+    first, second = log.entries(1)[:2]
+    log.close()
+    path = segment(many)
+    assert second.path == str(path)
+    cut = first.offset + first.length
+    path.write_bytes(path.read_bytes()[:cut] + fill)
+    with pytest.raises(PenstockError, match=rf"00000001\.seg is damaged at offset {cut}") as error:
+        Log.open(many)
+    assert error.value.code == "PSK-6001"
+
+
+def test_reserved_space_at_the_end_of_an_earlier_segment_is_no_damage(many: Path) -> None:
+    expected = reopened(many)
+    with segment(many).open("ab") as file:
+        file.write(bytes(4096))
+    assert reopened(many) == expected
+
+
+def test_unfinished_segments_are_removed(many: Path) -> None:
+    expected = reopened(many)
+    leftover = many / "log" / "00000099.seg.tmp"
+    leftover.write_bytes(b"half")
+    assert reopened(many) == expected
+    assert not leftover.exists()
+
+
+def test_damaged_floors_are_reported(many: Path) -> None:
+    log = Log.open(many)
+    log.trim({1: 10})
+    log.close()
+    floors = many / "log" / "floors.json"
+    floors.write_text(floors.read_text().replace("10", "11"))
+    with pytest.raises(PenstockError, match=r"floors\.json") as error:
+        Log.open(many)
+    assert error.value.code == "PSK-6001"
