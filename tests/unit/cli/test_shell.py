@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from penstock.cli.shell.commands import COMMANDS, Command, parse
 from penstock.cli.shell.completion import Names, candidates
+from penstock.cli.shell.highlight import SqlHighlighter, pieces
 from penstock.cli.shell.prompt import SqlCompleter, runs_on_enter
 from penstock.errors import PenstockError
 
@@ -99,3 +102,27 @@ def test_every_command_parses() -> None:
 )
 def test_enter(text: str, expected: bool) -> None:
     assert runs_on_enter(text) is expected
+
+
+def test_highlighting_knows_our_words() -> None:
+    coloured = [p for p in pieces("create STREAM a AS SELECT 1.5, 'x;', `y` FROM b -- z\nEMIT CHANGES") if p[0]]
+    assert coloured == [
+        ("keyword", "create"),
+        ("keyword", "STREAM"),
+        ("keyword", "AS"),
+        ("keyword", "SELECT"),
+        ("number", "1.5"),
+        ("string", "'x;'"),
+        ("name", "`y`"),
+        ("keyword", "FROM"),
+        ("comment", "-- z"),
+        ("keyword", "EMIT"),
+        ("keyword", "CHANGES"),
+    ]
+
+
+@given(st.text(alphabet="aS1.'\"`-/*\\ \n;", max_size=40))
+def test_highlighting_changes_no_character(text: str) -> None:
+    assert "".join(piece for _, piece in pieces(text)) == text
+    line = SqlHighlighter().lex_document(Document(text))
+    assert ["".join(part[1] for part in line(i)) for i in range(text.count("\n") + 1)] == text.split("\n")

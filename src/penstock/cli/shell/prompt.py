@@ -13,21 +13,22 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import HTML
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.lexers import PygmentsLexer
 from prompt_toolkit.styles import Style
 
 from penstock.cli.shell.completion import Names, candidates
+from penstock.cli.shell.highlight import SqlHighlighter
 from penstock.cli.statements import complete
 
 STYLE = Style.from_dict(
     {
         "prompt": "ansicyan bold",
         "continuation": "ansibrightblack",
-        "pygments.keyword": "ansiblue bold",
-        "pygments.name.builtin": "ansicyan",
-        "pygments.literal.string": "ansigreen",
-        "pygments.literal.number": "ansimagenta",
-        "pygments.comment": "ansibrightblack italic",
+        "sql.keyword": "ansiblue bold",
+        "sql.string": "ansigreen",
+        "sql.name": "ansiyellow",
+        "sql.number": "ansimagenta",
+        "sql.comment": "ansibrightblack italic",
+        "sql.command": "ansicyan",
     }
 )
 
@@ -71,7 +72,7 @@ def prompt_session(names: Callable[[], Names]) -> PromptSession[str]:
         message=HTML("<prompt>penstock&gt;</prompt> "),
         prompt_continuation=HTML("<continuation>      …&gt;</continuation> "),
         history=_history(),
-        lexer=PygmentsLexer.from_filename("statement.sql"),
+        lexer=SqlHighlighter(),
         completer=SqlCompleter(names),
         complete_while_typing=True,
         key_bindings=_keys(),
