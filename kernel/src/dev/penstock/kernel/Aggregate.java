@@ -1,0 +1,135 @@
+package dev.penstock.kernel;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.List;
+import java.util.stream.IntStream;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * GROUP BY over a Z-set.
+ *
+ * <p>Groups: a group exists while its rows' weights sum to more than zero. NULL keys group together, as do -0.0 and
+ * 0.0, and NaN. Without keys there is one group, which exists from its first row on.
+ *
+ * <p>Output: the keys, the aggregates, {@code __weight}. Mode {@code changes}: per epoch and changed group the old row
+ * with −1, then the new one with +1; nothing if the row is the same; only −1 when the group is gone. Mode {@code close}: the row
+ * once, with +1, when its window closes.
+ *
+ * <p>Time: with {@code windowEnd} (a TIMESTAMP key, or BIGINT epoch milliseconds) a group closes when end + lateness ≤
+ * watermark, to the millisecond, and its state goes. Late rows must have been taken out before. A row for a window that the
+ * watermark of the epoch has already passed is still counted, and the window closes in the same epoch. A window whose end is NULL never closes.
+ *
+ * <p>Ties, NULLs and order inside a group: see {@link AggFunction}. Rows arrive in the order of the input's partitions.
+ *
+ * <p>State: one binary value per group; MIN, MAX, FIRST, LAST, MIN_BY, MAX_BY over changeable input and DISTINCT keep each
+ * different value as one entry of an {@link OrderedMap}, the others of variable size (ARRAY_AGG, STRING_AGG, PERCENTILE, MODE,
+ * COLLECT_SET) the values in the binary itself. Rows are added up before the shuffle.
+ *
+ * <p>Watermark in a chain: a processor in {@link TimeMode#EventTime} or {@link TimeMode#None} hands the query's watermark on
+ * as it is, so that every operator of a chain sees the same one in the same epoch. No {@code eventTimeColumnName} is
+ * needed as long as what follows is a kernel operator too; columns that carry Spark's watermark mark do not come out.
+ */
+public final class Aggregate {
+  private Aggregate() {}
+
+  static final String PART = "part";
+
+  /** The aggregate described by {@code specJson} of {@code in}. */
+  public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
+    JsonNode spec = Input.parse(specJson);
+    List<String> keyNames = Input.texts(spec, "keys");
+    String weight = Input.text(spec, "weight");
+    String windowEnd = Input.text(spec, "windowEnd");
+    boolean close = closes(spec);
+    if (close && windowEnd == null) {
+      throw new IllegalArgumentException("mode close needs windowEnd");
+    }
+    Input input = new Input(in);
+    int[] keys = keyNames.stream().mapToInt(input::add).toArray();
+    int weightAt = weight == null ? -1 : input.add(weight, DataTypes.LongType);
+    List<AggFunction> functions = AggFunction.list(spec, input, weight == null, ansi(in));
+    Combiner combiner = new Combiner(keys, weightAt, functions);
+
+    StructType keySchema = keySchema(input, keys);
+    StructType parts = keySchema.add(PART, DataTypes.BinaryType, false);
+    int endAt = windowEnd == null ? -1 : keyNames.indexOf(windowEnd);
+    if (windowEnd != null && endAt < 0) {
+      throw new IllegalArgumentException("windowEnd " + windowEnd + " is not a key");
+    }
+    long unit = endAt < 0 || input.declared(windowEnd) instanceof LongType ? 1 : 1000;
+    AggregateProcessor processor = new AggregateProcessor(
+        combiner, functions, close, endAt, unit, spec.path("latenessMs").asLong());
+
+    Dataset<Row> combined = input.dataset().mapPartitions(combiner, Encoders.row(parts));
+    Dataset<Row> out = combined
+        .groupBy(columns(keySchema))
+        .as(Encoders.row(keySchema), Encoders.row(parts))
+        .transformWithState(
+            processor,
+            windowEnd == null ? TimeMode.None() : TimeMode.EventTime(),
+            OutputMode.Append(),
+            Encoders.row(results(keySchema, functions).add("__weight", DataTypes.LongType, false)));
+
+    Column[] named = new Column[keys.length + functions.size() + 1];
+    for (int i = 0; i < keys.length; i++) {
+      named[i] = Wire.from(out.col("k" + i), input.declared(keyNames.get(i))).as(keyNames.get(i));
+    }
+    for (int i = 0; i < functions.size(); i++) {
+      named[keys.length + i] = result(out, functions, i);
+    }
+    named[named.length - 1] = out.col("__weight");
+    return out.select(named);
+  }
+
+  static boolean ansi(Dataset<Row> in) {
+    return Boolean.parseBoolean(in.sparkSession().conf().get("spark.sql.ansi.enabled"));
+  }
+
+  /** True for mode close, false for changes. */
+  static boolean closes(JsonNode spec) {
+    String mode = Input.text(spec, "mode");
+    return switch (mode) {
+      case "close" -> true;
+      case "changes" -> false;
+      default -> throw new IllegalArgumentException("no mode " + mode);
+    };
+  }
+
+  /** {@code k0, k1, …}; without keys a constant, since Spark wants something to group by. */
+  static StructType keySchema(Input input, int[] keys) {
+    StructType schema = new StructType();
+    for (int i = 0; i < keys.length; i++) {
+      schema = schema.add("k" + i, input.type(keys[i]), true);
+    }
+    return keys.length == 0 ? schema.add("k0", DataTypes.IntegerType, false) : schema;
+  }
+
+  static Column[] columns(StructType keySchema) {
+    return IntStream.range(0, keySchema.size())
+        .mapToObj(i -> org.apache.spark.sql.functions.col("k" + i))
+        .toArray(Column[]::new);
+  }
+
+  /** {@code keySchema} and {@code g0, g1, …} as they travel. */
+  static StructType results(StructType keySchema, List<AggFunction> functions) {
+    StructType schema = keySchema;
+    for (int i = 0; i < functions.size(); i++) {
+      DataType type = Wire.type(functions.get(i).type);
+      schema = schema.add("g" + i, type, true);
+    }
+    return schema;
+  }
+
+  static Column result(Dataset<Row> out, List<AggFunction> functions, int i) {
+    return Wire.from(out.col("g" + i), functions.get(i).type).as(functions.get(i).name);
+  }
+}

@@ -1,0 +1,155 @@
+package dev.penstock.kernel;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.streaming.ExpiredTimerInfo;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.streaming.ValueState;
+
+/** Keeps the groups of an {@link Aggregate}, which says what it promises. */
+final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
+  private static final long serialVersionUID = 1L;
+
+  private final Combiner combiner;
+  private final List<AggFunction> functions;
+  private final boolean close;
+  private final int endAt;
+  private final long unit;
+  private final long latenessMs;
+  private transient ValueState<byte[]> state;
+  private transient StateBytes.Out out;
+
+  /**
+   * @param endAt ordinal of the window's end in the key, or -1
+   * @param unit how many of the units of the window's end make a millisecond
+   */
+  AggregateProcessor(
+      Combiner combiner, List<AggFunction> functions, boolean close, int endAt, long unit, long latenessMs) {
+    this.combiner = combiner;
+    this.functions = functions;
+    this.close = close;
+    this.endAt = endAt;
+    this.unit = unit;
+    this.latenessMs = latenessMs;
+  }
+
+  @Override
+  public void init(OutputMode outputMode, TimeMode timeMode) {
+    state = getHandle().getValueState("group", Encoders.BINARY(), TTLConfig.NONE());
+    out = new StateBytes.Out();
+    for (int i = 0; i < functions.size(); i++) {
+      if (functions.get(i).kept() != null) {
+        functions.get(i).kept().open(getHandle(), "values" + i);
+      }
+    }
+  }
+
+  @Override
+  public scala.collection.Iterator<Row> handleInputRows(
+      Row key, scala.collection.Iterator<Row> rows, TimerValues timers) {
+    List<byte[]> parts = new ArrayList<>(2);
+    while (rows.hasNext()) {
+      Row row = rows.next();
+      parts.add(row.getAs(row.length() - 1));
+    }
+    Group changes = combiner.merge(parts);
+    byte[] known = state.get();
+    Group group = Group.kept(functions);
+    if (known != null) {
+      group.read(new StateBytes.In(known));
+    }
+    Object[] before = close || group.weight <= 0 ? null : group.results();
+    group.apply(changes);
+    Long due = due(key);
+    if (group.weight == 0) {
+      remove();
+      if (due != null && known != null) {
+        getHandle().deleteTimer(due);
+      }
+    } else {
+      out.reset();
+      group.write(out);
+      state.update(out.toByteArray());
+      if (due != null && known == null) {
+        // A time that the watermark has passed would not be found any more.
+        getHandle().registerTimer(Math.max(due, timers.getCurrentWatermarkInMs()));
+      }
+    }
+    if (close) {
+      return scala.collection.Iterator$.MODULE$.empty();
+    }
+    Object[] after = group.weight <= 0 ? null : group.results();
+    return iterator(changes(key, before, after));
+  }
+
+  @Override
+  public scala.collection.Iterator<Row> handleExpiredTimer(Row key, TimerValues timers, ExpiredTimerInfo timer) {
+    byte[] known = state.get();
+    if (known == null) {
+      return scala.collection.Iterator$.MODULE$.empty();
+    }
+    List<Row> rows = Collections.emptyList();
+    if (close) {
+      Group group = Group.kept(functions).read(new StateBytes.In(known));
+      if (group.weight > 0) {
+        rows = List.of(row(key, group.results(), 1));
+      }
+    }
+    remove();
+    return iterator(rows);
+  }
+
+  private void remove() {
+    state.clear();
+    for (AggFunction f : functions) {
+      if (f.kept() != null) {
+        f.kept().clear();
+      }
+    }
+  }
+
+  private Long due(Row key) {
+    if (endAt < 0 || key.isNullAt(endAt)) {
+      return null;
+    }
+    return -Math.floorDiv(-key.getLong(endAt), unit) + latenessMs;
+  }
+
+  private static List<Row> changes(Row key, Object[] before, Object[] after) {
+    if (before != null && after != null && Arrays.deepEquals(before, after)) {
+      return Collections.emptyList();
+    }
+    List<Row> rows = new ArrayList<>(2);
+    if (before != null) {
+      rows.add(row(key, before, -1));
+    }
+    if (after != null) {
+      rows.add(row(key, after, 1));
+    }
+    return rows;
+  }
+
+  private static Row row(Row key, Object[] results, long weight) {
+    int n = key.length();
+    Object[] values = new Object[n + results.length + 1];
+    for (int i = 0; i < n; i++) {
+      values[i] = key.get(i);
+    }
+    System.arraycopy(results, 0, values, n, results.length);
+    values[values.length - 1] = weight;
+    return RowFactory.create(values);
+  }
+
+  private static scala.collection.Iterator<Row> iterator(List<Row> rows) {
+    return scala.jdk.javaapi.CollectionConverters.asScala(rows.iterator());
+  }
+}
