@@ -50,6 +50,9 @@ def follow(subscription: Subscription, output: Format, console: Console, *, limi
     printed = 0
     try:
         for change in subscription:
+            if change.kind == "progress":
+                tail.progress(change.epoch, change.lsn, change.watermark)
+                continue
             rows = change.rows()
             if limit is not None:
                 rows = rows[: limit - printed]

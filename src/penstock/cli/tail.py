@@ -11,6 +11,7 @@ from rich.text import Text
 
 from penstock.cli.cells import to_cell, to_csv, to_json
 from penstock.cli.options import Format
+from penstock.errors import fail
 
 WEIGHT = "__weight"
 Row = Mapping[str, Any]
@@ -21,6 +22,9 @@ class Tail(Protocol):
 
     def write(self, rows: Sequence[Row]) -> None:
         """Print the rows of one change and flush, so that a reader of the pipe sees them now."""
+
+    def progress(self, epoch: int, lsn: int, watermark: int | None) -> None:
+        """Say that nothing has changed up to this point; only asked of a subscription `WITH (progress = true)`."""
 
     def close(self) -> None:
         """Print what has to follow the last row."""
@@ -58,12 +62,16 @@ class TableTail:
             self._console.print(self._line(row), soft_wrap=True)
         self._count += len(rows)
 
+    def progress(self, epoch: int, lsn: int, watermark: int | None) -> None:
+        text = f"· epoch {epoch}, LSN {lsn}"
+        self._console.print(Text(text if watermark is None else f"{text}, watermark {watermark}", style="dim"))
+
     def close(self) -> None:
         text = f"{self._count:,} row" + ("" if self._count == 1 else "s")
         self._console.print(Text(text, style="dim"))
 
     def _line(self, row: Row) -> Text:
-        weight = int(row.get(WEIGHT, 1))
+        weight = weight_of(row)
         sign = "+" if weight > 0 else "−"
         times = f" ×{abs(weight)}" if abs(weight) != 1 else ""
         values = "  ".join(_aligned(row[n], w) for n, w in self._widths.items())
@@ -79,6 +87,9 @@ class JsonlTail:
     def write(self, rows: Sequence[Row]) -> None:
         self._file.writelines(to_json(dict(row)) + "\n" for row in rows)
         self._file.flush()
+
+    def progress(self, epoch: int, lsn: int, watermark: int | None) -> None:
+        self.write([_progress_row(epoch, lsn, watermark)])
 
     def close(self) -> None:
         pass
@@ -96,6 +107,9 @@ class JsonTail:
             self._file.write(self._separator + to_json(dict(row)))
             self._separator = ",\n "
         self._file.flush()
+
+    def progress(self, epoch: int, lsn: int, watermark: int | None) -> None:
+        self.write([_progress_row(epoch, lsn, watermark)])
 
     def close(self) -> None:
         self._file.write("[]\n" if self._separator == "[" else "]\n")
@@ -117,8 +131,24 @@ class CsvTail:
             self._writer.writerow([to_csv(row[n]) for n in self._names])
         self._file.flush()
 
+    def progress(self, epoch: int, lsn: int, watermark: int | None) -> None:
+        raise fail(
+            "PSK-1012", "CSV has no place for progress.", hint="Use --format jsonl, or leave out progress = true."
+        )
+
     def close(self) -> None:
         pass
+
+
+def weight_of(row: Row) -> int:
+    """The weight of a row in any envelope; rows that say nothing of it are there once."""
+    if row.get("__op") == "delete" or (row.get("op") == "d" and "before" in row):
+        return -1
+    return int(row.get(WEIGHT, 1))
+
+
+def _progress_row(epoch: int, lsn: int, watermark: int | None) -> Row:
+    return {"__progress": {"epoch": epoch, "lsn": lsn, "watermark": watermark}}
 
 
 def _aligned(value: Any, width: int) -> str:

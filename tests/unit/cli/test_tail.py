@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 
+import pytest
 from rich.console import Console
 
 from penstock.cli.options import Format
-from penstock.cli.tail import tail_for
+from penstock.cli.tail import tail_for, weight_of
+from penstock.errors import PenstockError
 
 RETRACT = {"k": "a", "n": 1, "__weight": -1}
 ASSERT = {"k": "a", "n": 22, "__weight": 1}
@@ -57,3 +59,21 @@ def test_json_is_a_closed_array() -> None:
 
 def test_csv_has_one_header() -> None:
     assert tailed(Format.CSV, [RETRACT], [ASSERT]) == "k,n,__weight\na,1,-1\na,22,1\n"
+
+
+def test_weights_of_all_envelopes() -> None:
+    assert weight_of({"k": 1, "__op": "upsert"}) == 1 and weight_of({"k": 1, "__op": "delete"}) == -1
+    assert weight_of({"before": {"k": 1}, "after": None, "op": "d", "ts_ms": 0}) == -1
+
+
+def test_progress() -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=60)
+    tail_for(Format.TABLE, console).progress(3, 14, None)
+    tail_for(Format.JSONL, console).progress(3, 14, 1000)
+    assert file.getvalue().splitlines() == [
+        "· epoch 3, LSN 14",
+        '{"__progress": {"epoch": 3, "lsn": 14, "watermark": 1000}}',
+    ]
+    with pytest.raises(PenstockError, match="PSK-1012"):
+        tail_for(Format.CSV, console).progress(3, 14, None)

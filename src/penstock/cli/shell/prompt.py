@@ -9,7 +9,6 @@ from pathlib import Path
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import HTML
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -97,18 +96,15 @@ def _history() -> History:
 def _keys() -> KeyBindings:
     keys = KeyBindings()
 
-    @Condition
-    def ready() -> bool:
-        from prompt_toolkit.application import get_app
-
-        buffer = get_app().current_buffer
-        return buffer.complete_state is None or buffer.complete_state.current_completion is None
-
-    @keys.add("enter", filter=ready)
+    @keys.add("enter")
     def _enter(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
+        chosen = buffer.complete_state is not None and buffer.complete_state.current_completion is not None
         at_end = not buffer.document.text_after_cursor.strip()
-        if at_end and runs_on_enter(buffer.text):
+        if chosen:
+            # the word is in the text already: Enter only takes the menu away
+            buffer.complete_state = None
+        elif at_end and runs_on_enter(buffer.text):
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n")
