@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Self
+from typing import Self, get_args
 
 import pyarrow as pa
 
@@ -87,6 +87,8 @@ class Log:
 
         A tail that a crash left unfinished is cut off; any other damage raises PSK-6001. The caller holds the folder's lock.
         """
+        if mode not in get_args(Mode):
+            raise fail("PSK-0002", f"The mode of the log is {' or '.join(get_args(Mode))}, not {mode}.")
         return cls(
             folder,
             mode=mode,
@@ -103,7 +105,7 @@ class Log:
     def append(self, parts: Sequence[Part]) -> int:
         """Appends a commit and returns its LSN when it is durable (`sync`) or written (`async`).
 
-        Raises PSK-7004 if it cannot be written; nothing of it is kept then.
+        Raises PSK-7004 if it cannot be written; nothing of it is kept then. An interrupt ends the wait, not the commit.
         """
         return self.append_future(parts).result()
 

@@ -31,6 +31,12 @@ def test_a_new_log_is_empty(tmp_path: Path) -> None:
     log.close()
 
 
+def test_an_unknown_mode_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PenstockError, match="sync or async, not never") as error:
+        Log.open(tmp_path, mode="never")  # type: ignore[arg-type]
+    assert code_of(error) == "PSK-0002"
+
+
 def test_commits_are_numbered_and_found(tmp_path: Path) -> None:
     log = Log.open(tmp_path)
     assert log.append([part(1, 10), part(2, 20, 21)]) == 1
