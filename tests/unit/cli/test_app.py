@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from penstock.cli.app import app
 from penstock.cli.failure import describe
 from penstock.errors import Position, fail
 
@@ -23,9 +25,14 @@ def penstock(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[st
 
 @pytest.mark.parametrize("command", [[], ["shell"], ["run"], ["sql"], ["doctor"], ["demo"]])
 def test_help_has_examples(command: list[str]) -> None:
-    answer = penstock(*command, "--help")
-    assert answer.returncode == 0 and answer.stderr == ""
-    assert "Examples" in answer.stdout and "penstock " + " ".join(command) in answer.stdout
+    answer = CliRunner().invoke(app, [*command, "--help"], prog_name="penstock")
+    assert answer.exit_code == 0
+    assert "Examples" in answer.stdout and " ".join(["penstock", *command]) in answer.stdout
+
+
+def test_help_of_the_process() -> None:
+    answer = penstock("--help")
+    assert answer.returncode == 0 and answer.stderr == "" and "Usage: penstock" in answer.stdout
 
 
 def test_help_loads_no_engine() -> None:
@@ -44,7 +51,7 @@ def test_version() -> None:
     "arguments", [["sql"], ["nonsense"], ["sql", "-c", "FLUSH", "--format", "xml"], ["demo", "--seconds", "0"]]
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
-    assert penstock(*arguments).returncode == 2
+    assert CliRunner().invoke(app, arguments).exit_code == 2
 
 
 def test_a_missing_script_is_an_error_without_traceback(tmp_path: Path) -> None:
