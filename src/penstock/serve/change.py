@@ -1,0 +1,55 @@
+"""What a subscriber gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+ChangeKind = Literal["changes", "snapshot", "progress", "resync"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One message: all that happened in `(prev_lsn, lsn]`, up to and with `epoch`.
+
+    `snapshot`: the contents at that point. `changes`: what changed. `progress`: nothing changed. `resync`: messages were
+    lost; forget what you have, the contents at that point are in the table. `seq` counts from 1 without gaps.
+    """
+
+    name: str
+    epoch: int
+    lsn: int
+    prev_lsn: int
+    seq: int
+    table: pa.Table
+    kind: ChangeKind
+    watermark: int | None = None
+
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.table.to_pylist()
+        return rows
+
+    def arrow(self) -> pa.Table:
+        return self.table
+
+    def df(self) -> pd.DataFrame:
+        frame: pd.DataFrame = self.table.to_pandas()
+        return frame
+
+    def pl(self) -> pl.DataFrame:
+        import polars
+
+        frame: pl.DataFrame = polars.from_arrow(self.table)  # type: ignore[assignment]
+        return frame
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __bool__(self) -> bool:
+        return True

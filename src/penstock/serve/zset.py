@@ -1,0 +1,102 @@
+"""Z-sets as Arrow tables: rows with an integer column `__weight`."""
+
+from __future__ import annotations
+
+import threading
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import fail
+from penstock.serve.layout import WEIGHT, quote
+
+_local = threading.local()
+
+
+def consolidate(table: pa.Table, *, distinct: bool = False) -> pa.Table:
+    """The same Z-set with each row once, none of weight zero, retractions first and `__weight` as the last column.
+
+    NULL equals NULL, NaN equals NaN and 0.0 equals -0.0. A table without weights has weight 1 everywhere. `distinct` promises that no
+    two rows are equal, and saves the grouping.
+    """
+    table = weighted(table)
+    if not distinct and table.num_rows > 1:
+        table = _grouped(table)
+    return _ordered(table)
+
+
+def weighted(table: pa.Table) -> pa.Table:
+    """The table with `__weight` as its last column."""
+    names = table.column_names
+    if WEIGHT not in names:
+        ones = pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)
+        return table.append_column(pa.field(WEIGHT, pa.int64()), ones)
+    if names[-1] != WEIGHT:
+        return table.select([n for n in names if n != WEIGHT] + [WEIGHT])
+    return table
+
+
+def assertions(table: pa.Table) -> pa.Table:
+    """The rows of weight above zero, each as often as its weight says, without the weight."""
+    if WEIGHT not in table.column_names:
+        return table
+    weights = table[WEIGHT]
+    rows = table.drop_columns([WEIGHT])
+    if table.num_rows == 0:
+        return rows
+    if pc.min(weights).as_py() == pc.max(weights).as_py() == 1:
+        return rows
+    times = weights.to_pylist()
+    return rows.take(pa.array([i for i, w in enumerate(times) for _ in range(w)], pa.int64()))
+
+
+def inserted(table: pa.Table) -> pa.Table:
+    """As `assertions`, of a table in which nothing may be retracted."""
+    if WEIGHT in table.column_names and table.num_rows and pc.min(table[WEIGHT]).as_py() < 0:
+        raise fail("PSK-8001", "A retraction stands in an append-only stream.")
+    return assertions(table)
+
+
+def negated(table: pa.Table) -> pa.Table:
+    table = weighted(table)
+    return table.set_column(table.num_columns - 1, WEIGHT, pc.negate(table[WEIGHT]))
+
+
+def _ordered(table: pa.Table) -> pa.Table:
+    if table.num_rows == 0:
+        return table
+    weights = table[WEIGHT]
+    low, high = pc.min(weights).as_py(), pc.max(weights).as_py()
+    if low > 0 or (high < 0):
+        return table
+    return pa.concat_tables([table.filter(pc.less(weights, 0)), table.filter(pc.greater(weights, 0))])
+
+
+def _grouped(table: pa.Table) -> pa.Table:
+    columns = [n for n in table.column_names if n != WEIGHT]
+    if not columns:
+        return pa.table({WEIGHT: pa.array([pc.sum(table[WEIGHT]).as_py()], pa.int64())})
+    if all(_plain(table.schema.field(n).type) for n in columns):
+        summed = table.group_by(columns, use_threads=False).aggregate([(WEIGHT, "sum")])
+        return summed.rename_columns([*columns, WEIGHT]).cast(table.schema)
+    return _grouped_by_duckdb(table, columns)
+
+
+def _plain(kind: pa.DataType) -> bool:
+    """Arrow groups neither nested values nor NaN and -0.0 as SQL does."""
+    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind))
+
+
+def _grouped_by_duckdb(table: pa.Table, columns: list[str]) -> pa.Table:
+    con: duckdb.DuckDBPyConnection | None = getattr(_local, "con", None)
+    if con is None:
+        con = _local.con = duckdb.connect(":memory:")
+        con.execute("SET TimeZone = 'UTC'")
+    keys = ", ".join(quote(n) for n in columns)
+    con.register("zset", table)
+    try:
+        summed = con.sql(f"SELECT {keys}, sum({WEIGHT})::BIGINT AS {WEIGHT} FROM zset GROUP BY {keys}").to_arrow_table()
+    finally:
+        con.unregister("zset")
+    return summed.cast(table.schema)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import PenstockError
+from penstock.serve.envelope import Form
+from penstock.serve.zset import consolidate
+
+
+def zset(*rows: tuple[Any, Any, int]) -> pa.Table:
+    return pa.table(
+        {
+            "k": pa.array([r[0] for r in rows], pa.int64()),
+            "v": pa.array([r[1] for r in rows], pa.string()),
+            "__weight": pa.array([r[2] for r in rows], pa.int64()),
+        }
+    )
+
+
+CHANGED = zset((1, "new", 1), (1, "old", -1), (2, "gone", -1), (3, "fresh", 1))
+
+
+def test_diff_follows_emit() -> None:
+    assert Form("changes").render(CHANGED)["__weight"].to_pylist() == [-1, -1, 1, 1]
+    assert Form("changes").render(CHANGED.drop_columns(["__weight"]))["__weight"].to_pylist() == [1] * 4
+    assert Form("update").render(CHANGED).to_pylist() == [{"k": 1, "v": "new"}, {"k": 3, "v": "fresh"}]
+    for emit in ("append", "close"):
+        assert Form(emit).render(zset((1, "a", 2))).to_pylist() == [{"k": 1, "v": "a"}] * 2  # type: ignore[arg-type]
+        with pytest.raises(PenstockError, match="PSK-8001"):
+            Form(emit).render(CHANGED)  # type: ignore[arg-type]
+
+
+def test_upsert_has_one_row_per_key() -> None:
+    assert Form("changes", "upsert", ("k",)).render(CHANGED).to_pylist() == [
+        {"k": 2, "v": None, "__op": "delete"},
+        {"k": 1, "v": "new", "__op": "upsert"},
+        {"k": 3, "v": "fresh", "__op": "upsert"},
+    ]
+
+
+@pytest.mark.parametrize("table", [zset((1, "a", 1), (1, "b", 1)), zset((1, "a", 2))])
+def test_two_live_rows_under_a_key_are_an_error(table: pa.Table) -> None:
+    with pytest.raises(PenstockError, match="PSK-5006"):
+        Form("changes", "upsert", ("k",)).render(table)
+
+
+def test_debezium_pairs_old_and_new_by_key() -> None:
+    rows = Form("changes", "debezium", ("k",)).render(CHANGED).to_pylist()
+    assert [(r["op"], r["before"] and r["before"]["v"], r["after"] and r["after"]["v"]) for r in rows] == [
+        ("d", "gone", None),
+        ("u", "old", "new"),
+        ("c", None, "fresh"),
+    ]
+    assert all(r["ts_ms"] > 0 for r in rows)
+    loose = Form("changes", "debezium").render(zset((1, "a", 2), (2, "b", -1)))
+    assert loose["op"].to_pylist() == ["d", "c", "c"]
+    assert Form("changes", "debezium", ("k",)).render(zset((1, "a", 1)), snapshot=True)["op"].to_pylist() == ["r"]
+    assert Form("changes", "debezium", ("k",)).render(zset()).num_rows == 0
+
+
+_FLOAT = st.sampled_from([0.0, -0.0, 1.5, float("nan"), None])
+_ROWS = st.lists(st.tuples(_FLOAT, st.sampled_from(["a", None]), st.integers(-2, 2)), max_size=8)
+
+
+def _same(value: float | None) -> float | str | None:
+    return "NaN" if value is not None and value != value else value
+
+
+@settings(deadline=None)
+@given(_ROWS, st.booleans())
+def test_consolidate_sums_equal_rows(rows: list[tuple[float | None, str | None, int]], nested: bool) -> None:
+    floats, words, weights = ([r[i] for r in rows] for i in range(3))
+    second = pa.array([[w] for w in words], pa.list_(pa.string())) if nested else pa.array(words, pa.string())
+    table = pa.table({"__weight": pa.array(weights, pa.int64()), "f": pa.array(floats, pa.float64()), "s": second})
+    out = consolidate(table)
+    expected: Counter[Any] = Counter()
+    for f, s, w in rows:
+        expected[(_same(f), s)] += w
+    got = {(_same(r["f"]), r["s"][0] if nested else r["s"]): r["__weight"] for r in out.to_pylist()}
+    assert got == {k: w for k, w in expected.items() if w}
+    assert out.num_rows == len(got)
+    assert out.column_names == ["f", "s", "__weight"]
+    assert out["__weight"].to_pylist() == sorted(out["__weight"].to_pylist(), key=lambda w: w > 0)
+    assert out.schema.field("s").type == table.schema.field("s").type
+
+
+def test_consolidate_by_arrow_keeps_types() -> None:
+    schema = pa.schema([("t", pa.timestamp("us", tz="UTC")), ("d", pa.decimal128(10, 2)), ("__weight", pa.int64())])
+    table = pa.Table.from_pylist([{"t": None, "d": None, "__weight": 1}] * 3, schema=schema)
+    out = consolidate(table)
+    assert out.schema.equals(schema)
+    assert out["__weight"].to_pylist() == [3]
