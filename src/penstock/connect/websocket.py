@@ -1,0 +1,120 @@
+"""WEBSOCKET: a source that reads messages from a server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.sync.client import ClientConnection, connect
+from websockets.uri import parse_uri
+
+from penstock.catalog.objects import Column, Connector
+from penstock.connect.decode import COLUMN_PREFIX, OPTIONS, JsonDecoder
+from penstock.connect.options import check_options, choice, required, seconds
+from penstock.errors import PenstockError, fail
+
+_FIRST_WAIT = "0.1"
+_LONGEST_WAIT = "30"
+# How long a stop may take to be noticed by a thread that waits for a message.
+_POLL_SECONDS = 0.1
+_MAX_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Status:
+    """`connected`, `disconnected` (it will try again) or `failed` (it will not), and why."""
+
+    state: Literal["connected", "disconnected", "failed"]
+    error: PenstockError | None = None
+
+
+Insert = Callable[[pa.RecordBatch], object]
+Report = Callable[[Status], object]
+
+
+class WebSocketSource:
+    """One thread that connects, decodes and inserts, and connects again with growing waits when the server goes away.
+
+    Options: `url`, `format` (json), `json.column.<name>`, `on_error`, `reconnect.min` and `reconnect.max` in seconds.
+    The server cannot be asked again for what was sent while there was no connection: such rows are not seen.
+    """
+
+    def __init__(self, connector: Connector, columns: Sequence[Column]) -> None:
+        options = connector.options
+        known = ("url", "format", "reconnect.min", "reconnect.max", *OPTIONS)
+        check_options("WEBSOCKET", options, known, prefixes=(COLUMN_PREFIX,))
+        choice("WEBSOCKET", "format", connector.format or options.get("format", "json"), ("json",))
+        self._url = required("WEBSOCKET", options, "url")
+        try:
+            parse_uri(self._url)
+        except InvalidURI as why:
+            raise fail("PSK-1011", f"WEBSOCKET: url = {self._url!r} is not a ws:// or wss:// address.") from why
+        self._first_wait = seconds("WEBSOCKET", "reconnect.min", options.get("reconnect.min", _FIRST_WAIT))
+        self._longest_wait = seconds("WEBSOCKET", "reconnect.max", options.get("reconnect.max", _LONGEST_WAIT))
+        own = {k: v for k, v in options.items() if k in OPTIONS or k.startswith(COLUMN_PREFIX)}
+        self.decoder = JsonDecoder(columns, {**own, **connector.format_options})
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, insert: Insert, report: Report) -> None:
+        """Rows go to `insert`, changes of the connection and errors to `report`; both are called from the source's thread."""
+        self._thread = threading.Thread(target=self._run, args=(insert, report), name="penstock-websocket", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when the thread has ended; what it had received is inserted."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, insert: Insert, report: Report) -> None:
+        wait = self._first_wait
+        while not self._stop.is_set():
+            try:
+                with connect(self._url, open_timeout=10, close_timeout=1) as connection:
+                    report(Status("connected"))
+                    wait = self._first_wait
+                    self._read(connection, insert)
+                    return
+            except PenstockError as why:
+                report(Status("failed", why))
+                return
+            except (OSError, InvalidHandshake, ConnectionClosed) as why:
+                report(Status("disconnected", fail("PSK-5002", f"WEBSOCKET: {self._url}: {why}")))
+            except Exception as why:
+                report(Status("failed", fail("PSK-5002", f"WEBSOCKET: {type(why).__name__}: {why}")))
+                return
+            self._stop.wait(wait)
+            wait = min(wait * 2, self._longest_wait)
+
+    def _read(self, connection: ClientConnection, insert: Insert) -> None:
+        while not self._stop.is_set():
+            lines: list[str | bytes] = []
+            try:
+                lines.append(connection.recv(timeout=_POLL_SECONDS))
+                while len(lines) < _MAX_BATCH:
+                    lines.append(connection.recv(timeout=0))
+            except TimeoutError:
+                pass
+            finally:
+                # What came before a connection broke is kept.
+                if lines:
+                    self._insert(lines, insert)
+
+    def _insert(self, lines: list[str | bytes], insert: Insert) -> None:
+        try:
+            batch = self.decoder.decode(lines)
+        except PenstockError:
+            # Which lines came together is chance: those before the bad one are kept, whatever it was.
+            for line in lines:
+                self._deliver(self.decoder.decode([line]), insert)
+            raise
+        self._deliver(batch, insert)
+
+    def _deliver(self, batch: pa.RecordBatch, insert: Insert) -> None:
+        if batch.num_rows:
+            insert(batch)
