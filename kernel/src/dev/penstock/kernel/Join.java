@@ -1,0 +1,206 @@
+package dev.penstock.kernel;
+
+import java.time.Duration;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Regular join of two changing collections, kept right for ever.
+ *
+ * <ul>
+ *   <li>Result: after every epoch the summed output is what SQL's join of the two summed inputs gives. One epoch's output is
+ *       consolidated per key.
+ *   <li>NULLs: a NULL key matches nothing, except where {@code nullSafe} says so; such a row still comes out where the
+ *       kind keeps unmatched rows. A residual that is NULL is false. The residual belongs to ON.
+ *   <li>Late rows: there are none; the join knows no time.
+ *   <li>Ordering: none.
+ *   <li>State: each row of both sides once, with its weight, and (outer, semi, anti with a residual) its number of matches. A row whose weight becomes zero leaves
+ *       nothing. An epoch reads the keys that it touches; rows of a side are read only when the other side has changed, or
+ *       to find the changed rows themselves.
+ *   <li>{@code ttlMs}: a row that has not changed for that long (by the clock of the epoch) is forgotten: it matches nothing
+ *       that comes later, its own late retraction is ignored, and what it has put out stays.
+ * </ul>
+ *
+ * <p>Spec: {@code kind}, {@code leftKeys}, {@code rightKeys}, {@code nullSafe}, {@code leftColumns}, {@code rightColumns},
+ * {@code leftWeight}, {@code rightWeight}, {@code residual}, {@code ttlMs}.
+ */
+public final class Join {
+  private Join() {}
+
+  /** The join of two frames. Output: left columns, right columns (not for semi and anti), {@code __weight}. */
+  public static Dataset<Row> apply(Dataset<Row> left, Dataset<Row> right, String specJson) {
+    JoinSpec spec = new JoinSpec(specJson);
+    JoinKind kind = JoinKind.of(spec);
+    boolean[] nullSafe = spec.nullSafe();
+    String residual = spec.text("residual");
+    Long ttl = spec.number("ttlMs");
+    spec.done();
+    StructType leftSchema = JoinPlan.schema(left, spec.leftColumns);
+    StructType rightSchema = JoinPlan.schema(right, spec.rightColumns);
+    JoinPredicate predicate =
+        residual == null ? null : JoinPredicate.of(left.sparkSession(), residual, leftSchema, rightSchema);
+    Dataset<Row> packed = JoinPlan.run(
+        JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, null, spec.leftWeight,
+            kind.left == JoinKind.Alone.UNMATCHED, false),
+        JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, null, spec.rightWeight,
+            kind.right == JoinKind.Alone.UNMATCHED, false),
+        new Processor(kind, predicate, ttl == null ? 0 : ttl),
+        ttl == null ? TimeMode.None() : TimeMode.ProcessingTime(),
+        JoinPlan.OUTPUT);
+    return JoinPlan.unpack(packed, leftSchema, kind.pairs ? rightSchema : null);
+  }
+
+  private static final class Processor extends StatefulProcessor<byte[], Row, Row> {
+    private static final long serialVersionUID = 1L;
+
+    private final JoinKind kind;
+    private final JoinPredicate residual;
+    private final long ttl;
+    /** Whether each row keeps its own number of matches; otherwise it is the weight of the whole other side. */
+    private final boolean counted;
+    private transient JoinStore left;
+    private transient JoinStore right;
+
+    Processor(JoinKind kind, JoinPredicate residual, long ttl) {
+      this.kind = kind;
+      this.residual = residual;
+      this.ttl = ttl;
+      this.counted = residual != null || ttl > 0;
+    }
+
+    @Override
+    public void init(OutputMode outputMode, TimeMode timeMode) {
+      TTLConfig config = ttl > 0 ? TTLConfig.apply(Duration.ofMillis(ttl)) : TTLConfig.NONE();
+      left = new JoinStore(getHandle(), "left", config);
+      right = new JoinStore(getHandle(), "right", config);
+    }
+
+    @Override
+    public scala.collection.Iterator<Row> handleInputRows(
+        byte[] key, scala.collection.Iterator<Row> rows, TimerValues timers) {
+      List<Map<JoinRow, long[]>> changes =
+          List.of(new LinkedHashMap<>(), new LinkedHashMap<>(), new LinkedHashMap<>(), new LinkedHashMap<>());
+      while (rows.hasNext()) {
+        Row row = rows.next();
+        changes.get(row.getInt(JoinPlan.SIDE))
+            .computeIfAbsent(JoinRow.of((byte[]) row.get(JoinPlan.ROW), 0), k -> new long[1])[0] +=
+            row.getLong(JoinPlan.WEIGHT);
+      }
+      changes.forEach(change -> change.values().removeIf(sum -> sum[0] == 0));
+      Map<JoinRow, long[]> lefts = changes.get(JoinPlan.LEFT);
+      Map<JoinRow, long[]> rights = changes.get(JoinPlan.RIGHT);
+      JoinOutput out = new JoinOutput(!lefts.isEmpty() && !rights.isEmpty());
+      changes.get(JoinPlan.LEFT_ALONE).forEach((row, sum) -> out.add(row.row(), null, sum[0]));
+      changes.get(JoinPlan.RIGHT_ALONE).forEach((row, sum) -> out.add(null, row.row(), sum[0]));
+      if (!lefts.isEmpty() || !rights.isEmpty()) {
+        long now = ttl > 0 ? timers.getCurrentProcessingTimeInMs() : 0;
+        left.open();
+        right.open();
+        forget(left, now);
+        forget(right, now);
+        change(true, lefts, now, out);
+        change(false, rights, now, out);
+        left.flush();
+        right.flush();
+      }
+      return out.iterator();
+    }
+
+    private void forget(JoinStore store, long now) {
+      if (ttl > 0) {
+        JoinStore.Cursor cursor = store.start();
+        for (JoinStore.Entry entry = cursor.get(); entry != null; entry = cursor.get()) {
+          if (entry.stamp + ttl <= now) {
+            cursor.remove();
+          } else {
+            cursor.next();
+          }
+        }
+      }
+    }
+
+    /** Takes the changes of one side in, against the other side as it is. */
+    private void change(boolean fromLeft, Map<JoinRow, long[]> changes, long now, JoinOutput out) {
+      if (changes.isEmpty()) {
+        return;
+      }
+      JoinStore mine = fromLeft ? left : right;
+      JoinStore other = fromLeft ? right : left;
+      JoinKind.Alone myAlone = fromLeft ? kind.left : kind.right;
+      JoinKind.Alone otherAlone = fromLeft ? kind.right : kind.left;
+      boolean alone = myAlone != JoinKind.Alone.NEVER || otherAlone != JoinKind.Alone.NEVER;
+      boolean visit = !other.isEmpty() && (kind.pairs || (counted && alone));
+      List<JoinStore.Entry> others = visit ? other.all() : List.of();
+      boolean matchedBefore = mine.total() != 0;
+
+      for (Map.Entry<JoinRow, long[]> item : changes.entrySet()) {
+        byte[] row = item.getKey().row();
+        long weight = item.getValue()[0];
+        long hash = JoinPack.hash(row);
+        JoinStore.Cursor cursor = mine.find(hash, row);
+        JoinStore.Entry entry = cursor == null ? null : cursor.get();
+        if (ttl > 0 && weight < 0 && entry == null) {
+          continue;
+        }
+        long before = entry == null ? 0 : entry.weight;
+        long matches = counted ? (entry == null ? 0 : entry.matches) : other.total();
+        for (JoinStore.Entry match : others) {
+          if (residual != null && !(fromLeft ? residual.test(row, match.row) : residual.test(match.row, row))) {
+            continue;
+          }
+          if (kind.pairs) {
+            out.add(fromLeft ? row : match.row, fromLeft ? match.row : row, weight * match.weight);
+          }
+          if (counted && entry == null) {
+            matches += match.weight;
+          }
+          match.change += weight;
+        }
+        alone(fromLeft, row, myAlone.weight(before + weight, matches) - myAlone.weight(before, matches), out);
+        if (cursor == null) {
+          JoinStore.Entry fresh = new JoinStore.Entry(hash, row, weight);
+          fresh.matches = counted && myAlone != JoinKind.Alone.NEVER ? matches : 0;
+          fresh.stamp = now;
+          mine.put(fresh);
+        } else {
+          entry.stamp = now;
+          cursor.add(weight);
+        }
+      }
+
+      if (otherAlone != JoinKind.Alone.NEVER) {
+        if (counted) {
+          for (JoinStore.Entry match : others) {
+            if (match.change != 0) {
+              long matches = match.matches + match.change;
+              alone(!fromLeft, match.row,
+                  otherAlone.weight(match.weight, matches) - otherAlone.weight(match.weight, match.matches), out);
+              match.matches = matches;
+              match.change = 0;
+              other.touch(match);
+            }
+          }
+        } else if (matchedBefore != (mine.total() != 0) && !other.isEmpty()) {
+          long was = matchedBefore ? 1 : 0;
+          for (JoinStore.Entry match : visit ? others : other.all()) {
+            alone(!fromLeft, match.row,
+                otherAlone.weight(match.weight, 1 - was) - otherAlone.weight(match.weight, was), out);
+          }
+        }
+      }
+    }
+
+    private static void alone(boolean isLeft, byte[] row, long weight, JoinOutput out) {
+      out.add(isLeft ? row : null, isLeft ? null : row, weight);
+    }
+  }
+}

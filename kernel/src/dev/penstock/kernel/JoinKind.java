@@ -1,0 +1,41 @@
+package dev.penstock.kernel;
+
+/** What a join puts out for pairs of matching rows and for rows alone. */
+enum JoinKind {
+  INNER(true, Alone.NEVER, Alone.NEVER),
+  LEFT(true, Alone.UNMATCHED, Alone.NEVER),
+  RIGHT(true, Alone.NEVER, Alone.UNMATCHED),
+  FULL(true, Alone.UNMATCHED, Alone.UNMATCHED),
+  SEMI(false, Alone.MATCHED, Alone.NEVER),
+  ANTI(false, Alone.UNMATCHED, Alone.NEVER);
+
+  /** When a row of one side comes out by itself. */
+  enum Alone {
+    NEVER,
+    MATCHED,
+    UNMATCHED;
+
+    /** The weight with which a row stands in the result by itself. */
+    long weight(long weight, long matches) {
+      return switch (this) {
+        case NEVER -> 0;
+        case MATCHED -> matches != 0 ? weight : 0;
+        case UNMATCHED -> matches == 0 ? weight : 0;
+      };
+    }
+  }
+
+  final boolean pairs;
+  final Alone left;
+  final Alone right;
+
+  JoinKind(boolean pairs, Alone left, Alone right) {
+    this.pairs = pairs;
+    this.left = left;
+    this.right = right;
+  }
+
+  static JoinKind of(JoinSpec spec) {
+    return valueOf(spec.oneOf("kind", "inner", "left", "right", "full", "semi", "anti").toUpperCase());
+  }
+}
