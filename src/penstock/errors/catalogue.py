@@ -44,6 +44,7 @@ CODES: dict[str, Code] = {
     "PSK-1016": Code("wrong number of columns or values"),
     "PSK-1017": Code("cyclic dependency"),
     "PSK-1018": Code("missing bound parameter"),
+    "PSK-1019": Code("misplaced aggregate or column", "Every selected column must be grouped or inside an aggregate; aggregates belong into SELECT and HAVING."),
     # 2 time and windows
     "PSK-2001": Code("unsupported watermark", "Write WATERMARK FOR ts AS ts - INTERVAL 'n' unit, WATERMARK FOR ts, or … AS PROCTIME()."),
     "PSK-2002": Code("event time column has the wrong type", "Event time is TIMESTAMP, or BIGINT epoch milliseconds."),

@@ -353,13 +353,23 @@ class SetOp(Node):
 
 @dataclass(frozen=True)
 class TopN(Node):
-    """Per partition the rows at positions [offset, offset + limit) of the order; ties are broken by the whole row."""
+    """Per partition the rows at positions [offset, offset + limit) of the order; ties are broken by the whole row.
+
+    With `rank` the limit is on that function's value (offset is 0), and `rank_name` names the column that holds it;
+    `rank_name` None: the value is not wanted. `row_number` positions rows as the plain form does.
+    """
 
     child: Node
     partition: tuple[Expr, ...]
     order: tuple[SortKey, ...]
     limit: int | None
     offset: int = 0
+    rank: Literal["row_number", "rank", "dense_rank"] | None = None
+    rank_name: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.child.columns if self.rank_name is None else (*self.child.columns, self.rank_name)
 
     @property
     def changelog(self) -> bool:
@@ -438,6 +448,22 @@ class Join(Node):
             return inputs
         return inputs or self.kind not in ("inner", "semi")
 
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        """A regular join lets old rows out at any time; a time bound says how old at most."""
+        bound = self.time_bound
+        if bound is None:
+            return ()
+        lag = {t.column: t.lag_ms for t in (*self.left.times, *self.right.times)}
+        left, right = bound.left_time.column, bound.right_time.column
+        if left not in lag or right not in lag:
+            return ()
+        out = [
+            TimeAttr(left, max(lag[left], lag[right] + max(0, bound.upper_ms))),
+            TimeAttr(right, max(lag[right], lag[left] + max(0, -bound.lower_ms))),
+        ]
+        return tuple(t for t in out if t.column in self.columns)
+
 
 @dataclass(frozen=True)
 class IntervalBound:
@@ -447,6 +473,104 @@ class IntervalBound:
     right_time: Expr
     lower_ms: int
     upper_ms: int
+
+
+class _KeyedProbe:
+    """What joins that look a right row up for each left row share: left rows decide what comes out, once each."""
+
+    left: Node
+    right: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.left.columns + self.right.columns
+
+    @property
+    def changelog(self) -> bool:
+        return self.left.changelog
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        return self.left.times
+
+
+@dataclass(frozen=True)
+class LookupJoin(_KeyedProbe, Node):
+    """Each left row with the rows of a lookup table (a Scan) that match when it arrives; later changes of the table do not count."""
+
+    left: Node
+    right: Node
+    kind: Literal["inner", "left"]
+    left_keys: tuple[Expr, ...]
+    right_keys: tuple[Expr, ...]
+    residual: Expr | None = None
+
+
+@dataclass(frozen=True)
+class AsofJoin(_KeyedProbe, Node):
+    """Each left row with the one right row of its key that is nearest in time.
+
+    backward: the latest with right ≤ left (< if `strict`); forward: the earliest with right ≥ left (>); nearest: the
+    smallest distance, the earlier row on a tie. Beyond `tolerance_ms` nothing matches; a row without a match has NULLs (left) or
+    is dropped (inner). `eager`: answers on arrival; otherwise when the right side's watermark has passed.
+    """
+
+    left: Node
+    right: Node
+    kind: Literal["inner", "left"]
+    left_keys: tuple[Expr, ...]
+    right_keys: tuple[Expr, ...]
+    left_time: Expr
+    right_time: Expr
+    direction: Literal["backward", "forward", "nearest"]
+    strict: bool = False
+    tolerance_ms: int | None = None
+    eager: bool = False
+
+
+@dataclass(frozen=True)
+class TemporalJoin(_KeyedProbe, Node):
+    """Each left row with the right row of its key whose `right_time` is the largest ≤ `left_time`: the version valid then."""
+
+    left: Node
+    right: Node
+    kind: Literal["inner", "left"]
+    left_keys: tuple[Expr, ...]
+    right_keys: tuple[Expr, ...]
+    left_time: Expr
+    right_time: Expr
+
+
+@dataclass(frozen=True)
+class ProbeJoin(_KeyedProbe, Node):
+    """Each left row once per offset, with the latest right row of its key at `left_time + offset` (NULLs if there is none).
+
+    `offset_ms` (BIGINT) and `probe_ts` (the type of `left_time`) name two more output columns. An answer comes when the watermark has
+    reached its probe time.
+    """
+
+    left: Node
+    right: Node
+    left_keys: tuple[Expr, ...]
+    right_keys: tuple[Expr, ...]
+    left_time: Expr
+    right_time: Expr
+    offsets: tuple[int, ...]
+    offset_ms: str
+    probe_ts: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.left.columns, *self.right.columns, self.offset_ms, self.probe_ts)
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        later = max(0, *self.offsets)
+        return tuple(TimeAttr(t.column, t.lag_ms + later) for t in self.left.times)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,5 @@
+from penstock.plan.nodes import Node
+
+
+def rank_filters(root: Node) -> Node:
+    return root

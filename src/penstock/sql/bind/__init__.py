@@ -1,0 +1,36 @@
+"""Parsed queries → bound plans. Names are resolved here, once; nothing looks into the text again."""
+
+from __future__ import annotations
+
+from penstock.plan.nodes import Named, Project, Query, col
+from penstock.plan.passes import run_passes
+from penstock.sql.bind.batch import BatchQuery, bind_batch
+from penstock.sql.bind.context import CatalogView, Context
+from penstock.sql.bind.emit import apply_emit
+from penstock.sql.bind.queries import Queries
+from penstock.sql.query import ParsedQuery
+
+__all__ = ["BatchQuery", "CatalogView", "bind", "bind_batch"]
+
+
+def bind(query: ParsedQuery, catalog: CatalogView, *, statement_text: str | None = None) -> Query:
+    """The plan of a continuous query, after all passes. Every refusal of the SQL reference is made here.
+
+    `statement_text` is what `sql` of an error is; without it, the whole script the query was parsed from.
+    """
+    ctx = Context(query, catalog)
+    block = Queries(ctx).bind(query.ast, None, {})
+    seen: set[str] = set()
+    for c in block.cols:
+        if c.name.lower() in seen:
+            raise ctx.fail("PSK-1014", f"two output columns are named {c.name}", hint="Give one of them an alias.")
+        if c.name.startswith("__"):
+            raise ctx.fail("PSK-1015", f"the output column name {c.name} is reserved")
+        seen.add(c.name.lower())
+    wanted = tuple(c.internal for c in block.cols)
+    root = block.node
+    if root.columns != wanted:
+        root = Project(root, tuple(Named(n, col(n)) for n in wanted))
+    root, emit = apply_emit(ctx, root)
+    root = run_passes(root)
+    return Query(root, tuple(c.name for c in block.cols), emit)

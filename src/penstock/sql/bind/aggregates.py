@@ -1,0 +1,200 @@
+"""Aggregate calls: from a parsed call to an AggCall, and expressions over what an Aggregate puts out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from penstock.plan.nodes import AggCall, Expr, Named, SortKey
+from penstock.sql.bind.context import Context
+from penstock.sql.bind.exprs import column, to_expr, type_of, walk_block
+from penstock.sql.functions import aggregate_name
+
+_LAST_ARGUMENTS = ("this", "expression", "expressions", "quantile", "separator", "offset", "default", "accuracy")
+
+
+def is_aggregate(node: exp.Expression) -> bool:
+    return aggregate_name(node) is not None
+
+
+def has_aggregate(node: exp.Expression) -> bool:
+    """True if an aggregate stands in the expression itself, not under OVER and not in a nested query."""
+    if isinstance(node, exp.Query):
+        return False
+    if isinstance(node, exp.Window):
+        inner = [*node.this.iter_expressions(), *(v for k, v in node.args.items() if k == "order" and v), *(node.args.get("partition_by") or [])]
+        return any(has_aggregate(i) for i in inner)
+    return is_aggregate(node) or any(has_aggregate(c) for c in node.iter_expressions())
+
+
+def sort_keys(ctx: Context, ordered: Sequence[exp.Expression]) -> tuple[SortKey, ...]:
+    """ORDER BY items (bound) as sort keys; NULLs first when ascending unless it says otherwise."""
+    out = []
+    for item in ordered:
+        if isinstance(item, exp.Ordered):
+            desc = bool(item.args.get("desc"))
+            first = item.args.get("nulls_first")
+            out.append(SortKey(to_expr(ctx, item.this), desc, (not desc) if first is None else bool(first)))
+        else:
+            out.append(SortKey(to_expr(ctx, item)))
+    return tuple(out)
+
+
+def call_arguments(node: exp.Expression) -> list[exp.Expression]:
+    out: list[exp.Expression] = []
+    keys = [k for k in _LAST_ARGUMENTS if k in node.args and not (isinstance(node, exp.Anonymous) and k == "this")]
+    for key in keys:
+        value = node.args[key]
+        out += [v for v in value if isinstance(v, exp.Expression)] if isinstance(value, list) else [value] if isinstance(value, exp.Expression) else []
+    return out
+
+
+def agg_call(ctx: Context, node: exp.Expression, name: str) -> AggCall:
+    """`node` is bound: an aggregate, possibly under FILTER, IGNORE NULLS or WITHIN GROUP."""
+    condition: Expr | None = None
+    ignore, order = False, ()
+    inner = node
+    within: list[exp.Expression] = []
+    while True:
+        if isinstance(inner, exp.Filter):
+            condition = to_expr(ctx, inner.expression.this)
+        elif isinstance(inner, exp.IgnoreNulls):
+            ignore = True
+        elif isinstance(inner, exp.WithinGroup):
+            within = list(inner.expression.expressions)
+        elif not isinstance(inner, exp.RespectNulls):
+            break
+        inner = inner.this
+    func = aggregate_name(inner)
+    assert func is not None
+    args = call_arguments(inner)
+    distinct = False
+    if args and isinstance(args[0], exp.Order):
+        order = sort_keys(ctx, args[0].expressions)
+        args[0] = args[0].this
+    if args and isinstance(args[0], exp.Distinct):
+        distinct = True
+        args = [*args[0].expressions, *args[1:]]
+        if args and isinstance(args[0], exp.Order):
+            order = sort_keys(ctx, args[0].expressions)
+            args[0] = args[0].this
+    if func in ("percentile", "percentile_disc") and within:
+        item = within[0]
+        value = item.this if isinstance(item, exp.Ordered) else item
+        if isinstance(item, exp.Ordered) and item.args.get("desc"):
+            raise ctx.fail("PSK-1012", "WITHIN GROUP (ORDER BY … DESC) is not supported here", hint="Use 1 - p with ascending order.")
+        args = [value, *args]
+    elif within:
+        order = sort_keys(ctx, within)
+    if func == "median":
+        func, args = "percentile", [args[0], exp.Literal.number("0.5")]
+    if func == "count_if":
+        both = to_expr(ctx, args[0]).node
+        if condition is not None:
+            both = exp.And(this=exp.Paren(this=condition.node), expression=exp.Paren(this=both))
+        func, args, condition = "count", [], to_expr(ctx, both)
+    if func == "count" and not distinct and (not args or isinstance(args[0], (exp.Star, exp.Literal))):
+        args = []
+    for a in args:
+        if any(is_aggregate(n) or isinstance(n, exp.Window) for n in walk_block(a)):
+            raise ctx.fail("PSK-1019", f"{func}() has an aggregate or analytic call inside", node)
+        if isinstance(a, exp.Star):
+            raise ctx.fail("PSK-1007", f"{func}(*) has no meaning", node)
+    return AggCall(name, func, tuple(to_expr(ctx, a) for a in args), distinct, condition, order, ignore)
+
+
+class Grouped:
+    """Rewrites expressions over the input of an Aggregate into expressions over its output."""
+
+    def __init__(self, ctx: Context, keys: Sequence[Named], grouping: dict[str, str] | None = None) -> None:
+        self.ctx = ctx
+        self.keys = {k.expr.sql(): k.name for k in keys}
+        self.names = frozenset(k.name for k in keys)
+        self.calls: list[AggCall] = []
+        self.grouping = grouping or {}
+        self._by_text: dict[str, str] = {}
+
+    def rewrite(self, node: exp.Expression, origin: exp.Expression | None = None) -> exp.Expression:
+        hit = self.keys.get(node.sql(dialect="spark"))
+        if hit is not None:
+            return column(hit)
+        if isinstance(node, (exp.Grouping, exp.GroupingId)):
+            return self._grouping(node, origin)
+        if isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)) and not isinstance(node.parent, exp.Window):
+            core: exp.Expression = node
+            while isinstance(core, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
+                core = core.this
+            if is_aggregate(core):
+                return self._call(node)
+        if isinstance(node, exp.Window):
+            return self._window(node, origin)
+        if is_aggregate(node):
+            return self._call(node)
+        if isinstance(node, exp.Column):
+            if node.name in self.names:
+                return node
+            shown = node.name.rpartition("$")[2]
+            raise self.ctx.fail("PSK-1019", f"column {shown} is neither grouped nor inside an aggregate", origin, hint=f"Add {shown} to GROUP BY, or write any_value({shown}).")
+        out = node.copy()
+        for key, value in list(node.args.items()):
+            if isinstance(value, exp.Expression):
+                out.set(key, self.rewrite(value, origin))
+            elif isinstance(value, list):
+                out.set(key, [self.rewrite(v, origin) if isinstance(v, exp.Expression) else v for v in value])
+        return out
+
+    def _window(self, node: exp.Window, origin: exp.Expression | None) -> exp.Expression:
+        """The function under OVER is analytic, not an aggregate of the group; what is inside it may be."""
+        out = node.copy()
+        for key, value in list(node.args.items()):
+            if key == "this":
+                call = value.copy()
+                target, source = call, value
+                while isinstance(target, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+                    if isinstance(target, exp.Filter):
+                        target.set("expression", self.rewrite(source.expression, origin))
+                    target, source = target.this, source.this
+                for k, v in list(source.args.items()):
+                    if isinstance(v, exp.Expression):
+                        target.set(k, self.rewrite(v, origin))
+                    elif isinstance(v, list):
+                        target.set(k, [self.rewrite(x, origin) if isinstance(x, exp.Expression) else x for x in v])
+                out.set("this", call)
+            elif isinstance(value, exp.Expression):
+                out.set(key, self.rewrite(value, origin))
+            elif isinstance(value, list):
+                out.set(key, [self.rewrite(v, origin) if isinstance(v, exp.Expression) else v for v in value])
+        return out
+
+    def _call(self, node: exp.Expression) -> exp.Expression:
+        text = node.sql(dialect="spark")
+        if isinstance(node, exp.WithinGroup) or node.find(exp.WithinGroup, exp.Order) is not None:
+            text = repr(node)
+        name = self._by_text.get(text)
+        if name is None:
+            name = self.ctx.fresh("agg")
+            made = agg_call(self.ctx, node, name)
+            self._by_text[text] = name
+            self.calls.append(made)
+            known = "bigint" if made.func == "count" else type_of(self.ctx, made.args[0].node) if made.func in ("min", "max", "first_value", "last_value") else None
+            if known is not None:
+                self.ctx.types[name] = known
+        return column(name)
+
+    def _grouping(self, node: exp.Expression, origin: exp.Expression | None) -> exp.Expression:
+        args = [node.this] if isinstance(node, exp.Grouping) and node.this is not None else list(node.expressions)
+        flags = []
+        for a in args:
+            flag = self.grouping.get(a.sql(dialect="spark"))
+            if flag is None:
+                raise self.ctx.fail("PSK-1019", "grouping() takes a key of GROUPING SETS, ROLLUP or CUBE", origin)
+            flags.append(flag)
+        if not flags:
+            flags = list(self.grouping.values())
+            if not flags:
+                raise self.ctx.fail("PSK-1019", "grouping_id() needs GROUPING SETS, ROLLUP or CUBE", origin)
+        out: exp.Expression = column(flags[0])
+        for f in flags[1:]:
+            out = exp.Add(this=exp.Mul(this=exp.Paren(this=out), expression=exp.Literal.number(2)), expression=column(f))
+        return exp.Paren(this=out) if len(flags) > 1 else out

@@ -1,0 +1,124 @@
+"""OVER: analytic calls become Analytic nodes, one per PARTITION BY / ORDER BY."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.plan.nodes import Analytic, Expr, Frame, Node, SortKey, WindowCall
+from penstock.sql import intervals
+from penstock.sql.bind.aggregates import call_arguments, sort_keys
+from penstock.sql.bind.context import Context
+from penstock.sql.bind.exprs import column, to_expr, type_of
+from penstock.sql.functions import ANALYTIC, aggregate_name
+
+_ORDERED = frozenset({"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value"})
+_Group = tuple[tuple[Expr, ...], tuple[SortKey, ...]]
+
+
+class Analytics:
+    """Collects the calls of one SELECT and puts their nodes over a plan."""
+
+    def __init__(self, ctx: Context, named: list[exp.Expression]) -> None:
+        self.ctx = ctx
+        self.named = {w.name.lower(): w for w in named if isinstance(w, exp.Window)}
+        self.groups: dict[_Group, list[WindowCall]] = {}
+        self._seen: dict[str, str] = {}
+
+    def extract(self, node: exp.Expression, origin: exp.Expression | None = None) -> exp.Expression:
+        """The (bound) expression with every OVER call replaced by the column that will hold it."""
+        if isinstance(node, exp.Window):
+            text = node.sql(dialect="spark")
+            if text not in self._seen:
+                self._seen[text] = self._add(node, origin)
+            return column(self._seen[text])
+        for key, value in list(node.args.items()):
+            if isinstance(value, exp.Expression):
+                node.set(key, self.extract(value, origin))
+            elif isinstance(value, list):
+                node.set(key, [self.extract(v, origin) if isinstance(v, exp.Expression) else v for v in value])
+        return node
+
+    def apply(self, node: Node) -> Node:
+        for (partition, order), calls in self.groups.items():
+            node = Analytic(node, partition, order, tuple(calls))
+        self.groups = {}
+        return node
+
+    def _add(self, node: exp.Window, origin: exp.Expression | None) -> str:
+        partition, order, spec = self._window(node, origin)
+        inner = node.this
+        condition: exp.Expression | None = None
+        ignore = False
+        while isinstance(inner, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+            if isinstance(inner, exp.Filter):
+                condition = inner.expression.this
+            ignore = ignore or isinstance(inner, exp.IgnoreNulls)
+            inner = inner.this
+        func = ANALYTIC.get(type(inner)) or aggregate_name(inner)
+        if func is None:
+            raise self.ctx.fail("PSK-1012", "this function cannot have OVER", origin)
+        args = call_arguments(inner)
+        if any(isinstance(a, (exp.Distinct, exp.Order)) for a in args):
+            raise self.ctx.fail("PSK-1012", f"{func}() with DISTINCT or ORDER BY inside cannot have OVER", origin)
+        if func == "count" and (not args or isinstance(args[0], (exp.Star, exp.Literal))):
+            args = []
+        if func == "median":
+            func, args = "percentile", [args[0], exp.Literal.number("0.5")]
+        if condition is not None:
+            value = args[0] if args else exp.Literal.number(1)
+            case = exp.Case(ifs=[exp.If(this=condition.copy(), true=value)])
+            args = [case, *args[1:]]
+        if func in _ORDERED and not order:
+            raise self.ctx.fail("PSK-1019", f"{func}() needs ORDER BY in its OVER", origin)
+        name = self.ctx.fresh("win")
+        if func in ("row_number", "rank", "dense_rank", "count"):
+            self.ctx.types[name] = "bigint"
+        call = WindowCall(name, func, tuple(to_expr(self.ctx, a) for a in args), self._frame(spec, order, origin), ignore)
+        self.groups.setdefault((partition, order), []).append(call)
+        return name
+
+    def _window(self, node: exp.Window, origin: exp.Expression | None) -> _Parts:
+        partition = list(node.args.get("partition_by") or [])
+        order_node = node.args.get("order")
+        spec = node.args.get("spec")
+        if node.alias:
+            base = self.named.get(node.alias.lower())
+            if base is None:
+                raise self.ctx.fail("PSK-1002", f"unknown window {node.alias}", origin)
+            partition = partition or list(base.args.get("partition_by") or [])
+            order_node = order_node or base.args.get("order")
+            spec = spec or base.args.get("spec")
+        order = sort_keys(self.ctx, order_node.expressions) if order_node is not None else ()
+        return tuple(to_expr(self.ctx, p) for p in partition), order, spec
+
+    def _frame(self, spec: exp.Expression | None, order: tuple[SortKey, ...], origin: exp.Expression | None) -> Frame | None:
+        if spec is None:
+            return None
+        unit = str(spec.args.get("kind") or "").lower()
+        if spec.args.get("exclude") or unit not in ("rows", "range"):
+            raise self.ctx.fail("PSK-1012", "frames are ROWS or RANGE BETWEEN … AND …", origin)
+        start = self._edge(spec.args.get("start"), spec.args.get("start_side"), origin, order)
+        end = self._edge(spec.args.get("end") or "CURRENT ROW", spec.args.get("end_side"), origin, order)
+        if unit == "range" and len(order) != 1 and any(v not in (0, None) for v in (start, end)):
+            raise self.ctx.fail("PSK-1012", "RANGE with a distance needs exactly one ORDER BY key", origin)
+        made: Frame = Frame("rows" if unit == "rows" else "range", start, end)
+        return made
+
+    def _edge(self, value: object, side: object, origin: exp.Expression | None, order: tuple[SortKey, ...]) -> int | float | None:
+        sign = -1 if str(side or "").upper() == "PRECEDING" else 1
+        if isinstance(value, str):
+            return 0 if value.upper() == "CURRENT ROW" else None
+        if isinstance(value, exp.Literal) and not value.is_string:
+            return sign * (int(value.name) if value.is_int else float(value.name))
+        interval = intervals.from_node(value) if isinstance(value, exp.Expression) else None
+        if interval is None or interval.months:
+            raise self.ctx.fail("PSK-1012", "a frame bound is a number or an interval in days or smaller", origin)
+        if order and type_of(self.ctx, order[0].expr.node) == "bigint":
+            ms = intervals.millis(interval)
+            if ms is None:
+                raise self.ctx.fail("PSK-2008", "an interval beside epoch milliseconds must be whole milliseconds", origin)
+            return sign * ms
+        return sign * interval.micros
+
+
+_Parts = tuple[tuple[Expr, ...], tuple[SortKey, ...], exp.Expression | None]

@@ -1,0 +1,131 @@
+"""One-shot SELECT: names resolved against the catalogue, as Spark SQL text, and as DuckDB text where both mean the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, UnsupportedError
+
+from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.sql.bind.context import CatalogView, Context
+from penstock.sql.bind.exprs import walk_block
+from penstock.sql.bind.naming import output_name
+from penstock.sql.bind.simple import duckdb_text
+from penstock.sql.bind.windows import bound_of, window_kind
+from penstock.sql.functions import translate
+from penstock.sql.names import suggestion
+from penstock.sql.query import ParsedQuery
+
+
+@dataclass(frozen=True)
+class BatchQuery:
+    """`sql` is Spark SQL over the objects' own (quoted) names; `objects` are those it reads, each once.
+
+    `simple`: one object and only what Spark and DuckDB agree on; then `duckdb` is the same query for DuckDB.
+    """
+
+    sql: str
+    objects: tuple[ObjectInfo, ...]
+    simple: bool = False
+    duckdb: str | None = None
+
+
+def bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
+    """Resolves the tables of a SELECT; columns are checked here where one object is read, by Spark otherwise."""
+    ctx = Context(query, catalog)
+    tree = query.ast.copy()
+    _refuse(ctx, tree)
+    objects: dict[str, ObjectInfo] = {}
+    for table in list(tree.find_all(exp.Table)):
+        if isinstance(table.this, exp.Identifier) and not _is_cte(table):
+            info = _resolve(ctx, table)
+            objects.setdefault(info.name, info)
+            alias = table.args.get("alias")
+            if alias is None:
+                table.set("alias", exp.TableAlias(this=exp.Identifier(this=table.name, quoted=True)))
+            table.set("this", exp.Identifier(this=info.name, quoted=True))
+    single = next(iter(objects.values())) if len(objects) == 1 else None
+    if single is not None and isinstance(tree, exp.Select):
+        _check_columns(ctx, tree, single)
+    _check_placeholders(ctx, tree)
+    tree = tree.transform(translate)
+    if isinstance(tree, exp.Select):
+        _name_outputs(tree, query.ast)
+    try:
+        text = tree.sql(dialect="spark", unsupported_level=ErrorLevel.IMMEDIATE)
+    except UnsupportedError as error:
+        raise ctx.fail("PSK-1012", f"this query cannot be written in Spark SQL ({str(error).splitlines()[0]})") from None
+    duckdb = duckdb_text(tree, single) if single is not None and len(list(tree.find_all(exp.Table))) == 1 else None
+    return BatchQuery(text, tuple(objects.values()), duckdb is not None, duckdb)
+
+
+def _refuse(ctx: Context, tree: exp.Expression) -> None:
+    for node in tree.find_all(exp.Anonymous):
+        if node.name.lower() in ("__asof", "__temporal", "__probe", "__using"):
+            raise ctx.fail("PSK-1012", "this join is only for continuous queries", node, hint="Put it into CREATE MATERIALIZED VIEW, and select from that.")
+        if window_kind(node) or bound_of(node):
+            raise ctx.fail("PSK-1012", "windows are only for continuous queries", node, hint="Put it into CREATE MATERIALIZED VIEW, and select from that.")
+
+
+def _check_placeholders(ctx: Context, tree: exp.Expression) -> None:
+    hole = tree.find(exp.Placeholder)
+    if hole is not None:
+        raise ctx.fail("PSK-1018", "a parameter has no value", hole)
+
+
+def _is_cte(table: exp.Table) -> bool:
+    node: exp.Expression | None = table.parent
+    while node is not None:
+        clause = node.args.get("with_")
+        if clause is not None and any(c.alias.lower() == table.name.lower() for c in clause.expressions):
+            return True
+        if isinstance(node, exp.With) and any(c.alias.lower() == table.name.lower() for c in node.expressions):
+            return True
+        node = node.parent
+    return False
+
+
+def _resolve(ctx: Context, table: exp.Table) -> ObjectInfo:
+    info = ctx.catalog.get(table.name)
+    if info is None or table.args.get("db"):
+        shown = ".".join(p.name for p in table.parts)
+        raise ctx.fail("PSK-1002", f"{shown} is not found", table, hint=suggestion(table.name, ctx.catalog.names()))
+    if info.kind is Kind.SINK:
+        raise ctx.fail("PSK-1008", f"{info.name} is a sink and cannot be read", table)
+    return info
+
+
+def _check_columns(ctx: Context, select: exp.Select, info: ObjectInfo) -> None:
+    """Only where FROM is the object itself: then every name is one of its columns or an alias."""
+    source = select.args.get("from_")
+    if source is None or not isinstance(source.this, exp.Table) or select.args.get("joins") or select.args.get("laterals"):
+        return
+    if select.args.get("with_") or not isinstance(source.this.this, exp.Identifier) or source.this.args["alias"].columns:
+        return
+    alias = source.this.alias.lower()
+    known = {c.name.lower() for c in info.columns}
+    made = {e.alias.lower() for e in select.expressions if isinstance(e, exp.Alias)}
+    hidden = "__weight"
+    for key, value in select.args.items():
+        for part in value if isinstance(value, list) else [value]:
+            if key == "from_" or not isinstance(part, exp.Expression):
+                continue
+            for node in walk_block(part):
+                if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+                    continue
+                names = [p.name.lower() for p in node.parts]
+                own = names[1:] if len(names) > 1 and names[0] == alias else names
+                if own[0] in known or own[0] == hidden or (len(names) == 1 and own[0] in made):
+                    continue
+                at = node.parts[len(names) - len(own)]
+                raise ctx.fail("PSK-1004", f"unknown column {at.name}", at, hint=suggestion(at.name, [c.name for c in info.columns]))
+
+
+def _name_outputs(tree: exp.Select, original: exp.Expression) -> None:
+    """Every output keeps the name it has as written, whatever the text has become."""
+    items = []
+    for item, written in zip(tree.expressions, original.expressions, strict=True):
+        plain = isinstance(item, (exp.Alias, exp.Aliases, exp.Column, exp.Star, exp.Dot)) or isinstance(item, exp.UDTF)
+        items.append(item if plain or isinstance(item, exp.Explode) else exp.alias_(item, output_name(written), quoted=True))
+    tree.set("expressions", items)

@@ -1,0 +1,26 @@
+"""What binding a query gives to the query around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from penstock.plan.nodes import Node
+from penstock.sql.bind.scope import Col
+
+
+@dataclass
+class Block:
+    """`cols` are the output columns; `node` may have more. `correlated` are conditions over columns of `node` and of the query around it.
+
+    `single`: at most one row (per value of the correlated columns). `counts`: the only output is a count, 0 where nothing matches.
+    """
+
+    node: Node
+    cols: list[Col]
+    correlated: list[exp.Expression] = field(default_factory=list)
+    single: bool = False
+    always: bool = False
+    counts: bool = False
+    mixed_count: bool = False

@@ -1,0 +1,63 @@
+"""What is shared while one statement is bound: the catalogue, fresh names, known types, errors with places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from sqlglot import exp
+
+from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.errors import PenstockError, Position, fail
+from penstock.plan.nodes import Node, Scan
+from penstock.sql.query import ParsedQuery
+
+
+class CatalogView(Protocol):
+    """What binding needs of the catalogue. `get` looks a name up without regard to case."""
+
+    def get(self, name: str, /) -> ObjectInfo | None: ...
+
+    def names(self) -> Iterable[str]: ...
+
+
+class Context:
+    def __init__(self, query: ParsedQuery, catalog: CatalogView) -> None:
+        self.query = query
+        self.script = query.script
+        self.catalog = catalog
+        self.options = query.options
+        self.types: dict[str, str] = {}
+        self.kinds: dict[int, Kind] = {}
+        self._used: dict[str, int] = {}
+
+    def fresh(self, base: str) -> str:
+        """A prefix or name not given out before in this statement."""
+        key = base.lower()
+        n = self._used.get(key, 0) + 1
+        self._used[key] = n
+        return base if n == 1 else self.fresh(f"{base}_{n}")
+
+    def position(self, node: exp.Expression | None) -> Position | None:
+        """Where a parsed node stands: the span of the parts that carry a place."""
+        if node is None:
+            return None
+        if not isinstance(node, exp.Column) and "start" in node.meta:
+            return self.script.position(node.meta["start"], node.meta["end"] - node.meta["start"] + 1)
+        spans = [(n.meta["start"], n.meta["end"]) for n in node.walk() if "start" in n.meta]
+        if not spans:
+            return None
+        start, end = min(s for s, _ in spans), max(e for _, e in spans)
+        if "\n" in self.script.text[start:end]:
+            end = start
+        return self.script.position(start, end - start + 1)
+
+    def fail(self, code: str, detail: str, node: exp.Expression | None = None, *, hint: str | None = None) -> PenstockError:
+        where = self.position(node) or self.script.position(self.query.offset)
+        return fail(code, detail, hint=hint, position=where, sql=self.script.text)
+
+    def streaming(self, node: Node) -> bool:
+        """True for append-only rows that come from a source or stream: their number has no bound."""
+        if node.changelog:
+            return False
+        return any(isinstance(n, Scan) and self.kinds.get(n.object_id) in (Kind.SOURCE, Kind.STREAM) for n in node.walk())

@@ -1,0 +1,199 @@
+"""Scalar expressions: names become internal columns, calls become Spark's, intervals meet BIGINT time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, UnsupportedError
+
+from penstock.plan.nodes import Expr
+from penstock.sql import intervals
+from penstock.sql.bind.context import Context
+from penstock.sql.bind.scope import Col, Scope
+from penstock.sql.functions import translate
+from penstock.sql.names import suggestion
+
+_WHOLE = ("bigint", "int", "smallint", "tinyint")
+Subquery = Callable[[exp.Expression], exp.Expression]
+
+
+def column(internal: str) -> exp.Column:
+    return exp.Column(this=exp.Identifier(this=internal, quoted=True))
+
+
+
+def conjuncts(node: exp.Expression | None) -> list[exp.Expression]:
+    """The parts of an AND, outermost parentheses dropped."""
+    if node is None:
+        return []
+    inner = node.unnest()
+    if isinstance(inner, exp.And):
+        return conjuncts(inner.this) + conjuncts(inner.expression)
+    return [inner]
+
+
+def all_of(parts: list[exp.Expression]) -> exp.Expression:
+    out = parts[0]
+    for p in parts[1:]:
+        out = exp.And(this=_wrap(out), expression=_wrap(p))
+    return out
+
+
+def _wrap(node: exp.Expression) -> exp.Expression:
+    return exp.Paren(this=node) if isinstance(node, exp.Or) else node
+
+
+def walk_block(node: exp.Expression) -> Iterator[exp.Expression]:
+    """The nodes of an expression without those of nested queries."""
+    yield node
+    if isinstance(node, exp.Query):
+        return
+    for child in node.iter_expressions():
+        yield from walk_block(child)
+
+
+class ExprBinder:
+    """Binds over `scope`. `aliases` are select items usable by name where no column has it; `subquery` takes nested queries."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        scope: Scope,
+        aliases: Mapping[str, exp.Expression] | None = None,
+        subquery: Subquery | None = None,
+    ) -> None:
+        self.ctx = ctx
+        self.scope = scope
+        self.aliases = dict(aliases or {})
+        self.subquery = subquery
+
+    def bind(self, node: exp.Expression) -> exp.Expression:
+        """A copy over internal names; aggregate, analytic and window calls stay in place."""
+        return self._bind(node.copy())
+
+    def expr(self, node: exp.Expression) -> Expr:
+        return to_expr(self.ctx, self.bind(node), node)
+
+    def _bind(self, node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+            return self._column(node)
+        if isinstance(node, (exp.Subquery, exp.Exists)) and isinstance(node.this, exp.Query) or isinstance(node, exp.In) and node.args.get("query"):
+            if self.subquery is None:
+                raise self.ctx.fail("PSK-1012", "a subquery cannot stand here", node)
+            return self.subquery(node)
+        if isinstance(node, exp.Placeholder):
+            raise self.ctx.fail("PSK-1018", "a parameter has no value", node)
+        for key, value in list(node.args.items()):
+            if isinstance(value, exp.Expression):
+                node.set(key, self._bind(value))
+            elif isinstance(value, list):
+                node.set(key, [self._bind(v) if isinstance(v, exp.Expression) else v for v in value])
+        return self._times(translate(node))
+
+    def _column(self, node: exp.Column) -> exp.Expression:
+        parts = list(node.parts)
+        names = [p.name for p in parts]
+        scope: Scope | None = self.scope
+        while scope is not None:
+            hit = self._resolve(scope, names, node)
+            if hit is not None:
+                col, rest = hit
+                out: exp.Expression = column(col.internal)
+                for i in range(rest, len(parts)):
+                    out = exp.Dot(this=out, expression=exp.Identifier(this=names[i], quoted=True))
+                return out
+            if scope is self.scope and len(names) == 1 and names[0].lower() in self.aliases:
+                alias = self.aliases.pop(names[0].lower())
+                try:
+                    made = self.bind(alias)
+                finally:
+                    self.aliases[names[0].lower()] = alias
+                return exp.Paren(this=made) if isinstance(made, (exp.Binary, exp.Connector)) else made
+            scope = scope.outer
+        raise self._unknown(node, names)
+
+    def _resolve(self, scope: Scope, names: list[str], node: exp.Column) -> tuple[Col, int] | None:
+        if len(names) > 1:
+            relation = scope.relation(names[0])
+            if relation is not None:
+                hits = relation.find(names[1])
+                if len(hits) > 1:
+                    raise self.ctx.fail("PSK-1005", f"{names[0]}.{names[1]} is ambiguous: {names[0]} has two columns of that name", node)
+                if hits:
+                    return hits[0], 2
+                hint = suggestion(names[1], [c.name for c in relation.cols])
+                raise self.ctx.fail("PSK-1004", f"{names[0]} has no column {names[1]}", node.parts[1], hint=hint)
+        hits = scope.find(names[0])
+        if len(hits) > 1:
+            owners = [r.alias for r in scope.relations if r.alias and r.find(names[0])]
+            hint = f"Write {' or '.join(f'{o}.{names[0]}' for o in owners)}." if owners else None
+            raise self.ctx.fail("PSK-1005", f"column {names[0]} is ambiguous", node, hint=hint)
+        return (hits[0], 1) if hits else None
+
+    def _unknown(self, node: exp.Column, names: list[str]) -> Exception:
+        if len(names) > 1:
+            tables = [r.alias for r in self.scope.relations if r.alias]
+            return self.ctx.fail("PSK-1004", f"unknown table or column {names[0]}", node.parts[0], hint=suggestion(names[0], tables))
+        known = [*self.scope.names(), *self.aliases]
+        hint = suggestion(names[0], known) if known else None
+        if names[0].lower() in ("window_start", "window_end"):
+            hint = "Group by TUMBLE, HOP, SESSION or CUMULATE to have window bounds."
+        return self.ctx.fail("PSK-1004", f"unknown column {names[0]}", node, hint=hint)
+
+    def _times(self, node: exp.Expression) -> exp.Expression:
+        """BIGINT time is epoch milliseconds: an interval added to it or compared with a difference is a number of them."""
+        if isinstance(node, (exp.Add, exp.Sub, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ)):
+            for own, other in (("expression", "this"), ("this", "expression")):
+                side = node.args[own]
+                if not isinstance(side.unnest(), exp.Interval) or self.type_of(node.args[other]) not in _WHOLE:
+                    continue
+                if own == "this" and isinstance(node, exp.Sub):
+                    continue
+                value = intervals.from_node(side)
+                ms = intervals.millis(value) if value else None
+                if ms is None:
+                    raise self.ctx.fail("PSK-2008", "an interval beside epoch milliseconds must be whole milliseconds", node)
+                node.set(own, exp.Literal.number(ms) if ms >= 0 else exp.Neg(this=exp.Literal.number(-ms)))
+        if isinstance(node, exp.Between) and self.type_of(node.this) in _WHOLE:
+            for own in ("low", "high"):
+                value = intervals.from_node(node.args[own])
+                ms = intervals.millis(value) if value else None
+                if ms is not None:
+                    node.set(own, exp.Literal.number(ms) if ms >= 0 else exp.Neg(this=exp.Literal.number(-ms)))
+        return node
+
+    def type_of(self, node: exp.Expression) -> str | None:
+        return type_of(self.ctx, node)
+
+
+def type_of(ctx: Context, node: exp.Expression) -> str | None:
+    """The type of a bound expression where it is plain to see; None otherwise."""
+    if isinstance(node, exp.Paren):
+        return type_of(ctx, node.this)
+    if isinstance(node, exp.Column):
+        return ctx.types.get(node.name)
+    if isinstance(node, exp.Cast):
+        return str(node.to.sql(dialect="spark")).lower()
+    if isinstance(node, exp.Literal):
+        return "string" if node.is_string else "int" if node.is_int else None
+    if isinstance(node, (exp.Min, exp.Max, exp.First, exp.Last, exp.FirstValue, exp.LastValue, exp.AnyValue)):
+        return type_of(ctx, node.this)
+    if isinstance(node, exp.Count):
+        return "bigint"
+    if isinstance(node, (exp.Add, exp.Sub, exp.Mul)):
+        left, right = type_of(ctx, node.this), type_of(ctx, node.expression)
+        if left in _WHOLE and right in _WHOLE:
+            return "bigint"
+        if left == "timestamp" and isinstance(node.expression, exp.Interval):
+            return "timestamp"
+    return None
+
+
+def to_expr(ctx: Context, node: exp.Expression, origin: exp.Expression | None = None) -> Expr:
+    """The finished expression; what Spark SQL cannot say is refused here."""
+    try:
+        node.sql(dialect="spark", unsupported_level=ErrorLevel.IMMEDIATE)
+    except UnsupportedError as error:
+        raise ctx.fail("PSK-1012", f"this expression cannot be written in Spark SQL ({str(error).splitlines()[0]})", origin) from None
+    return Expr(node)

@@ -1,0 +1,56 @@
+"""Names of output columns without an alias, by Spark's rule."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+_OPERATORS: dict[type[exp.Expression], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.EQ: "=",
+    exp.NEQ: "!=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.And: "AND",
+    exp.Or: "OR",
+}
+
+
+def output_name(node: exp.Expression) -> str:
+    """`a.b` → `b`, `sum(x)` → `sum(x)`, `a + 1` → `(a + 1)`, `count(*)` → `count(1)`."""
+    if isinstance(node, exp.Alias):
+        return str(node.alias)
+    if isinstance(node, (exp.Column, exp.Dot)):
+        return str(node.name)
+    return _shown(node)
+
+
+def _shown(node: exp.Expression) -> str:
+    if isinstance(node, exp.Paren):
+        return _shown(node.this)
+    if isinstance(node, exp.Column):
+        return ".".join(p.name for p in node.parts)
+    if isinstance(node, exp.Literal):
+        return str(node.name)
+    if isinstance(node, exp.Star):
+        return "1"
+    if isinstance(node, exp.Distinct):
+        return "DISTINCT " + ", ".join(_shown(e) for e in node.expressions)
+    op = _OPERATORS.get(type(node))
+    if op is not None:
+        return f"({_shown(node.this)} {op} {_shown(node.expression)})"
+    if isinstance(node, exp.Func) and not isinstance(node, (exp.Cast, exp.Case, exp.If, exp.Extract)):
+        name = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
+        args: list[exp.Expression] = []
+        for key in node.arg_types:
+            value = node.args.get(key)
+            if isinstance(node, exp.Anonymous) and key == "this":
+                continue
+            args += value if isinstance(value, list) else [value] if isinstance(value, exp.Expression) else []
+        return f"{name.lower().removeprefix('__')}({', '.join(_shown(a) for a in args)})"
+    return str(node.sql(dialect="spark"))

@@ -1,0 +1,535 @@
+"""FROM: tables, derived tables, window table functions, generators and joins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sqlglot import exp
+
+from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.plan.nodes import (
+    AsofJoin,
+    Expr,
+    Generate,
+    JoinKind,
+    LookupJoin,
+    Named,
+    Node,
+    ProbeJoin,
+    Project,
+    Scan,
+    TemporalJoin,
+    TimeAttr,
+    Values,
+    WindowAssign,
+    col,
+)
+from penstock.sql.bind.block import Block
+from penstock.sql.bind.context import Context
+from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr, type_of
+from penstock.sql.bind.joins import Conditions, constant, regular_join
+from penstock.sql.bind.scope import Col, Relation, Scope
+from penstock.sql.bind.windows import window_kind, window_spec
+from penstock.sql.functions import generator_name
+from penstock.sql.names import suggestion
+
+Ctes = dict[str, tuple[exp.Expression, "Ctes", tuple[str, ...]]]
+BindQuery = Callable[[exp.Expression, Scope | None, Ctes], Block]
+_KINDS: dict[tuple[str, str], JoinKind] = {
+    ("", ""): "inner",
+    ("", "INNER"): "inner",
+    ("LEFT", ""): "left",
+    ("LEFT", "OUTER"): "left",
+    ("RIGHT", ""): "right",
+    ("RIGHT", "OUTER"): "right",
+    ("FULL", ""): "full",
+    ("FULL", "OUTER"): "full",
+    ("LEFT", "SEMI"): "semi",
+    ("", "SEMI"): "semi",
+    ("LEFT", "ANTI"): "anti",
+    ("", "ANTI"): "anti",
+}
+
+
+@dataclass
+class From:
+    """The plan and the names of a FROM clause as it grows, join by join."""
+
+    ctx: Context
+    ctes: Ctes
+    bind_query: BindQuery
+    scope: Scope
+    where: list[exp.Expression] = field(default_factory=list)
+
+    def bind(self, select: exp.Select) -> Node:
+        source = select.args.get("from_")
+        if source is None:
+            name = self.ctx.fresh("one$x")
+            node: Node = Values((name,), ((Expr(exp.Literal.number(1)),),))
+        else:
+            node, relation = self.item(source.this)
+            self.add(relation, source.this)
+            for join in source.this.args.get("joins") or []:
+                node = self.join(node, join)
+        for join in select.args.get("joins") or []:
+            node = self.join(node, join)
+        for lateral in select.args.get("laterals") or []:
+            node = self.lateral_view(node, lateral)
+        return node
+
+    def add(self, relation: Relation, origin: exp.Expression) -> None:
+        if relation.alias is not None and self.scope.relation(relation.alias) is not None:
+            raise self.ctx.fail("PSK-1005", f"{relation.alias} is used twice in FROM", origin, hint="Give one of them another alias.")
+        self.scope.relations.append(relation)
+
+    # -- items ---------------------------------------------------------------------------------------------------------
+
+    def item(self, node: exp.Expression) -> tuple[Node, Relation]:
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
+            return self._window_function(node)
+        if isinstance(node, exp.Table):
+            return self._table(node)
+        if isinstance(node, exp.Subquery):
+            return self._derived(node)
+        if isinstance(node, exp.Values):
+            block = self.bind_query(node, None, self.ctes)
+            return block.node, self._aliased(block.cols, node, "values")
+        if isinstance(node, (exp.Unnest, exp.Lateral)):
+            name = self.ctx.fresh("one$x")
+            start = Values((name,), ((Expr(exp.Literal.number(1)),),))
+            before = len(self.scope.relations)
+            made = self._generated(start, node, outer=False)
+            relation = self.scope.relations.pop()
+            assert len(self.scope.relations) == before
+            return made, relation
+        raise self.ctx.fail("PSK-1012", "this cannot stand in FROM", node)
+
+    def _refuse_extras(self, node: exp.Expression, allowed: tuple[str, ...]) -> None:
+        for key, value in node.args.items():
+            if value and key not in allowed:
+                raise self.ctx.fail("PSK-1012", f"{key.strip('_').upper()} is not supported in FROM", node)
+
+    def _table(self, node: exp.Table) -> tuple[Node, Relation]:
+        self._refuse_extras(node, ("this", "alias", "joins"))
+        name = node.name
+        cte = self.ctes.get(name.lower())
+        if cte is not None:
+            ast, env, columns = cte
+            block = self.bind_query(ast, None, env)
+            cols = self._renamed(block.cols, columns, node)
+            return block.node, self._aliased(cols, node, name)
+        info = self.ctx.catalog.get(name)
+        if info is None:
+            known = [*self.ctx.catalog.names(), *self.ctes]
+            raise self.ctx.fail("PSK-1002", f"{name} is not found", node.this, hint=suggestion(name, known))
+        if info.kind is Kind.SINK:
+            raise self.ctx.fail("PSK-1008", f"{info.name} is a sink and cannot be read", node.this)
+        scan, cols = self._scan(info, str(node.alias or info.name))
+        return scan, self._aliased(cols, node, info.name)
+
+    def _scan(self, info: ObjectInfo, alias: str) -> tuple[Scan, list[Col]]:
+        prefix = self.ctx.fresh(alias.replace("$", "_"))
+        internal = {c.name: f"{prefix}${c.name}" for c in info.columns}
+        for c in info.columns:
+            self.ctx.types[internal[c.name]] = c.type
+        self.ctx.kinds[info.id] = info.kind
+        times = tuple(TimeAttr(internal[t.column], t.lag_ms) for t in info.times if t.column in internal)
+        scan = Scan(info.name, info.id, tuple((i, n) for n, i in internal.items()), info.changelog, times)
+        return scan, [Col(n, i) for n, i in internal.items()]
+
+    def _derived(self, node: exp.Subquery) -> tuple[Node, Relation]:
+        self._refuse_extras(node, ("this", "alias"))
+        if isinstance(node.this, exp.Table):
+            inner = From(self.ctx, self.ctes, self.bind_query, Scope(outer=self.scope.outer))
+            made, relation = inner.item(node.this)
+            inner.add(relation, node.this)
+            for join in node.this.args.get("joins") or []:
+                made = inner.join(made, join)
+            if node.alias:
+                return made, self._aliased(list(inner.scope.visible()), node, node.alias)
+            for r in inner.scope.relations[:-1]:
+                self.add(r, node)
+            return made, inner.scope.relations[-1]
+        block = self.bind_query(node.this, None, self.ctes)
+        return block.node, self._aliased(block.cols, node, None)
+
+    def _aliased(self, cols: list[Col], node: exp.Expression, default: str | None) -> Relation:
+        alias = node.args.get("alias")
+        columns = tuple(c.name for c in alias.columns) if isinstance(alias, exp.TableAlias) else ()
+        name = (alias.name if isinstance(alias, exp.TableAlias) else "") or default
+        return Relation(name or None, tuple(self._renamed(cols, columns, node)))
+
+    def _renamed(self, cols: list[Col], names: tuple[str, ...], node: exp.Expression) -> list[Col]:
+        if not names:
+            return [Col(c.name, c.internal) for c in cols]
+        if len(names) != len(cols):
+            raise self.ctx.fail("PSK-1016", f"{len(names)} column names for {len(cols)} columns", node)
+        return [Col(n, c.internal) for n, c in zip(names, cols, strict=True)]
+
+    def _window_function(self, node: exp.Table) -> tuple[Node, Relation]:
+        """`TUMBLE(TABLE s, DESCRIPTOR(ts), size)`: the table's columns and window_start, window_end."""
+        self._refuse_extras(node, ("this", "alias"))
+        call = node.this
+        kind = window_kind(call)
+        if kind is None:
+            raise self.ctx.fail("PSK-1006", f"unknown table function {call.name}", call)
+        if kind == "session":
+            raise self.ctx.fail("PSK-1012", "SESSION is not supported as a table function", call, hint="Write GROUP BY keys, SESSION(ts, gap).")
+        args = list(call.expressions)
+        shape = f"Write {kind.upper()}(TABLE s, DESCRIPTOR(ts), INTERVAL …)."
+        if len(args) < 3 or not isinstance(args[0], exp.Column) or not (isinstance(args[1], exp.Anonymous) and args[1].name.upper() == "DESCRIPTOR"):
+            raise self.ctx.fail("PSK-2003", f"{kind.upper()} as a table function needs a table, a descriptor and intervals", call, hint=shape)
+        child, relation = self._table(exp.Table(this=args[0].this))
+        if len(args[1].expressions) != 1:
+            raise self.ctx.fail("PSK-2003", "DESCRIPTOR names one time column", call, hint=shape)
+        time = ExprBinder(self.ctx, Scope([relation])).bind(args[1].expressions[0])
+        spec = window_spec(self.ctx, kind, time, args[2:], call)
+        prefix = self.ctx.fresh("window")
+        start, end = f"{prefix}$start", f"{prefix}$end"
+        known = type_of(self.ctx, time)
+        if known is not None:
+            self.ctx.types[start] = self.ctx.types[end] = known
+        made = WindowAssign(child, kind, to_expr(self.ctx, time), spec.size, spec.step, spec.offset, start, end)
+        cols = [*relation.cols, Col("window_start", start), Col("window_end", end)]
+        return made, self._aliased(cols, node, relation.alias)
+
+    # -- generators ----------------------------------------------------------------------------------------------------
+
+    def lateral_view(self, node: Node, lateral: exp.Lateral) -> Node:
+        return self._generated(node, lateral, outer=bool(lateral.args.get("outer")))
+
+    def _generated(self, child: Node, item: exp.Expression, *, outer: bool) -> Node:
+        """UNNEST(…) AS t(c), LATERAL explode(…) AS t(c), LATERAL VIEW explode(…) t AS c."""
+        call = item.this if isinstance(item, exp.Lateral) else item
+        if isinstance(item, exp.Unnest):
+            if item.args.get("offset"):
+                raise self.ctx.fail("PSK-1012", "WITH ORDINALITY is not supported", item, hint="Use LATERAL VIEW posexplode(…).")
+            if len(item.expressions) != 1:
+                raise self.ctx.fail("PSK-1012", "UNNEST takes one array", item)
+        alias = item.args.get("alias")
+        names = [c.name for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
+        table = alias.name if isinstance(alias, exp.TableAlias) else ""
+        node, cols = generate(self.ctx, child, call, ExprBinder(self.ctx, self.scope), names or None, outer, table)
+        self.add(Relation(table or None, tuple(cols)), item)
+        return node
+
+    # -- joins ---------------------------------------------------------------------------------------------------------
+
+    def join(self, left: Node, join: exp.Join) -> Node:
+        item = join.this
+        side, kind_word = (join.side or "").upper(), (join.kind or "").upper()
+        if (join.args.get("method") or "").upper() == "NATURAL":
+            raise self.ctx.fail("PSK-3003", "NATURAL joins are not supported", item, hint="Name the columns: JOIN … USING (k).")
+        if isinstance(item, exp.Unnest) or (isinstance(item, exp.Lateral) and not isinstance(item.this, exp.Subquery)):
+            if join.args.get("on") is not None and not _is_true(join.args["on"]):
+                raise self.ctx.fail("PSK-1012", "put the condition on UNNEST into WHERE", item)
+            return self._generated(left, item, outer=side == "LEFT")
+        if isinstance(item, exp.Lateral):
+            return self._lateral(left, join, item, side)
+        right, relation = self.item(item)
+        before = Scope(list(self.scope.relations), self.scope.outer)
+        self.add(relation, item)
+        parts = conjuncts(join.args.get("on"))
+        special = next((p for p in parts if isinstance(p, exp.Anonymous) and p.name in ("__asof", "__temporal", "__probe")), None)
+        if special is None and any(isinstance(n, exp.Anonymous) and n.name in ("__asof", "__temporal", "__probe") for p in parts for n in p.walk()):
+            raise self.ctx.fail("PSK-3003", "the condition of this join is a conjunction of equalities", item, hint="Put ON a.k = b.k AND …, without OR.")
+        crossed = kind_word == "CROSS" or (special is None and not parts and not join.args.get("using"))
+        kind: JoinKind | None = "inner" if crossed else _KINDS.get((side, kind_word))
+        if kind is None:
+            raise self.ctx.fail("PSK-3003", f"{side} {kind_word} JOIN is not supported".replace("  ", " "), item)
+        using = [i.name for i in join.args.get("using") or []]
+        rest = [p for p in parts if p is not special]
+        for p in list(rest):
+            if isinstance(p, exp.Anonymous) and p.name == "__using":
+                using += [c.name for c in p.expressions]
+                rest.remove(p)
+        equalities, hide = self._using(using, before, relation, kind, item)
+        if special is not None and special.name == "__probe":
+            return self._probe(left, right, before, relation, special, item)
+        binder = ExprBinder(self.ctx, self.scope)
+        bound = [*equalities, *(binder.bind(p) for p in rest)]
+        if crossed:
+            bound = self._from_where(left, right)
+        made = self._joined(left, right, kind, bound, special, binder, item, crossed)
+        made = self._merge(made, hide, kind)
+        if kind in ("semi", "anti"):
+            self.scope.relations.pop()
+        return made
+
+    def _joined(
+        self,
+        left: Node,
+        right: Node,
+        kind: JoinKind,
+        bound: list[exp.Expression],
+        special: exp.Expression | None,
+        binder: ExprBinder,
+        item: exp.Expression,
+        crossed: bool,
+    ) -> Node:
+        if special is not None and special.name == "__asof":
+            return self._asof(left, right, bound, special, binder, item)
+        if special is not None:
+            if kind not in ("inner", "left"):
+                raise self.ctx.fail("PSK-3003", "a temporal join is INNER or LEFT", item)
+            return self._temporal(left, right, "inner" if kind == "inner" else "left", bound, special, binder, item)
+        if self._is_lookup(right):
+            if kind not in ("inner", "left"):
+                raise self.ctx.fail("PSK-3003", f"a lookup table cannot be the right side of a {kind.upper()} join", item, hint="Use JOIN or LEFT JOIN.")
+            return self._lookup(left, right, "inner" if kind == "inner" else "left", bound, item)
+        if self._is_lookup(left):
+            if kind != "inner":
+                raise self.ctx.fail("PSK-3003", "a lookup table is the right side of its join", item, hint="Put the stream first.")
+            return self._lookup(right, left, "inner", bound, item)
+        if crossed and self.ctx.streaming(left) and self.ctx.streaming(right) and not any(isinstance(b, exp.EQ) for b in bound):
+            raise self.ctx.fail(
+                "PSK-3003", "streams cannot be crossed", item, hint="Join them ON an equality and a time bound, or make one of them a table."
+            )
+        return regular_join(self.ctx, left, right, kind, bound, item, keyless=crossed)
+
+    def _from_where(self, left: Node, right: Node) -> list[exp.Expression]:
+        """For `FROM a, b WHERE …`: the conditions of WHERE over both sides are those of the join."""
+        lefts, rights = frozenset(left.columns), frozenset(right.columns)
+        out: list[exp.Expression] = []
+        for part in list(self.where):
+            if part.find(exp.Query) is not None or not isinstance(part, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)):
+                continue
+            if not all(self._known(c) for c in part.find_all(exp.Column)):
+                continue
+            node = ExprBinder(self.ctx, self.scope).bind(part)
+            refs = Expr(node).refs
+            if refs & lefts and refs & rights and refs <= lefts | rights:
+                out.append(node)
+                self.where.remove(part)
+        return out
+
+    def _known(self, node: exp.Column) -> bool:
+        parts = [p.name for p in node.parts]
+        if len(parts) > 1 and self.scope.relation(parts[0]) is not None:
+            return True
+        return bool(self.scope.find(parts[0]))
+
+    def _is_lookup(self, node: Node) -> bool:
+        return isinstance(node, Scan) and self.ctx.kinds.get(node.object_id) is Kind.LOOKUP
+
+    def _lookup(self, left: Node, right: Node, kind: Literal["inner", "left"], bound: list[exp.Expression], item: exp.Expression) -> Node:
+        c = Conditions(self.ctx, left, right, "lookup", bound)
+        if not c.left_keys:
+            raise self.ctx.fail("PSK-3002", "this lookup has no equality", item)
+        if c.null_safe:
+            raise self.ctx.fail("PSK-3003", "<=> is not supported in a lookup", item)
+        residual = to_expr(self.ctx, _conj(c.residual)) if c.residual else None
+        return LookupJoin(left, right, kind, tuple(c.left_keys), tuple(c.right_keys), residual)
+
+    def _using(
+        self, names: list[str], before: Scope, relation: Relation, kind: JoinKind, item: exp.Expression
+    ) -> tuple[list[exp.Expression], list[tuple[str, str, str]]]:
+        parts: list[exp.Expression] = []
+        hide = []
+        for name in names:
+            lefts, rights = before.find(name), relation.find(name)
+            if len(lefts) != 1 or len(rights) != 1:
+                code, what = ("PSK-1005", "ambiguous") if len(lefts) > 1 or len(rights) > 1 else ("PSK-1004", "not on both sides")
+                raise self.ctx.fail(code, f"the USING column {name} is {what}", item)
+            parts.append(exp.EQ(this=column(lefts[0].internal), expression=column(rights[0].internal)))
+            hide.append((lefts[0].name, lefts[0].internal, rights[0].internal))
+        return parts, hide
+
+    def _merge(self, node: Node, hide: list[tuple[str, str, str]], kind: JoinKind) -> Node:
+        """After USING each key is one column: the side that is never NULL, or the first that is not."""
+        if not hide or kind in ("semi", "anti"):
+            return node
+        gone: set[str] = set()
+        merged: list[Col] = []
+        items: list[Named] = []
+        for name, left, right in hide:
+            if kind == "full":
+                gone |= {left, right}
+                internal = self.ctx.fresh(f"using${name}")
+                both = exp.Coalesce(this=column(left), expressions=[column(right)])
+                items.append(Named(internal, to_expr(self.ctx, both)))
+                merged.append(Col(name, internal))
+            else:
+                gone.add(left if kind == "right" else right)
+        self.scope.relations = [r.hide(frozenset(gone)) for r in self.scope.relations]
+        if items:
+            node = Project(node, (*(Named(c, col(c)) for c in node.columns), *items))
+            self.scope.relations.insert(0, Relation(None, tuple(merged)))
+        return node
+
+    def _lateral(self, left: Node, join: exp.Join, item: exp.Lateral, side: str) -> Node:
+        if side not in ("", "LEFT"):
+            raise self.ctx.fail("PSK-3003", "a LATERAL join is INNER, LEFT or a comma", item)
+        outer = Scope(list(self.scope.relations), self.scope.outer)
+        block = self.bind_query(item.this.this, outer, self.ctes)
+        self.add(self._aliased(block.cols, item, None), item)
+        on = join.args.get("on")
+        parts = list(block.correlated)
+        if on is not None and not _is_true(on):
+            parts += [ExprBinder(self.ctx, self.scope).bind(p) for p in conjuncts(on)]
+        return regular_join(self.ctx, left, block.node, "left" if side == "LEFT" else "inner", parts, item, keyless=block.single)
+
+    # -- joins in time -------------------------------------------------------------------------------------------------
+
+    def _keys(self, c: Conditions, what: str, item: exp.Expression) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        if c.residual or c.null_safe:
+            raise self.ctx.fail("PSK-3003", f"ON of {what} join is equalities only", item, hint="Put other conditions into WHERE.")
+        return tuple(c.left_keys), tuple(c.right_keys)
+
+    def _append_only(self, node: Node, what: str, item: exp.Expression) -> None:
+        if node.changelog:
+            raise self.ctx.fail("PSK-3003", f"{what} join needs append-only rows here", item, hint="Join a source or an append-only stream.")
+
+    def _asof(
+        self, left: Node, right: Node, bound: list[exp.Expression], call: exp.Expression, binder: ExprBinder, item: exp.Expression
+    ) -> Node:
+        kind: Literal["inner", "left"] = "inner" if call.expressions[0].name == "inner" else "left"
+        if len(call.expressions) != 2:
+            raise self.ctx.fail("PSK-3003", "MATCH_CONDITION holds one condition", item)
+        self._append_only(left, "an ASOF", item)
+        self._append_only(right, "an ASOF", item)
+        lefts, rights = frozenset(left.columns), frozenset(right.columns)
+        shape = "Write MATCH_CONDITION (a.ts >= b.ts [AND a.ts - b.ts <= INTERVAL …]), or NEAREST (a.ts, b.ts)."
+        direction: Literal["backward", "forward", "nearest"] | None = None
+        strict, tolerance = False, None
+        left_time = right_time = None
+        differences: list[tuple[exp.Expression, exp.Expression, int]] = []
+        for part in conjuncts(call.expressions[1]):
+            node = binder.bind(part)
+            if isinstance(node, exp.Anonymous) and node.name.upper() == "NEAREST" and len(node.expressions) == 2 and direction is None:
+                direction, (left_time, right_time) = "nearest", node.expressions
+                continue
+            if isinstance(node, (exp.GT, exp.GTE, exp.LT, exp.LTE)):
+                a, b = node.this.unnest(), node.expression.unnest()
+                flipped = isinstance(node, (exp.LT, exp.LTE))
+                limit = constant(b)
+                if isinstance(a, exp.Sub) and limit is not None and isinstance(node, exp.LTE):
+                    differences.append((a.this, a.expression, limit))
+                    continue
+                if Expr(a).refs <= rights and Expr(b).refs <= lefts:
+                    a, b, flipped = b, a, not flipped
+                if direction is None and Expr(a).refs and Expr(b).refs and Expr(a).refs <= lefts and Expr(b).refs <= rights:
+                    direction = "forward" if flipped else "backward"
+                    strict = isinstance(node, (exp.GT, exp.LT))
+                    left_time, right_time = a, b
+                    continue
+            raise self.ctx.fail("PSK-3003", "this match condition is not understood", part, hint=shape)
+        if direction is None or left_time is None or right_time is None:
+            raise self.ctx.fail("PSK-3003", "the match condition does not compare the two times", item, hint=shape)
+        if not (Expr(left_time).refs <= lefts and Expr(right_time).refs <= rights):
+            raise self.ctx.fail("PSK-3003", "the match condition takes the left time first", item, hint=shape)
+        for a, b, limit in differences:
+            pair = (left_time.sql(), right_time.sql())
+            wanted = {"backward": [pair], "forward": [pair[::-1]], "nearest": []}[direction]
+            if (a.unnest().sql(), b.unnest().sql()) not in wanted or limit < 0:
+                raise self.ctx.fail("PSK-3003", "the tolerance is not over the times that are matched", item, hint=shape)
+            tolerance = limit if tolerance is None else min(tolerance, limit)
+        c = Conditions(self.ctx, left, right, "asof", bound)
+        keys = self._keys(c, "an ASOF", item)
+        both = bool(left.times) and Expr(right_time).column in {t.column for t in right.times}
+        eager = not both or self.ctx.options.get("asof", "").lower() == "eager"
+        return AsofJoin(
+            left, right, kind, *keys, to_expr(self.ctx, left_time), to_expr(self.ctx, right_time), direction, strict, tolerance, eager
+        )
+
+    def _temporal(
+        self,
+        left: Node,
+        right: Node,
+        kind: Literal["inner", "left"],
+        bound: list[exp.Expression],
+        call: exp.Expression,
+        binder: ExprBinder,
+        item: exp.Expression,
+    ) -> Node:
+        self._append_only(left, "a temporal", item)
+        time = binder.bind(call.expressions[0])
+        if not Expr(time).refs <= frozenset(left.columns):
+            raise self.ctx.fail("PSK-3003", "FOR SYSTEM_TIME AS OF names a time of the left side", call.expressions[0])
+        c = Conditions(self.ctx, left, right, "temporal", bound)
+        keys = self._keys(c, "a temporal", item)
+        if not keys[0]:
+            raise self.ctx.fail("PSK-3002", "a temporal join needs an equality", item)
+        return TemporalJoin(left, right, kind, *keys, to_expr(self.ctx, time), self._version(right, keys[1], item))
+
+    def _version(self, right: Node, keys: tuple[Expr, ...], item: exp.Expression) -> Expr:
+        """The column that says since when a row is valid: the event time, or the only time column that is no key."""
+        times = [t.column for t in right.times]
+        if not times:
+            used = {k.column for k in keys}
+            for wanted in ("timestamp", "bigint"):
+                times = times or [c for c in right.columns if self.ctx.types.get(c) == wanted and c not in used]
+        if len(times) != 1:
+            raise self.ctx.fail(
+                "PSK-3003",
+                "it is not clear which column says since when a row is valid",
+                item,
+                hint="The right side needs exactly one event time, TIMESTAMP or BIGINT column besides its key.",
+            )
+        return col(times[0])
+
+    def _probe(self, left: Node, right: Node, before: Scope, relation: Relation, call: exp.Expression, item: exp.Expression) -> Node:
+        self._append_only(left, "a probe", item)
+        self._append_only(right, "a probe", item)
+        probe = self.ctx.query.probes[int(call.expressions[0].name)]
+        sides = (ExprBinder(self.ctx, before), ExprBinder(self.ctx, Scope([relation])))
+        keys = [tuple(s.expr(exp.Column(this=k.copy())) for k in probe.keys) for s in sides]
+        if probe.times is not None:
+            times = [s.expr(t) for s, t in zip(sides, probe.times, strict=True)]
+        else:
+            times = []
+            for node in (left, right):
+                if len(node.times) != 1:
+                    raise self.ctx.fail("PSK-3003", "both sides of a probe join need one event time", item, hint="Add TIMESTAMPS (a.ts, b.ts).")
+                times.append(col(node.times[0].column))
+        prefix = self.ctx.fresh(probe.alias or "probe")
+        offset, at = f"{prefix}$offset_ms", f"{prefix}$probe_ts"
+        self.ctx.types[offset] = "bigint"
+        known = type_of(self.ctx, times[0].node)
+        if known is not None:
+            self.ctx.types[at] = known
+        self.add(Relation(probe.alias, (Col("offset_ms", offset), Col("probe_ts", at))), item)
+        return ProbeJoin(left, right, keys[0], keys[1], times[0], times[1], probe.offsets_ms, offset, at)
+
+
+def generate(
+    ctx: Context, child: Node, call: exp.Expression, binder: ExprBinder, names: list[str] | None, outer: bool, table: str = ""
+) -> tuple[Node, list[Col]]:
+    """A Generate node over `child` for a call of explode, unnest …, and its columns."""
+    name = generator_name(call)
+    if name is None:
+        raise ctx.fail("PSK-1006", "expected a generator: explode, posexplode, unnest, inline", call)
+    node = binder.bind(call)
+    if name == "unnest":
+        node = exp.Explode(this=node.expressions[0] if isinstance(node, exp.Unnest) else node.this)
+    if name.endswith("_outer"):
+        outer = True
+        base = exp.Explode if name == "explode_outer" else exp.Posexplode
+        node = base(this=node.this if not isinstance(node, exp.Anonymous) else node.expressions[0])
+    if names is None:
+        if name.startswith("posexplode"):
+            names = ["pos", "col"]
+        elif name in ("inline", "stack"):
+            raise ctx.fail("PSK-1012", f"{name}() needs names for its columns", call, hint="Write LATERAL VIEW inline(…) t AS a, b.")
+        else:
+            names = ["col"]
+    if name in ("explode", "explode_outer", "unnest") and len(names) > 2 or name.startswith("posexplode") and not 2 <= len(names) <= 3:
+        raise ctx.fail("PSK-1016", f"{name}() does not give {len(names)} columns", call)
+    prefix = ctx.fresh(table or "gen")
+    internals = tuple(f"{prefix}${n}" for n in names)
+    made = Generate(child, to_expr(ctx, node, call), internals, outer)
+    return made, [Col(n, i) for n, i in zip(names, internals, strict=True)]
+
+
+def _is_true(node: exp.Expression) -> bool:
+    node = node.unnest()
+    return isinstance(node, exp.Boolean) and bool(node.this)
+
+
+def _conj(parts: list[exp.Expression]) -> exp.Expression:
+    out = parts[0]
+    for p in parts[1:]:
+        out = exp.And(this=exp.Paren(this=out), expression=exp.Paren(this=p))
+    return out

@@ -1,0 +1,48 @@
+"""Which columns a name can mean at a place in a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True)
+class Col:
+    """`name` is what users write, `internal` the column of the plan. A hidden one is only found through its table."""
+
+    name: str
+    internal: str
+    hidden: bool = False
+
+
+@dataclass(frozen=True)
+class Relation:
+    alias: str | None
+    cols: tuple[Col, ...]
+
+    def find(self, name: str) -> list[Col]:
+        return [c for c in self.cols if c.name.lower() == name.lower()]
+
+    def hide(self, internals: frozenset[str]) -> Relation:
+        return replace(self, cols=tuple(replace(c, hidden=True) if c.internal in internals else c for c in self.cols))
+
+
+@dataclass
+class Scope:
+    """The relations in FROM so far; `outer` is the scope of the enclosing query."""
+
+    relations: list[Relation] = field(default_factory=list)
+    outer: Scope | None = None
+
+    def relation(self, alias: str) -> Relation | None:
+        return next((r for r in self.relations if r.alias is not None and r.alias.lower() == alias.lower()), None)
+
+    def visible(self) -> Iterator[Col]:
+        for r in self.relations:
+            yield from (c for c in r.cols if not c.hidden)
+
+    def find(self, name: str) -> list[Col]:
+        return [c for c in self.visible() if c.name.lower() == name.lower()]
+
+    def names(self) -> list[str]:
+        return [c.name for c in self.visible()]

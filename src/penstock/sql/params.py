@@ -1,0 +1,78 @@
+"""Bound parameters: `?` by position, `:name` by name. They are replaced as tokens, never inside strings or comments."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Mapping, Sequence
+
+from sqlglot.tokens import Token, TokenType
+
+from penstock.errors import fail
+from penstock.sql.tokens import Script
+
+
+def apply_params(sql: str, params: Sequence[object] | Mapping[str, object] | None) -> str:
+    """The text with every parameter written as a literal; a missing or unused one is PSK-1018."""
+    if params is None:
+        return sql
+    tokens = Script(sql).tokenize()
+    found = _places(tokens)
+    named = isinstance(params, Mapping)
+    values = {str(k): v for k, v in params.items()} if isinstance(params, Mapping) else dict(enumerate(params))
+    used: set[object] = set()
+    out, position, number = [], 0, 0
+    for start, end, name in found:
+        key: object = name if named else number
+        if named != (name is not None):
+            raise fail("PSK-1018", "Parameters are given by name where the statement has ?, or the other way round.")
+        if key not in values:
+            raise fail("PSK-1018", f"Parameter {name if named else number + 1} is missing.")
+        out += [sql[position:start], literal(values[key])]
+        used.add(key)
+        position, number = end, number + 1
+    if len(used) < len(values):
+        raise fail("PSK-1018", f"{len(values)} parameters are given but {len(used)} are used.")
+    return "".join([*out, sql[position:]])
+
+
+def _places(tokens: Sequence[Token]) -> list[tuple[int, int, str | None]]:
+    places: list[tuple[int, int, str | None]] = []
+    for i, t in enumerate(tokens):
+        if t.token_type is TokenType.PLACEHOLDER:
+            places.append((t.start, t.end + 1, None))
+        elif t.token_type is TokenType.COLON and i + 1 < len(tokens) and tokens[i + 1].start == t.end + 1:
+            after = tokens[i + 1]
+            if after.text.isidentifier() and not (i and tokens[i - 1].end + 1 == t.start):
+                places.append((t.start, after.end + 1, after.text))
+    return places
+
+
+def literal(value: object) -> str:
+    """A Python value as a Spark SQL literal."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return str(value) if -(1 << 31) <= value < 1 << 31 else f"{value}L"
+        case float():
+            return f"{value!r}D" if value == value and abs(value) != float("inf") else f"DOUBLE('{value}')"
+        case decimal.Decimal():
+            return f"{value}BD"
+        case str():
+            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+            return f"'{escaped}'"
+        case dt.datetime():
+            if value.tzinfo is not None:
+                value = value.astimezone(dt.UTC).replace(tzinfo=None)
+            return f"TIMESTAMP'{value.isoformat(sep=' ')}'"
+        case dt.date():
+            return f"DATE'{value.isoformat()}'"
+        case bytes():
+            return f"X'{value.hex()}'"
+        case list() | tuple():
+            return f"array({', '.join(literal(v) for v in value)})"
+        case _:
+            raise fail("PSK-1018", f"A parameter of type {type(value).__name__} cannot be written as a literal.")
