@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -43,11 +43,11 @@ def write(path: Path, ddl: str, rows: Rows) -> None:
 
 
 def canonical(value: Any) -> Any:
-    """A form in which equal SQL values are equal: floats to ten digits, one NaN, positive zeros."""
+    """A form in which equal SQL values are equal: floats to ten digits, nine after the point, one NaN, positive zeros."""
     if isinstance(value, float):
         if math.isnan(value):
             return "NaN"
-        return float(f"{value:.10g}") + 0.0
+        return 0.0 if abs(value) < 1e-9 else float(f"{value:.10g}")
     if isinstance(value, Decimal):
         return value.normalize() + 0
     if isinstance(value, bytearray):
@@ -70,12 +70,19 @@ def apply(spark: SparkSession, operator: str, frame: DataFrame, spec: dict[str, 
 class Trace:
     """One running operator."""
 
-    def __init__(self, spark: SparkSession, folder: Path, operator: str, ddl: str, spec: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        operator: str | Callable[[DataFrame], DataFrame],
+        ddl: str,
+        spec: dict[str, Any] | None = None,
+    ) -> None:
         self.spark = spark
         self.folder = folder
         self.operator = operator
         self.ddl = ddl
-        self.spec = spec
+        self.spec = spec or {}
         self.epochs: dict[int, list[tuple[Any, ...]]] = {}
         self.state: Bag = Counter()
         self.steps = 0
@@ -87,7 +94,10 @@ class Trace:
             .option("maxFilesPerTrigger", 1)
             .parquet(str(self.folder / "in"))
         )
-        frame = apply(self.spark, self.operator, source, self.spec)
+        if isinstance(self.operator, str):
+            frame = apply(self.spark, self.operator, source, self.spec)
+        else:
+            frame = self.operator(source)
         self.columns = frame.columns
         self.types = [f.dataType.simpleString() for f in frame.schema.fields]
 
@@ -117,7 +127,7 @@ class Trace:
             assert weight != 0
             assert signs.setdefault(data, weight) * weight > 0, f"retracted and asserted in one epoch: {data}"
             self.state[data] += weight
-        assert all(n >= 0 for n in self.state.values()), f"retracted what is not there: {self.state - Counter()}"
+        assert all(n >= 0 for n in self.state.values()), f"retracted what is not there: {-self.state}"
         self.state = +self.state
         return out
 
@@ -140,9 +150,8 @@ def expected(spark: SparkSession, folder: Path, ddl: str, steps: Sequence[Rows],
     `sql` reads `input`, which has the data columns and `step`; its first result column is `step`.
     """
     rows = [(i, *r) for i, b in enumerate(collections(steps)) for r, n in b.items() for _ in range(n)]
-    data = ", ".join(f"{c.strip()}" for c in ddl.split(",")[:-1])
     path = folder / "expected.parquet"
-    write(path, f"step int, {data}", rows)
+    write(path, "step int, " + ddl.rpartition(",")[0], rows)
     spark.read.parquet(str(path)).createOrReplaceTempView("input")
     out: list[Bag] = [Counter() for _ in steps]
     for r in spark.sql(sql).collect():

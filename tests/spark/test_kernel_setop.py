@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from .kernel_trace import Bag, Trace, canonical
+from tests.spark.kernel_trace import Bag, Trace, canonical
 
 KINDS = ["except", "except all", "intersect", "intersect all", "union distinct"]
 
@@ -76,7 +76,11 @@ def canonical_bag(bag: Bag) -> Bag:
 def test_distinct_counts(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(7)
     trace = Trace(
-        spark, tmp_path, "Distinct", "a string, t timestamp, __weight bigint", {"columns": ["a"], "weight": "__weight"}
+        spark,
+        tmp_path,
+        "DistinctRows",
+        "a string, t timestamp, __weight bigint",
+        {"columns": ["a"], "weight": "__weight"},
     )
     there: Bag = Counter()
     trace.start()
@@ -91,7 +95,7 @@ def test_distinct_counts(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_distinct_of_appends_speaks_once(spark: SparkSession, tmp_path: Path) -> None:
-    trace = Trace(spark, tmp_path, "Distinct", "a int, b array<string>, d double", {"columns": ["a", "b", "d"]})
+    trace = Trace(spark, tmp_path, "DistinctRows", "a int, b array<string>, d double", {"columns": ["a", "b", "d"]})
     trace.start()
     assert len(trace.step([(1, ["x"], -0.0), (1, ["x"], 0.0), (2, None, None)])) == 2
     assert trace.step([(1, ["x"], 0.0), (2, None, None)]) == []

@@ -11,24 +11,18 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.functions;
-import org.apache.spark.sql.types.BinaryType;
-import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
-import org.apache.spark.sql.types.NumericType;
-import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.types.TimestampType;
 
 /**
  * How the data columns of an operator look inside its processor.
  *
- * <p>TIMESTAMP is BIGINT micros and DATE is INT days there, because Spark builds an object for each of their values
- * otherwise; every other type is itself. The projections in and out are native. Column names are the outer ones.
+ * <p>Values travel as {@link Wire} says, so that a processor makes no date objects and an {@link OrderKey} gives back what
+ * a Row holds. The projections in and out are native. Column names are the outer ones.
  */
 final class PhysicalRow implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -43,7 +37,7 @@ final class PhysicalRow implements Serializable {
     this.outer = outer;
     StructType s = new StructType();
     for (StructField f : outer.fields()) {
-      s = s.add(f.name(), physical(f.dataType()), true);
+      s = s.add(f.name(), Wire.type(f.dataType()), true);
     }
     this.inner = s;
   }
@@ -66,7 +60,7 @@ final class PhysicalRow implements Serializable {
   List<Column> enter(String weight) {
     List<Column> out = new ArrayList<>();
     for (StructField f : outer.fields()) {
-      out.add(in(f).as(f.name()));
+      out.add(Wire.to(column(f.name()), f.dataType()).as(f.name()));
     }
     Column w = weight == null ? functions.lit(1L) : functions.coalesce(column(weight).cast("bigint"), functions.lit(0L));
     out.add(w.as(WEIGHT));
@@ -92,7 +86,7 @@ final class PhysicalRow implements Serializable {
   Dataset<Row> leave(Dataset<Row> processed) {
     List<Column> out = new ArrayList<>();
     for (StructField f : outer.fields()) {
-      out.add(out(f).as(f.name()));
+      out.add(Wire.from(column(f.name()), f.dataType()).as(f.name()));
     }
     out.add(column(WEIGHT));
     return processed.select(out.toArray(Column[]::new));
@@ -113,18 +107,6 @@ final class PhysicalRow implements Serializable {
 
   int[] indexesOf(List<String> columns) {
     return columns.stream().mapToInt(this::indexOf).toArray();
-  }
-
-  /** True if a value read back from an {@link OrderKey} is what a Row of this inner type holds. */
-  static boolean decodable(DataType t) {
-    return t instanceof NumericType || t instanceof StringType || t instanceof BinaryType || t instanceof BooleanType;
-  }
-
-  static DataType physical(DataType t) {
-    if (t instanceof TimestampType) {
-      return DataTypes.LongType;
-    }
-    return t instanceof DateType ? DataTypes.IntegerType : t;
   }
 
   static Column column(String name) {
@@ -192,21 +174,5 @@ final class PhysicalRow implements Serializable {
       n.forEach(x -> out.add(x.asText()));
     }
     return out;
-  }
-
-  private static Column in(StructField f) {
-    Column c = column(f.name());
-    if (f.dataType() instanceof TimestampType) {
-      return functions.unix_micros(c);
-    }
-    return f.dataType() instanceof DateType ? functions.unix_date(c) : c;
-  }
-
-  private static Column out(StructField f) {
-    Column c = column(f.name());
-    if (f.dataType() instanceof TimestampType) {
-      return functions.timestamp_micros(c);
-    }
-    return f.dataType() instanceof DateType ? functions.date_from_unix_date(c) : c;
   }
 }

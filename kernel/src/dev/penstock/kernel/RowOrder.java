@@ -5,16 +5,14 @@ import dev.penstock.kernel.OrderKey.Field;
 import dev.penstock.kernel.OrderKey.Key;
 import java.io.Serializable;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.StructType;
 
 /**
  * A total order of whole rows: by an ORDER BY list, then by the remaining columns.
  *
- * <p>The key of a row holds the whole row, so that it identifies the row; values that a key does not give back as a Row
- * holds them (nested and rare types) are kept beside it as the payload.
+ * <p>The key of a row holds the whole row, so it identifies the row and gives it back.
  */
 final class RowOrder implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -23,20 +21,12 @@ final class RowOrder implements Serializable {
   private final OrderKey leading;
   private final int[] ordinals; // of the row, in key order
   private final int[] leadingOrdinals;
-  private final int[] payload; // ordinals of the row that are kept beside the key
-  private final StructType payloadSchema;
 
-  private RowOrder(List<Field> fields, int[] ordinals, int leadingCount, int[] payload, StructType row) {
+  private RowOrder(List<Field> fields, int[] ordinals, int leadingCount) {
     this.order = OrderKey.of(fields);
     this.leading = OrderKey.of(fields.subList(0, leadingCount));
     this.ordinals = ordinals;
-    this.leadingOrdinals = java.util.Arrays.copyOf(ordinals, leadingCount);
-    this.payload = payload;
-    StructType s = new StructType();
-    for (int p : payload) {
-      s = s.add("p" + p, row.apply(p).dataType(), true);
-    }
-    this.payloadSchema = s;
+    this.leadingOrdinals = Arrays.copyOf(ordinals, leadingCount);
   }
 
   /**
@@ -59,23 +49,13 @@ final class RowOrder implements Serializable {
       }
     }
     int leading = fields.size();
-    List<Integer> payload = new ArrayList<>();
     for (int i = 0; i < row.size(); i++) {
-      DataType t = row.inner.apply(i).dataType();
       if (!ordinals.contains(i)) {
-        fields.add(new Field(t, reverse, !reverse));
+        fields.add(new Field(row.inner.apply(i).dataType(), reverse, !reverse));
         ordinals.add(i);
       }
-      if (!PhysicalRow.decodable(t)) {
-        payload.add(i);
-      }
     }
-    return new RowOrder(
-        fields,
-        ordinals.stream().mapToInt(Integer::intValue).toArray(),
-        leading,
-        payload.stream().mapToInt(Integer::intValue).toArray(),
-        row.inner);
+    return new RowOrder(fields, ordinals.stream().mapToInt(Integer::intValue).toArray(), leading);
   }
 
   /** The key of a row. */
@@ -84,35 +64,20 @@ final class RowOrder implements Serializable {
   }
 
   /** The bytes of the ORDER BY columns alone: a prefix of the row's key, equal exactly for peers. */
-  byte[] peer(Row row) {
-    return leading.encodeAt(row, leadingOrdinals).bytes();
-  }
-
-  /** The columns kept beside the key. */
-  StructType payloadSchema() {
-    return payloadSchema;
-  }
-
-  int payloadSize() {
-    return payload.length;
-  }
-
-  /** Copies the payload of a row into {@code to}, from position 0 on. */
-  void savePayload(Row row, Object[] to) {
-    for (int i = 0; i < payload.length; i++) {
-      to[i] = row.get(payload[i]);
+  byte[] peer(Object[] values) {
+    Object[] of = new Object[leadingOrdinals.length];
+    for (int i = 0; i < of.length; i++) {
+      of[i] = values[leadingOrdinals[i]];
     }
+    return leading.encode(of).bytes();
   }
 
-  /** The row's values from its key and the payload that stands at the start of {@code kept}. */
-  Object[] values(Key key, Row kept) {
+  /** The row's values from its key. */
+  Object[] values(Key key) {
     Object[] decoded = order.decode(key);
     Object[] values = new Object[ordinals.length];
     for (int i = 0; i < ordinals.length; i++) {
       values[ordinals[i]] = decoded[i];
-    }
-    for (int i = 0; i < payload.length; i++) {
-      values[payload[i]] = kept.get(i);
     }
     return values;
   }

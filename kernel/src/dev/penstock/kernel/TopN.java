@@ -25,6 +25,7 @@ import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
 
 /**
  * The rows at positions [offset, offset + limit) of each partition's order.
@@ -160,7 +161,7 @@ public final class TopN {
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
       rows = OrderedMap.open(
-          getHandle(), "rows", head.order.order, head.order.payloadSchema().add("n", DataTypes.LongType, false));
+          getHandle(), "rows", head.order.order, new StructType().add("n", DataTypes.LongType, false));
       edge = getHandle().getValueState("edge", Encoders.BINARY(), TTLConfig.NONE());
     }
 
@@ -168,16 +169,15 @@ public final class TopN {
     public scala.collection.Iterator<Row> handleInputRows(
         Row group, scala.collection.Iterator<Row> input, TimerValues timers) {
       byte[] last = edge.exists() ? edge.get() : null;
-      Map<Key, Change> changes = new HashMap<>();
+      Map<Key, Long> changes = new HashMap<>();
       while (input.hasNext()) {
         Row r = input.next();
         Key key = head.order.key(r);
-        if (head.appendOnly && after(key, last)) {
-          continue;
+        if (!head.appendOnly || !after(key, last)) {
+          changes.merge(key, r.getLong(head.width), Long::sum);
         }
-        changes.computeIfAbsent(key, k -> new Change(r)).weight += r.getLong(head.width);
       }
-      changes.values().removeIf(c -> c.weight == 0);
+      changes.values().removeIf(w -> w == 0);
       boolean matters = false;
       for (Key key : changes.keySet()) {
         matters |= !after(key, last);
@@ -197,27 +197,14 @@ public final class TopN {
       return difference(before, now);
     }
 
-    private static final class Change {
-      final Row row;
-      long weight;
-
-      Change(Row row) {
-        this.row = row;
-      }
-    }
-
-    private void store(Key key, Change change) {
+    private void store(Key key, long weight) {
       Row kept = rows.get(key);
-      int n = head.order.payloadSize();
-      long count = (kept == null ? 0 : kept.getLong(n)) + change.weight;
+      long count = (kept == null ? 0 : kept.getLong(0)) + weight;
       if (count == 0) {
         rows.remove(key);
-        return;
+      } else {
+        rows.put(key, RowFactory.create(count));
       }
-      Object[] values = new Object[n + 1];
-      head.order.savePayload(change.row, values);
-      values[n] = count;
-      rows.put(key, RowFactory.create(values));
     }
 
     /** True if the row cannot be in the output: it comes after the edge and is no peer of it. */
@@ -235,7 +222,6 @@ public final class TopN {
       if (head.end <= head.offset) {
         return w;
       }
-      int countAt = head.order.payloadSize();
       long position = 0; // rows before this entry
       long rank = 0;
       byte[] peers = null;
@@ -245,7 +231,7 @@ public final class TopN {
             break;
           }
           OrderedMap.Entry e = all.next();
-          long n = e.value().getLong(countAt);
+          long n = e.value().getLong(0);
           if (n <= 0) {
             continue;
           }
@@ -256,9 +242,9 @@ public final class TopN {
             w.beyond.add(e.key());
             continue;
           }
-          Object[] values = head.order.values(e.key(), e.value());
+          Object[] values = head.order.values(e.key());
           if (head.tied()) {
-            byte[] peer = head.order.peer(RowFactory.create(values));
+            byte[] peer = head.order.peer(values);
             if (!Arrays.equals(peer, peers)) {
               rank = "rank".equals(head.func) ? position + 1 : rank + 1;
               peers = peer;
