@@ -1,5 +1,118 @@
-from penstock.plan.nodes import Node
+"""Columns nobody needs are not read, carried or kept in state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from penstock.plan.nodes import (
+    Aggregate,
+    Analytic,
+    AsofJoin,
+    Expr,
+    Filter,
+    Generate,
+    Join,
+    LookupJoin,
+    Named,
+    Node,
+    ProbeJoin,
+    Project,
+    Scan,
+    SortKey,
+    TemporalFilter,
+    TemporalJoin,
+    TopN,
+    Union,
+    WindowAssign,
+    col,
+)
+from penstock.plan.passes.rebuild import with_children
+
+_Names = frozenset[str]
 
 
 def prune_columns(root: Node) -> Node:
-    return root
+    """The same plan over fewer columns; those of the root stay, in order."""
+    return _exactly(_prune(root, frozenset(root.columns)), root.columns)
+
+
+def _exactly(node: Node, names: tuple[str, ...]) -> Node:
+    if node.columns == names:
+        return node
+    return Project(node, tuple(Named(n, col(n)) for n in names))
+
+
+def _refs(exprs: Iterable[Expr | None]) -> _Names:
+    return frozenset(r for e in exprs if e is not None for r in e.refs)
+
+
+def _sorted(keys: Iterable[SortKey]) -> _Names:
+    return _refs(k.expr for k in keys)
+
+
+def _prune(node: Node, need: _Names) -> Node:
+    """`node` with at least the columns `need`."""
+    match node:
+        case Scan():
+            fields = tuple(f for f in node.fields if f[0] in need) or node.fields[:1]
+            kept = {f[0] for f in fields}
+            return replace(node, fields=fields, time_attrs=tuple(t for t in node.time_attrs if t.column in kept))
+        case Project():
+            items = tuple(i for i in node.items if i.name in need) or node.items[:1]
+            return replace(node, items=items, child=_prune(node.child, _refs(i.expr for i in items)))
+        case Filter():
+            return replace(node, child=_prune(node.child, need | node.predicate.refs))
+        case TemporalFilter():
+            return replace(node, child=_prune(node.child, need | _refs((node.enter_ms, node.exit_ms))))
+        case Generate():
+            return replace(node, child=_prune(node.child, (need - frozenset(node.outputs)) | node.generator.refs))
+        case WindowAssign():
+            return replace(node, child=_prune(node.child, (need - {node.start, node.end}) | node.time.refs))
+        case Aggregate():
+            return _aggregate(node, need)
+        case Analytic():
+            calls = tuple(c for c in node.calls if c.name in need)
+            own = need - {c.name for c in node.calls}
+            if not calls:
+                return _prune(node.child, own)
+            used = _refs(a for c in calls for a in c.args) | _refs(node.partition) | _sorted(node.order)
+            return replace(node, calls=calls, child=_prune(node.child, own | used))
+        case TopN():
+            rank_name = node.rank_name if node.rank_name in need else None
+            own = need - {node.rank_name or ""}
+            return replace(node, rank_name=rank_name, child=_prune(node.child, own | _refs(node.partition) | _sorted(node.order)))
+        case Union():
+            keep = [i for i, n in enumerate(node.columns) if n in need] or [0]
+            inputs = []
+            for child in node.inputs:
+                names = tuple(child.columns[i] for i in keep)
+                inputs.append(_exactly(_prune(child, frozenset(names)), names))
+            return Union(tuple(inputs))
+        case Join():
+            bound = (node.time_bound.left_time, node.time_bound.right_time) if node.time_bound else ()
+            return _both(node, need, (*node.left_keys, *node.right_keys, node.residual, *bound))
+        case LookupJoin():
+            return _both(node, need, (*node.left_keys, *node.right_keys, node.residual))
+        case AsofJoin() | TemporalJoin() | ProbeJoin():
+            return _both(node, need, (*node.left_keys, *node.right_keys, node.left_time, node.right_time))
+    # Rows count as wholes (DISTINCT, EXCEPT …) or there is nothing below: every column stays.
+    return with_children(node, [_exactly(_prune(c, frozenset(c.columns)), c.columns) for c in node.children])
+
+
+def _aggregate(node: Aggregate, need: _Names) -> Node:
+    aggs = tuple(a for a in node.aggs if a.name in need)
+    used = _refs(k.expr for k in node.keys)
+    for a in aggs:
+        used |= _refs((*a.args, a.filter)) | _sorted(a.order)
+    if node.session:
+        used |= node.session.time.refs
+    if node.late_to is not None:
+        used |= frozenset(node.child.columns)
+    return replace(node, aggs=aggs, child=_prune(node.child, used))
+
+
+def _both(node: Node, need: _Names, exprs: Iterable[Expr | None]) -> Node:
+    wanted = need | _refs(exprs)
+    left, right = node.children
+    return with_children(node, [_prune(c, wanted & frozenset(c.columns)) for c in (left, right)])
