@@ -13,6 +13,8 @@ from penstock.connect.options import check_options, choice
 from penstock.connect.sinks import register_sink
 from penstock.errors import fail
 
+_OPTIONS = ("style",)
+
 
 class ConsoleSink:
     """`style = 'table'` draws a table for each epoch, `plain` writes a line of tab-separated values for each row.
@@ -55,9 +57,9 @@ def _cell(value: object) -> str:
     return "NULL" if value is None else str(value)
 
 
-@register_sink("CONSOLE")
+@register_sink("CONSOLE", _OPTIONS)
 def _make(connector: Connector) -> ConsoleSink:
-    check_options("CONSOLE", connector.options, ("style",))
+    check_options("CONSOLE", connector.options, _OPTIONS)
     if connector.format or connector.format_options:
         raise fail("PSK-1012", "CONSOLE has no FORMAT.", hint="Use style = 'table' or style = 'plain'.")
     return ConsoleSink(choice("CONSOLE", "style", connector.options.get("style", "table"), ("table", "plain")))

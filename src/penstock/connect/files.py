@@ -21,6 +21,8 @@ from penstock.serve.zset import inserted, weighted
 _FORMATS = ("parquet", "csv", "json")
 _NAME = re.compile(r"epoch-(\d{12})\.(?:parquet|csv|json)")
 
+_OPTIONS = ("path", "format", "mode", "changelog")
+
 
 class FilesSink:
     """Exactly once: an epoch's file is named after the epoch and appears whole, so that a replay puts the same file in its place.
@@ -92,10 +94,10 @@ def _text(value: Any) -> str:
 _ENCODERS = {"parquet": _parquet, "csv": _csv, "json": _json}
 
 
-@register_sink("FILES")
+@register_sink("FILES", _OPTIONS)
 def _make(connector: Connector) -> FilesSink:
     options = connector.options
-    check_options("FILES", options, ("path", "format", "mode", "changelog"))
+    check_options("FILES", options, _OPTIONS)
     check_options("FILES FORMAT", connector.format_options, ())
     if connector.format and "format" in options and connector.format.lower() != options["format"].lower():
         raise fail("PSK-1011", f"FILES: FORMAT {connector.format} and format = {options['format']!r} differ.")

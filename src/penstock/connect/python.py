@@ -14,6 +14,7 @@ from penstock.connect.sinks import register_sink
 from penstock.errors import PenstockError, fail
 
 Receiver = Callable[[int, pa.Table], Any]
+_OPTIONS = ("callable",)
 _CALLABLES: dict[str, Receiver] = {}
 
 
@@ -75,9 +76,9 @@ class PythonSink:
         return 0
 
 
-@register_sink("PYTHON")
+@register_sink("PYTHON", _OPTIONS)
 def _make(connector: Connector) -> PythonSink:
-    check_options("PYTHON", connector.options, ("callable",))
+    check_options("PYTHON", connector.options, _OPTIONS)
     if connector.format or connector.format_options:
         raise fail("PSK-1012", "PYTHON has no FORMAT: the function gets an Arrow table.")
     name = required("PYTHON", connector.options, "callable")

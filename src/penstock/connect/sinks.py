@@ -36,13 +36,15 @@ class Sink(Protocol):
 
 Factory = Callable[[Connector], Sink]
 _FACTORIES: dict[str, Factory] = {}
+SINK_OPTIONS: dict[str, tuple[str, ...]] = {}
 
 
-def register_sink(name: str) -> Callable[[Factory], Factory]:
+def register_sink(name: str, options: tuple[str, ...]) -> Callable[[Factory], Factory]:
     """Makes a factory known under a connector name. It checks all options when it is called."""
 
     def register(factory: Factory) -> Factory:
         _FACTORIES[name.upper()] = factory
+        SINK_OPTIONS[name.upper()] = options
         return factory
 
     return register

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.catalog.objects import Column, Connector
+from penstock.connect.decode import COLUMN_PREFIX
 from penstock.connect.sinks import unknown_connector
-from penstock.connect.websocket import Insert, Report, WebSocketSource
+from penstock.connect.websocket import WEBSOCKET_OPTIONS, Insert, Report, WebSocketSource
 
 
 class Source(Protocol):
@@ -21,6 +22,9 @@ class Source(Protocol):
 
 
 _SOURCES: dict[str, Callable[[Connector, Sequence[Column]], Source]] = {"WEBSOCKET": WebSocketSource}
+
+
+SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {"WEBSOCKET": (*WEBSOCKET_OPTIONS, f"{COLUMN_PREFIX}<column>")}
 
 
 def source_names() -> list[str]:

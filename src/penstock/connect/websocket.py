@@ -17,6 +17,7 @@ from penstock.connect.decode import COLUMN_PREFIX, OPTIONS, JsonDecoder
 from penstock.connect.options import check_options, choice, required, seconds
 from penstock.errors import PenstockError, fail
 
+WEBSOCKET_OPTIONS = ("url", "format", "reconnect.min", "reconnect.max", *OPTIONS)
 _FIRST_WAIT = "0.1"
 _LONGEST_WAIT = "30"
 # How long a stop may take to be noticed by a thread that waits for a message.
@@ -45,8 +46,7 @@ class WebSocketSource:
 
     def __init__(self, connector: Connector, columns: Sequence[Column]) -> None:
         options = connector.options
-        known = ("url", "format", "reconnect.min", "reconnect.max", *OPTIONS)
-        check_options("WEBSOCKET", options, known, prefixes=(COLUMN_PREFIX,))
+        check_options("WEBSOCKET", options, WEBSOCKET_OPTIONS, prefixes=(COLUMN_PREFIX,))
         choice("WEBSOCKET", "format", connector.format or options.get("format", "json"), ("json",))
         self._url = required("WEBSOCKET", options, "url")
         try:

@@ -274,7 +274,7 @@ class Hub:
                 channels = list(self._channels.values())
             for channel in channels:
                 with channel.lock:
-                    subscribers = [s for s in channel.subscribers if s.wants_progress]
+                    subscribers = list(channel.subscribers)
                     done = channel.done
                 for s in subscribers:
                     s.offer_progress(*done, idle=self._tick_seconds)

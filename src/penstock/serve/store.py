@@ -147,17 +147,27 @@ class ViewStore:
     def lookup(self, name_id: int, keys: pa.Table) -> pa.Table:
         """The rows whose key columns, those of `keys`, equal one of the rows of `keys` (NULL equals NULL)."""
         cursor = self._reader()
+        # One plain key, as most writes have, is a filter on the scan; that is cheaper than a join.
+        if keys.num_rows == 1 and all(_filters(f.type) and not keys[f.name].null_count for f in keys.schema):
+            same = " AND ".join(f"t.{quote(n)} = ${i}" for i, n in enumerate(keys.column_names, 1))
+            return self._matching(cursor, name_id, f"WHERE {same}", [keys[n][0].as_py() for n in keys.column_names])
         # Plain equality lets DuckDB skip blocks by the range of the wanted keys.
         equals = {n: "IS NOT DISTINCT FROM" if keys[n].null_count else "=" for n in keys.column_names}
         same = " AND ".join(f"k.{quote(n)} {op} t.{quote(n)}" for n, op in equals.items())
-        with self._failure(name_id), _registered(cursor, "wanted", keys):
+        with _registered(cursor, "wanted", keys):
+            return self._matching(cursor, name_id, f"WHERE EXISTS (SELECT 1 FROM wanted k WHERE {same})", [])
+
+    def _matching(
+        self, cursor: duckdb.DuckDBPyConnection, name_id: int, restrict: str, params: list[object]
+    ) -> pa.Table:
+        with self._failure(name_id):
             with self._lock:
                 layout = self._layout(name_id)
                 cursor.execute("BEGIN")
                 cursor.execute(f"SELECT 1 FROM {layout.base} LIMIT 0")
-                text = layout.reading(f"WHERE EXISTS (SELECT 1 FROM wanted k WHERE {same})")
+                text = layout.reading(restrict)
             try:
-                return cursor.sql(text).to_arrow_table().cast(layout.schema)
+                return cursor.sql(text, params=params or None).to_arrow_table().cast(layout.schema)
             finally:
                 cursor.execute("ROLLBACK")
 
@@ -287,6 +297,11 @@ def _registered(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> I
         yield
     finally:
         con.unregister(name)
+
+
+def _filters(kind: pa.DataType) -> bool:
+    """True for types whose Python values DuckDB compares as the column's own."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind))
 
 
 def _total(table: pa.Table) -> int:

@@ -102,7 +102,23 @@ class Subscription:
         self._seq = 0
         self._sent_at = time.monotonic()
         self._thread: threading.Thread | None = None
+        self._after: list[Callable[[], None]] = []
         self.dropped = 0
+
+    def on_close(self, after: Callable[[], None]) -> None:
+        """Calls `after` once when the subscription is over, however it ends; now, if it is over already."""
+        with self._ready:
+            if self._state is not State.CLOSED:
+                self._after.append(after)
+                return
+        after()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """What the tables of its changes look like."""
+        empty = self._schema.append(pa.field("__weight", pa.int64())).empty_table()
+        schema: pa.Schema = self._form.render(empty, snapshot=False).schema
+        return schema
 
     # Reading
 
@@ -231,7 +247,13 @@ class Subscription:
     def offer_progress(self, epoch: int, lsn: int, watermark: int | None, *, idle: float = 0.0) -> None:
         """Says that nothing more comes up to `lsn`, unless something was said within the last `idle` seconds."""
         with self._ready:
-            if self.wants_progress and self._state is State.OPEN and time.monotonic() - self._sent_at >= idle:
+            if self._state is not State.OPEN:
+                return
+            if self._up_to is not None and epoch >= self._up_to:
+                # The last epoch that was asked for had nothing in it.
+                self._complete = True
+                self._ready.notify_all()
+            if self.wants_progress and time.monotonic() - self._sent_at >= idle:
                 self._progress = (epoch, lsn, watermark)
                 self._ready.notify_all()
 
@@ -345,6 +367,9 @@ class Subscription:
             was, self._state = self._state, State.CLOSED
             self._clear()
             self._first = self._progress = None
+            then, self._after = self._after, []
             self._ready.notify_all()
         if was is not State.CLOSED:
             self._detach(self)
+        for after in then:
+            after()

@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from penstock.catalog.objects import Connector
-from penstock.connect import make_sink, register_callable, sink_names
+from penstock.connect import connectors, make_sink, register_callable, sink_names
 from penstock.errors import PenstockError
 
 ROWS = pa.table({"k": [1, 2], "v": ["a", None]})
@@ -54,6 +54,12 @@ def test_suggestions() -> None:
     with pytest.raises(PenstockError, match="Did you mean 'path'"):
         make_sink(Connector("FILES", {"pth": "x"}), changelog=False)
     assert sink_names() == ["CONSOLE", "FILES", "PYTHON"]
+    assert [(c.name, c.direction) for c in connectors()] == [
+        ("CONSOLE", "sink"),
+        ("FILES", "sink"),
+        ("PYTHON", "sink"),
+        ("WEBSOCKET", "source"),
+    ]
 
 
 def test_each_epoch_is_a_file(tmp_path: Path) -> None:

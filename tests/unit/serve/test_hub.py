@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import random
+import signal
 import threading
 import time
 from collections import Counter
@@ -374,6 +376,40 @@ def test_iteration_ends_with_the_object_and_with_the_hub(hub: Hub) -> None:
     assert two.closed
     with pytest.raises(PenstockError):
         hub.subscribe(2, schema=SCHEMA)
+
+
+def test_an_empty_last_epoch_ends_the_subscription(hub: Hub) -> None:
+    sub = hub.subscribe(1, schema=SCHEMA, up_to=2)
+    hub.publish(1, 1, 1, delta((1, 1)))
+    hub.publish(1, 2, 2, None)
+    assert [c.epoch for c in sub] == [1]
+
+
+def test_closing_is_told_once(hub: Hub) -> None:
+    told: list[str] = []
+    sub = hub.subscribe(1, schema=SCHEMA)
+    sub.on_close(lambda: told.append("first"))
+    sub.cancel()
+    sub.cancel()
+    sub.on_close(lambda: told.append("late"))
+    assert told == ["first", "late"]
+
+
+def test_a_wait_can_be_interrupted(hub: Hub) -> None:
+    sub = hub.subscribe(1, schema=SCHEMA)
+    threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        sub.next(timeout=10)
+    hub.publish(1, 1, 1, delta((1, 1)))
+    assert read(sub, 1)[0].epoch == 1
+
+
+def test_the_schema_of_changes_is_known_before_the_first(hub: Hub) -> None:
+    for options in ({}, {"emit": "append"}, {"envelope": "upsert", "keys": ("k",)}, {"envelope": "debezium"}):
+        given: dict[str, Any] = {**options}
+        sub = hub.subscribe(1, schema=SCHEMA, snapshot=lambda: (pa.table({"k": [1]}), 0, 0), initial=True, **given)
+        assert read(sub, 1)[0].table.schema.names == sub.schema.names
+        sub.cancel()
 
 
 def test_callbacks_run_in_their_own_thread_and_keep_their_error(hub: Hub) -> None:

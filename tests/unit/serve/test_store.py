@@ -115,6 +115,8 @@ def test_lookup_finds_rows_by_key(store: ViewStore) -> None:
     store.create(1, PAIR, keys=("k",), append_only=False)
     store.apply(1, changes(*[(i, f"v{i}", 1) for i in range(50)], (None, "null", 1)), epoch=1, lsn=1)
     store.apply(1, changes((3, "v3", -1), (3, "new", 1), (4, "v4", -1)), epoch=2, lsn=2)
+    for key, values in ((3, ["new"]), (4, []), (5, ["v5"])):
+        assert store.lookup(1, pa.table({"k": pa.array([key], pa.int64())}))["v"].to_pylist() == values
     found = store.lookup(1, pa.table({"k": pa.array([3, 4, 5, 99], pa.int64())}))
     assert bag(found) == {(3, "new"): 1, (5, "v5"): 1}
     assert bag(store.lookup(1, pa.table({"k": pa.array([None, 7], pa.int64())}))) == {(None, "null"): 1, (7, "v7"): 1}

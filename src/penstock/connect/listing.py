@@ -1,0 +1,23 @@
+"""What `SHOW CONNECTORS` shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.connect.sinks import SINK_OPTIONS
+from penstock.connect.sources import SOURCE_OPTIONS
+
+
+@dataclass(frozen=True)
+class ConnectorInfo:
+    name: str
+    direction: Literal["source", "sink"]
+    options: tuple[str, ...]
+
+
+def connectors() -> list[ConnectorInfo]:
+    """Every connector and the options it takes, by name."""
+    sources = [ConnectorInfo(n, "source", o) for n, o in SOURCE_OPTIONS.items()]
+    sinks = [ConnectorInfo(n, "sink", o) for n, o in SINK_OPTIONS.items()]
+    return sorted(sources + sinks, key=lambda c: (c.name, c.direction))
