@@ -38,7 +38,7 @@ def execute(db: Database, statement: Statement, script: str) -> Outcome:
         result = db.execute(statement.text)
         if isinstance(result, Subscription):
             return Outcome(statement, time.perf_counter() - began, subscription=result)
-        table = result.arrow() if result.columns else None
+        table = result.arrow() if result is not None and result.columns else None
     except PenstockError as error:
         raise relocate(error, statement, script) from error.__cause__
     return Outcome(statement, time.perf_counter() - began, table=table)

@@ -27,16 +27,23 @@ def status(text: str) -> AbstractContextManager[object]:
 @contextmanager
 def database(folder: str | None) -> Iterator[Database]:
     """An open database, closed at the end. None is a temporary one."""
-    with status("Starting Spark …"):
-        import penstock
-
-        db = penstock.open(folder)
+    db = _open(folder)
     own_ctrl_c()
     try:
         yield db
     finally:
         with status("Closing …"):
             db.close()
+
+
+def _open(folder: str | None) -> Database:
+    import penstock
+
+    screen = console.err()
+    if not screen.is_terminal:
+        return penstock.open(folder)
+    with screen.status(Text("Starting …")) as spinner:
+        return penstock.open(folder, progress=lambda step: spinner.update(Text(f"{step[:1].upper()}{step[1:]} …")))
 
 
 def own_ctrl_c() -> None:

@@ -1,14 +1,10 @@
-"""The version of the installed package."""
+"""The version of this package."""
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed
-
 
 def version() -> str:
-    """The version, or `unreleased` when the package runs from a source tree that is not installed."""
-    try:
-        return installed("penstock")
-    except PackageNotFoundError:
-        return "unreleased"
+    """The version as `penstock.__version__` has it."""
+    from penstock import __version__
+
+    return __version__
