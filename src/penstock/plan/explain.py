@@ -60,7 +60,11 @@ def describe(node: Node) -> str:
 def _line(node: Node) -> str:
     match node:
         case Scan():
-            times = f" time [{', '.join(t.column + (f' -{t.lag_ms}ms' if t.lag_ms else '') for t in node.times)}]" if node.times else ""
+            times = (
+                f" time [{', '.join(t.column + (f' -{t.lag_ms}ms' if t.lag_ms else '') for t in node.times)}]"
+                if node.times
+                else ""
+            )
             return f"Scan {node.object} [{', '.join(i for i, _ in node.fields)}]{times}"
         case Values():
             return f"Values {len(node.rows)} row{'s' if len(node.rows) != 1 else ''} [{', '.join(node.names)}]"
@@ -100,7 +104,9 @@ def _line(node: Node) -> str:
         case AsofJoin():
             tolerance = f" within {node.tolerance_ms}ms" if node.tolerance_ms is not None else ""
             how = f"{node.direction}{' strict' if node.strict else ''}({_sql(node.left_time)}, {_sql(node.right_time)}){tolerance}"
-            return f"AsofJoin {node.kind} {_keys(node.left_keys, node.right_keys)} {how}{' eager' if node.eager else ''}"
+            return (
+                f"AsofJoin {node.kind} {_keys(node.left_keys, node.right_keys)} {how}{' eager' if node.eager else ''}"
+            )
         case TemporalJoin():
             times = f"({_sql(node.left_time)}, {_sql(node.right_time)})"
             return f"TemporalJoin {node.kind} {_keys(node.left_keys, node.right_keys)} as of {times}"
@@ -124,7 +130,9 @@ def _aggregate(node: Aggregate) -> str:
     if node.keys:
         parts.append(f"by [{_named(node.keys)}]")
     if node.session:
-        parts.append(f"session({_sql(node.session.time)}, {interval_text(node.session.gap)}) → [{node.session.start}, {node.session.end}]")
+        parts.append(
+            f"session({_sql(node.session.time)}, {interval_text(node.session.gap)}) → [{node.session.start}, {node.session.end}]"
+        )
     if node.window_end:
         parts.append(f"closes at {node.window_end}")
     if node.lateness_ms:
@@ -172,7 +180,10 @@ def _order(order: Sequence[SortKey]) -> str:
 
 
 def _keys(left: Sequence[Expr], right: Sequence[Expr], null_safe: frozenset[int] = frozenset()) -> str:
-    pairs = (f"{_sql(a)} {'<=>' if i in null_safe else '='} {_sql(b)}" for i, (a, b) in enumerate(zip(left, right, strict=True)))
+    pairs = (
+        f"{_sql(a)} {'<=>' if i in null_safe else '='} {_sql(b)}"
+        for i, (a, b) in enumerate(zip(left, right, strict=True))
+    )
     return f"on [{', '.join(pairs)}]"
 
 

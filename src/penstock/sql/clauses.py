@@ -22,7 +22,9 @@ _EMITS: tuple[tuple[str, EmitKind], ...] = (
 )
 
 
-def parse_query(cursor: Cursor, substitute: Substitute | None, statement: str | None, *, rebuild: bool = False) -> tuple[ParsedQuery, bool]:
+def parse_query(
+    cursor: Cursor, substitute: Substitute | None, statement: str | None, *, rebuild: bool = False
+) -> tuple[ParsedQuery, bool]:
     """The query from the cursor to its end, with its clauses. `statement` names whose options are allowed; None: no clauses.
 
     The second result is true if REBUILD was written (only where `rebuild` allows it).
@@ -39,7 +41,9 @@ def parse_query(cursor: Cursor, substitute: Substitute | None, statement: str | 
     rebuilt = False
     while not cursor.done:
         if statement is None:
-            raise cursor.error("only a stream or a view can have this clause", hint="Put it into CREATE STREAM … AS SELECT ….")
+            raise cursor.error(
+                "only a stream or a view can have this clause", hint="Put it into CREATE STREAM … AS SELECT …."
+            )
         at = cursor.peek()
         assert at is not None
         if emit is None and cursor.accept("EMIT"):
@@ -68,7 +72,11 @@ def _tail(cursor: Cursor, rebuild: bool) -> int:
     while not at.done:
         token = at.peek()
         assert token is not None
-        if depth == 0 and at.index > cursor.index and at.tokens[at.index - 1].token_type not in (TokenType.DOT, TokenType.ALIAS):
+        if (
+            depth == 0
+            and at.index > cursor.index
+            and at.tokens[at.index - 1].token_type not in (TokenType.DOT, TokenType.ALIAS)
+        ):
             starts = any(at.at(f"EMIT {w}") for w in ("ON", "AFTER", "FINAL", "CHANGES", "EVERY"))
             if starts or at.at("ALLOW LATENESS") or at.at("LATE DATA") or (at.at("WITH (")):
                 return at.index
@@ -103,12 +111,18 @@ def parse_interval(cursor: Cursor) -> Interval:
     while (token := cursor.peek()) is not None and token.start <= number.end:
         cursor.next()
     token = cursor.peek()
-    if token is not None and intervals.unit_of(token.text) and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER):
+    if (
+        token is not None
+        and intervals.unit_of(token.text)
+        and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
+    ):
         cursor.next()
         if cursor.accept("TO"):
             cursor.next()
     node: exp.Expression = parse_expression(cursor.script, cursor.tokens[start : cursor.index], "an interval")
     value = intervals.from_node(node)
     if value is None:
-        raise cursor.fail("PSK-2008", "this interval is not understood", hint="Write INTERVAL '5' SECOND.", position=where)
+        raise cursor.fail(
+            "PSK-2008", "this interval is not understood", hint="Write INTERVAL '5' SECOND.", position=where
+        )
     return value

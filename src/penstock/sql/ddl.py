@@ -64,14 +64,18 @@ def parse_create(cursor: Cursor, text: str, offset: int, substitute: Substitute 
             text, offset, name, or_replace, if_not_exists, tuple(body.columns), body.watermark, connector, options
         )
     if kind is Kind.TABLE:
-        return st.CreateTable(text, offset, name, or_replace, if_not_exists, tuple(body.columns), body.key, connector, options)
+        return st.CreateTable(
+            text, offset, name, or_replace, if_not_exists, tuple(body.columns), body.key, connector, options
+        )
     if "connector" in options:
         if connector is not None:
             raise cursor.fail("PSK-1010", "the connector is given twice", position=where)
         connector = Connector(options.pop("connector").lower())
     if not body.key:
         raise cursor.fail("PSK-5006", f"lookup table {name} needs a key", hint="Add PRIMARY KEY (…).", position=where)
-    return st.CreateLookupTable(text, offset, name, or_replace, if_not_exists, tuple(body.columns), body.key, connector, options)
+    return st.CreateLookupTable(
+        text, offset, name, or_replace, if_not_exists, tuple(body.columns), body.key, connector, options
+    )
 
 
 def object_name(cursor: Cursor) -> str:
@@ -116,14 +120,18 @@ def _body(cursor: Cursor, kind: Kind) -> _Body:
             body.columns.append(column)
             if is_key:
                 if key_given:
-                    raise cursor.fail("PSK-5006", "the primary key is given twice", hint="Write PRIMARY KEY (a, b).", position=where)
+                    raise cursor.fail(
+                        "PSK-5006", "the primary key is given twice", hint="Write PRIMARY KEY (a, b).", position=where
+                    )
                 key_given, body.key = True, (column.name,)
         if not cursor.accept(","):
             break
     end = cursor.here()
     cursor.expect(")")
     if key_given and kind is Kind.SOURCE:
-        raise cursor.fail("PSK-1012", "a source is append-only and has no key", hint="Use CREATE TABLE for keyed rows.", position=end)
+        raise cursor.fail(
+            "PSK-1012", "a source is append-only and has no key", hint="Use CREATE TABLE for keyed rows.", position=end
+        )
     _resolve(cursor, body)
     return body
 
@@ -194,7 +202,9 @@ def _default(cursor: Cursor) -> str:
         cursor.next()
     node = parse_expression(cursor.script, cursor.tokens[start : cursor.index], "a default value")
     if node.find(exp.Column, exp.Query) is not None:
-        raise cursor.fail("PSK-1012", "a default cannot refer to columns", position=cursor.script.at(cursor.tokens[start]))
+        raise cursor.fail(
+            "PSK-1012", "a default cannot refer to columns", position=cursor.script.at(cursor.tokens[start])
+        )
     return node.sql(dialect="spark")
 
 
@@ -223,7 +233,9 @@ def _watermark(cursor: Cursor) -> Watermark:
             raise cursor.fail("PSK-2001", f"the watermark of {column} is computed from {node.this.name}", position=at)
         if ms is not None and ms >= 0:
             return Watermark(column, ms)
-    raise cursor.fail("PSK-2001", f"the watermark of {column} is not a constant delay in milliseconds or more", position=at or where)
+    raise cursor.fail(
+        "PSK-2001", f"the watermark of {column} is not a constant delay in milliseconds or more", position=at or where
+    )
 
 
 def parse_connector(cursor: Cursor, substitute: Substitute | None) -> Connector:
@@ -238,7 +250,13 @@ def parse_connector(cursor: Cursor, substitute: Substitute | None) -> Connector:
 
 
 def _sink(
-    cursor: Cursor, text: str, offset: int, name: str, or_replace: bool, if_not_exists: bool, substitute: Substitute | None
+    cursor: Cursor,
+    text: str,
+    offset: int,
+    name: str,
+    or_replace: bool,
+    if_not_exists: bool,
+    substitute: Substitute | None,
 ) -> st.Statement:
     source: str | None = None
     query: ParsedQuery | None = None
@@ -307,7 +325,9 @@ def parse_alter(cursor: Cursor, text: str, offset: int, substitute: Substitute |
         if is_key:
             raise cursor.fail("PSK-1012", "a source has no key")
         if not column.nullable and column.default is None:
-            raise cursor.fail("PSK-1012", f"column {column.name} is NOT NULL without a DEFAULT: earlier rows have no value for it")
+            raise cursor.fail(
+                "PSK-1012", f"column {column.name} is NOT NULL without a DEFAULT: earlier rows have no value for it"
+            )
         cursor.finish()
         return st.AlterSourceAddColumn(text, offset, name, column)
     if kind not in (Kind.STREAM, Kind.VIEW):

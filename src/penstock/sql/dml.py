@@ -10,6 +10,7 @@ from penstock.sql.clauses import parse_query
 from penstock.sql.ddl import object_name
 from penstock.sql.parser import parse_expression, parse_select
 from penstock.sql.tokens import Cursor
+from penstock.sql.trees import bare
 
 
 def parse_insert(cursor: Cursor, text: str, offset: int) -> st.Statement:
@@ -42,11 +43,13 @@ def _values(cursor: Cursor, columns: tuple[str, ...] | None) -> tuple[tuple[exp.
         raise cursor.error("expected VALUES (…), (…)")
     rows: list[tuple[exp.Expression, ...]] = []
     for row in tree.expressions:
-        cells = tuple(row.expressions) if isinstance(row, exp.Tuple) else (row.unnest(),)
+        cells = tuple(row.expressions) if isinstance(row, exp.Tuple) else (bare(row),)
         rows.append(cells)
         wanted = len(columns) if columns is not None else len(rows[0])
         if len(cells) != wanted:
-            raise cursor.fail("PSK-1016", f"row {len(rows)} has {len(cells)} values, {wanted} are wanted", position=where)
+            raise cursor.fail(
+                "PSK-1016", f"row {len(rows)} has {len(cells)} values, {wanted} are wanted", position=where
+            )
         for cell in cells:
             if cell.find(exp.Column, exp.Query) is not None:
                 raise cursor.fail("PSK-1012", f"row {len(rows)} has a value that is not constant", position=where)

@@ -20,7 +20,9 @@ def _split(node: exp.Expression) -> exp.Expression:
     else:
         pattern = call("concat", exp.Literal.string("\\Q"), sep, exp.Literal.string("\\E"))
     empty = exp.cast(call("array"), exp.DataType.build("ARRAY<STRING>", dialect="spark"))
-    return exp.If(this=exp.EQ(this=text.copy(), expression=exp.Literal.string("")), true=empty, false=call("split", text, pattern))
+    return exp.If(
+        this=exp.EQ(this=text.copy(), expression=exp.Literal.string("")), true=empty, false=call("split", text, pattern)
+    )
 
 
 _RENAMED = {
@@ -51,9 +53,16 @@ def translate(node: exp.Expression) -> exp.Expression:
 
 
 def is_now(node: exp.Expression) -> bool:
-    if isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Localtimestamp, exp.CurrentDatetime)):
+    if isinstance(
+        node, (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Localtimestamp, exp.CurrentDatetime)
+    ):
         return True
-    return isinstance(node, exp.Anonymous) and node.name.lower() in ("now", "clock_timestamp", "statement_timestamp", "transaction_timestamp")
+    return isinstance(node, exp.Anonymous) and node.name.lower() in (
+        "now",
+        "clock_timestamp",
+        "statement_timestamp",
+        "transaction_timestamp",
+    )
 
 
 AGGREGATES: dict[type[exp.Expression], str] = {
@@ -116,7 +125,15 @@ ANALYTIC: dict[type[exp.Expression], str] = {
     exp.LastValue: "last_value",
     exp.Last: "last_value",
 }
-GENERATORS: dict[str, int] = {"explode": 1, "explode_outer": 1, "posexplode": 2, "posexplode_outer": 2, "unnest": 1, "inline": 0, "stack": 0}
+GENERATORS: dict[str, int] = {
+    "explode": 1,
+    "explode_outer": 1,
+    "posexplode": 2,
+    "posexplode_outer": 2,
+    "unnest": 1,
+    "inline": 0,
+    "stack": 0,
+}
 
 
 def aggregate_name(node: exp.Expression) -> str | None:
@@ -124,17 +141,22 @@ def aggregate_name(node: exp.Expression) -> str | None:
     name = AGGREGATES.get(type(node))
     if name is None and isinstance(node, exp.Anonymous):
         name = NAMED_AGGREGATES.get(node.name.lower())
-    if name is None and isinstance(node, exp.AggFunc) and type(node) not in ANALYTIC and not isinstance(node, (exp.Grouping, exp.GroupingId)):
+    if (
+        name is None
+        and isinstance(node, exp.AggFunc)
+        and type(node) not in ANALYTIC
+        and not isinstance(node, (exp.Grouping, exp.GroupingId))
+    ):
         name = node.sql_name().lower()
     return name
 
 
 def generator_name(node: exp.Expression) -> str | None:
     """The lower-case name if the node is a call of a table generating function."""
-    if isinstance(node, exp.ExplodeOuter):
-        return "explode_outer"
     if isinstance(node, exp.PosexplodeOuter):
         return "posexplode_outer"
+    if isinstance(node, exp.ExplodeOuter):
+        return "explode_outer"
     if isinstance(node, exp.Posexplode):
         return "posexplode"
     if isinstance(node, exp.Explode):

@@ -99,7 +99,9 @@ def _value(cursor: Cursor, substitute: Substitute | None) -> str:
         cursor.next()
         return sign + token.text
     if is_name(token):
-        raise cursor.error("expected a quoted option value", hint="Write k = 'v'; numbers, true and false need no quotes.")
+        raise cursor.error(
+            "expected a quoted option value", hint="Write k = 'v'; numbers, true and false need no quotes."
+        )
     raise cursor.error("expected an option value")
 
 

@@ -19,7 +19,9 @@ def apply_params(sql: str, params: Sequence[object] | Mapping[str, object] | Non
     tokens = Script(sql).tokenize()
     found = _places(tokens)
     named = isinstance(params, Mapping)
-    values = {str(k): v for k, v in params.items()} if isinstance(params, Mapping) else dict(enumerate(params))
+    values: dict[object, object] = (
+        {str(k): v for k, v in params.items()} if isinstance(params, Mapping) else dict(enumerate(params))
+    )
     used: set[object] = set()
     out, position, number = [], 0, 0
     for start, end, name in found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
@@ -36,7 +37,9 @@ def parse_expression(script: Script, tokens: Sequence[Token], what: str) -> exp.
     at = tokens[0]
     head = Token(TokenType.SELECT, "SELECT", at.line, at.col, at.start, at.end, [])
     tree = _parse(script, [head, *Rewriter(script, tokens).run()], tokens[-1])
-    simple = isinstance(tree, exp.Select) and not any(v for k, v in tree.args.items() if k not in ("expressions", "kind"))
+    simple = isinstance(tree, exp.Select) and not any(
+        v for k, v in tree.args.items() if k not in ("expressions", "kind")
+    )
     if not simple or len(tree.expressions) != 1 or isinstance(tree.expressions[0], (exp.Alias, exp.Star)):
         raise script.syntax_error(f"expected {what}", where)
     found: exp.Expression = tree.expressions[0]
@@ -54,11 +57,13 @@ def _parse(script: Script, tokens: Sequence[Token], last: Token) -> exp.Expressi
     except RecursionError:
         raise script.syntax_error("the statement is nested too deeply", script.at(tokens[0])) from None
     except Exception as error:
-        raise script.syntax_error(f"the statement cannot be read ({type(error).__name__})", script.at(tokens[0])) from None
+        raise script.syntax_error(
+            f"the statement cannot be read ({type(error).__name__})", script.at(tokens[0])
+        ) from None
     trees = [t for t in trees if t is not None]
     if len(trees) != 1 or isinstance(trees[0], exp.Command):
         raise script.syntax_error("unknown statement", script.at(tokens[0]))
-    tree: exp.Expression = trees[0]
+    tree = cast(exp.Expression, trees[0])
     command = tree.find(exp.Command)
     if command is not None:
         raise script.syntax_error("unknown statement", script.at(tokens[0]))

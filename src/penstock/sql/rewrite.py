@@ -63,7 +63,9 @@ class Rewriter:
             raise c.fail("PSK-1006", f"unknown function {token.text}")
         if words == ("WINDOW",) and called:
             raise c.fail(
-                "PSK-1012", "window() is not used here", hint="Write TUMBLE(ts, size) or HOP(ts, slide, size) in GROUP BY."
+                "PSK-1012",
+                "window() is not used here",
+                hint="Write TUMBLE(ts, size) or HOP(ts, slide, size) in GROUP BY.",
             )
         if words == ("SESSION",) and called:
             self._emit(TokenType.VAR, "__session", c.next())
@@ -73,12 +75,21 @@ class Rewriter:
             self.out.append(c.next())
             self._table_argument()
             return True
-        if words == ("TABLE",) and called and (inner := c.peek(2)) is not None and words_of(inner)[:1] in [(w,) for w in _WINDOWS]:
+        if (
+            words == ("TABLE",)
+            and called
+            and (inner := c.peek(2)) is not None
+            and words_of(inner)[:1] in [(w,) for w in _WINDOWS]
+        ):
             return self._table_wrapper()
         if c.at("LEFT ASOF JOIN") or c.at("INNER ASOF JOIN") or c.at("ASOF JOIN") or c.at("LEFT OUTER ASOF JOIN"):
             self._asof()
             return True
-        if words == ("ASOF",) and (nxt := c.peek(1)) is not None and words_of(nxt) in (("LEFT",), ("INNER",), ("RIGHT",), ("FULL",)):
+        if (
+            words == ("ASOF",)
+            and (nxt := c.peek(1)) is not None
+            and words_of(nxt) in (("LEFT",), ("INNER",), ("RIGHT",), ("FULL",))
+        ):
             raise c.error("write LEFT ASOF JOIN or INNER ASOF JOIN")
         if (c.at("RIGHT ASOF") or c.at("FULL ASOF")) and c.peek(2) is not None:
             raise c.fail("PSK-3003", "an ASOF join is INNER or LEFT", hint="Swap the two sides.")
@@ -150,7 +161,10 @@ class Rewriter:
         while not c.at("MATCH_CONDITION"):
             token = c.peek()
             if token is None or words_of(token) in (("ON",), ("USING",), ("JOIN",), ("WHERE",)):
-                raise c.error("expected MATCH_CONDITION (…)", hint="Write a ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k.")
+                raise c.error(
+                    "expected MATCH_CONDITION (…)",
+                    hint="Write a ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k.",
+                )
             if token.token_type is TokenType.L_PAREN:
                 c.index = c.closing(c.index)
             c.next()
@@ -224,7 +238,21 @@ class Rewriter:
     def _clause_next(self) -> bool:
         token = self.cursor.peek()
         return token is not None and words_of(token)[:1] in [
-            (w,) for w in ("WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "UNION", "JOIN", "LEFT", "INNER", "ASOF", "TEMPORAL", "QUALIFY")
+            (w,)
+            for w in (
+                "WHERE",
+                "GROUP",
+                "HAVING",
+                "ORDER",
+                "LIMIT",
+                "UNION",
+                "JOIN",
+                "LEFT",
+                "INNER",
+                "ASOF",
+                "TEMPORAL",
+                "QUALIFY",
+            )
         ]
 
     def _identifier(self) -> exp.Identifier:
@@ -267,7 +295,9 @@ class Rewriter:
                 number = c.next()
             step = self._duration(self.script.text[c.tokens[step_at].start : c.tokens[c.index - 1].end + 1])
             if step <= 0 or stop < start or (stop - start) // step > 10_000:
-                raise c.fail("PSK-2008", "the probe range needs FROM ≤ TO and a STEP above zero (at most 10000 offsets)")
+                raise c.fail(
+                    "PSK-2008", "the probe range needs FROM ≤ TO and a STEP above zero (at most 10000 offsets)"
+                )
             return tuple(range(start, stop + 1, step))
         raise c.error("expected LIST (…) or RANGE FROM … TO … STEP …")
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sqlglot.tokens import Token, TokenType
 
 from penstock.sql import statements as st
-from penstock.sql.ddl import object_name, parse_alter, parse_create, parse_drop, parse_kind
 from penstock.sql.clauses import parse_query
+from penstock.sql.ddl import object_name, parse_alter, parse_create, parse_drop, parse_kind
 from penstock.sql.dml import parse_delete, parse_insert, parse_update
 from penstock.sql.names import suggestion
 from penstock.sql.options import Substitute, parse_options
@@ -16,10 +16,33 @@ from penstock.sql.parser import parse_expression
 from penstock.sql.tokens import Cursor, Script, is_name, words_of
 
 _SHOWN = ("SOURCES", "TABLES", "STREAMS", "VIEWS", "SINKS", "QUERIES", "CHECKPOINTS", "CONNECTORS")
-_STARTS = (
-    "CREATE DROP ALTER INSERT UPDATE DELETE BEGIN COMMIT ROLLBACK SELECT WITH VALUES SUBSCRIBE DECLARE FETCH CLOSE "
-    "EXPLAIN SHOW DESCRIBE CHECKPOINT RESTORE SET START STOP FLUSH"
-).split()
+_STARTS = [
+    "CREATE",
+    "DROP",
+    "ALTER",
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "BEGIN",
+    "COMMIT",
+    "ROLLBACK",
+    "SELECT",
+    "WITH",
+    "VALUES",
+    "SUBSCRIBE",
+    "DECLARE",
+    "FETCH",
+    "CLOSE",
+    "EXPLAIN",
+    "SHOW",
+    "DESCRIBE",
+    "CHECKPOINT",
+    "RESTORE",
+    "SET",
+    "START",
+    "STOP",
+    "FLUSH",
+]
 
 
 def parse_script(text: str, *, substitute: Substitute | None = None) -> list[st.Statement]:

@@ -52,7 +52,9 @@ def _tokenize(script: Script, offset: int) -> list[Token]:
     try:
         raw = Spark().tokenize("(" + text)[1:]
     except TokenError:
-        raise script.syntax_error("unterminated string, name or comment", script.position(_unterminated(text) + offset)) from None
+        raise script.syntax_error(
+            "unterminated string, name or comment", script.position(_unterminated(text) + offset)
+        ) from None
     out: list[Token] = []
     for i, t in enumerate(raw):
         token = moved(t, offset - 1)
@@ -100,7 +102,12 @@ def words_of(token: Token) -> tuple[str, ...]:
 
 def is_name(token: Token | None) -> bool:
     """True if the token can be an identifier: a quoted name, or any word."""
-    if token is None or token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.RAW_STRING, TokenType.HEX_STRING):
+    if token is None or token.token_type in (
+        TokenType.STRING,
+        TokenType.NUMBER,
+        TokenType.RAW_STRING,
+        TokenType.HEX_STRING,
+    ):
         return False
     return token.token_type is TokenType.IDENTIFIER or (bool(token.text) and token.text[0] not in _PUNCTUATION)
 
@@ -191,7 +198,9 @@ class Cursor:
             found = ", found the end of the statement"
         return self.script.syntax_error(detail + found, self.here(), hint)
 
-    def fail(self, code: str, detail: str, *, hint: str | None = None, position: Position | None = None) -> PenstockError:
+    def fail(
+        self, code: str, detail: str, *, hint: str | None = None, position: Position | None = None
+    ) -> PenstockError:
         return fail(code, detail, hint=hint, position=position or self.here(), sql=self.script.text)
 
     def closing(self, start: int) -> int:

@@ -60,7 +60,9 @@ def parse_type(cursor: Cursor) -> str:
         cursor.accept("VARYING")
     if word in _SIMPLE:
         if word in ("VARCHAR", "CHAR", "CHARACTER", "CHARACTER VARYING") and cursor.at("("):
-            raise cursor.fail("PSK-1013", f"{word} with a length is not kept", hint="Write STRING: lengths are not checked.")
+            raise cursor.fail(
+                "PSK-1013", f"{word} with a length is not kept", hint="Write STRING: lengths are not checked."
+            )
         return _SIMPLE[word]
     if word in _DECIMALS:
         precision, scale = 10, 0

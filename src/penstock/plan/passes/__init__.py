@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.plan.nodes import Node
-from penstock.plan.passes.prune import prune_columns
 from penstock.plan.passes.projects import merge_projects
+from penstock.plan.passes.prune import prune_columns
 from penstock.plan.passes.pushdown import push_filters
 from penstock.plan.passes.ranks import rank_filters
 

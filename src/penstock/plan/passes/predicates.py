@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from sqlglot import exp
 
@@ -11,7 +12,7 @@ from penstock.plan.nodes import Expr, Filter, Node
 
 def split(predicate: Expr) -> list[Expr]:
     """The parts of an AND."""
-    node = predicate.node.unnest()
+    node = cast(exp.Expression, predicate.node.unnest())
     if isinstance(node, exp.And):
         return split(Expr(node.this)) + split(Expr(node.expression))
     return [Expr(node)]

@@ -18,4 +18,7 @@ def _change(node: Node) -> Node:
     picked = [i.expr.column for i in node.items]
     if any(p is None for p in picked):
         return node
-    return Project(node.child.child, tuple(Named(i.name, below[p]) for i, p in zip(node.items, picked, strict=True) if p is not None))
+    return Project(
+        node.child.child,
+        tuple(Named(i.name, below[p]) for i, p in zip(node.items, picked, strict=True) if p is not None),
+    )

@@ -81,7 +81,9 @@ def _prune(node: Node, need: _Names) -> Node:
         case TopN():
             rank_name = node.rank_name if node.rank_name in need else None
             own = need - {node.rank_name or ""}
-            return replace(node, rank_name=rank_name, child=_prune(node.child, own | _refs(node.partition) | _sorted(node.order)))
+            return replace(
+                node, rank_name=rank_name, child=_prune(node.child, own | _refs(node.partition) | _sorted(node.order))
+            )
         case Union():
             keep = [i for i, n in enumerate(node.columns) if n in need] or [0]
             inputs = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.errors import fail
 from penstock.plan.nodes import Named, Project, Query, col
 from penstock.plan.passes import run_passes
 from penstock.sql.bind.batch import BatchQuery, bind_batch
@@ -16,8 +17,15 @@ __all__ = ["BatchQuery", "CatalogView", "bind", "bind_batch"]
 def bind(query: ParsedQuery, catalog: CatalogView, *, statement_text: str | None = None) -> Query:
     """The plan of a continuous query, after all passes. Every refusal of the SQL reference is made here.
 
-    `statement_text` is what `sql` of an error is; without it, the whole script the query was parsed from.
+    Errors have their place in the script the query was parsed from; `statement_text` is shown where there is no place.
     """
+    try:
+        return _bind(query, catalog)
+    except RecursionError:
+        raise fail("PSK-1012", "the query is nested too deeply", sql=statement_text) from None
+
+
+def _bind(query: ParsedQuery, catalog: CatalogView) -> Query:
     ctx = Context(query, catalog)
     block = Queries(ctx).bind(query.ast, None, {})
     seen: set[str] = set()

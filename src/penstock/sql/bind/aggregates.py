@@ -23,7 +23,11 @@ def has_aggregate(node: exp.Expression) -> bool:
     if isinstance(node, exp.Query):
         return False
     if isinstance(node, exp.Window):
-        inner = [*node.this.iter_expressions(), *(v for k, v in node.args.items() if k == "order" and v), *(node.args.get("partition_by") or [])]
+        inner = [
+            *node.this.iter_expressions(),
+            *(v for k, v in node.args.items() if k == "order" and v),
+            *(node.args.get("partition_by") or []),
+        ]
         return any(has_aggregate(i) for i in inner)
     return is_aggregate(node) or any(has_aggregate(c) for c in node.iter_expressions())
 
@@ -46,14 +50,21 @@ def call_arguments(node: exp.Expression) -> list[exp.Expression]:
     keys = [k for k in _LAST_ARGUMENTS if k in node.args and not (isinstance(node, exp.Anonymous) and k == "this")]
     for key in keys:
         value = node.args[key]
-        out += [v for v in value if isinstance(v, exp.Expression)] if isinstance(value, list) else [value] if isinstance(value, exp.Expression) else []
+        out += (
+            [v for v in value if isinstance(v, exp.Expression)]
+            if isinstance(value, list)
+            else [value]
+            if isinstance(value, exp.Expression)
+            else []
+        )
     return out
 
 
 def agg_call(ctx: Context, node: exp.Expression, name: str) -> AggCall:
     """`node` is bound: an aggregate, possibly under FILTER, IGNORE NULLS or WITHIN GROUP."""
     condition: Expr | None = None
-    ignore, order = False, ()
+    ignore = False
+    order: tuple[SortKey, ...] = ()
     inner = node
     within: list[exp.Expression] = []
     while True:
@@ -83,7 +94,11 @@ def agg_call(ctx: Context, node: exp.Expression, name: str) -> AggCall:
         item = within[0]
         value = item.this if isinstance(item, exp.Ordered) else item
         if isinstance(item, exp.Ordered) and item.args.get("desc"):
-            raise ctx.fail("PSK-1012", "WITHIN GROUP (ORDER BY … DESC) is not supported here", hint="Use 1 - p with ascending order.")
+            raise ctx.fail(
+                "PSK-1012",
+                "WITHIN GROUP (ORDER BY … DESC) is not supported here",
+                hint="Use 1 - p with ascending order.",
+            )
         args = [value, *args]
     elif within:
         order = sort_keys(ctx, within)
@@ -121,7 +136,9 @@ class Grouped:
             return column(hit)
         if isinstance(node, (exp.Grouping, exp.GroupingId)):
             return self._grouping(node, origin)
-        if isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)) and not isinstance(node.parent, exp.Window):
+        if isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)) and not isinstance(
+            node.parent, exp.Window
+        ):
             core: exp.Expression = node
             while isinstance(core, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
                 core = core.this
@@ -135,7 +152,12 @@ class Grouped:
             if node.name in self.names:
                 return node
             shown = node.name.rpartition("$")[2]
-            raise self.ctx.fail("PSK-1019", f"column {shown} is neither grouped nor inside an aggregate", origin, hint=f"Add {shown} to GROUP BY, or write any_value({shown}).")
+            raise self.ctx.fail(
+                "PSK-1019",
+                f"column {shown} is neither grouped nor inside an aggregate",
+                origin,
+                hint=f"Add {shown} to GROUP BY, or write any_value({shown}).",
+            )
         out = node.copy()
         for key, value in list(node.args.items()):
             if isinstance(value, exp.Expression):
@@ -177,7 +199,13 @@ class Grouped:
             made = agg_call(self.ctx, node, name)
             self._by_text[text] = name
             self.calls.append(made)
-            known = "bigint" if made.func == "count" else type_of(self.ctx, made.args[0].node) if made.func in ("min", "max", "first_value", "last_value") else None
+            known = (
+                "bigint"
+                if made.func == "count"
+                else type_of(self.ctx, made.args[0].node)
+                if made.func in ("min", "max", "first_value", "last_value")
+                else None
+            )
             if known is not None:
                 self.ctx.types[name] = known
         return column(name)
@@ -196,5 +224,7 @@ class Grouped:
                 raise self.ctx.fail("PSK-1019", "grouping_id() needs GROUPING SETS, ROLLUP or CUBE", origin)
         out: exp.Expression = column(flags[0])
         for f in flags[1:]:
-            out = exp.Add(this=exp.Mul(this=exp.Paren(this=out), expression=exp.Literal.number(2)), expression=column(f))
+            out = exp.Add(
+                this=exp.Mul(this=exp.Paren(this=out), expression=exp.Literal.number(2)), expression=column(f)
+            )
         return exp.Paren(this=out) if len(flags) > 1 else out

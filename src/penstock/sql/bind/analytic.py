@@ -11,7 +11,9 @@ from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import column, to_expr, type_of
 from penstock.sql.functions import ANALYTIC, aggregate_name
 
-_ORDERED = frozenset({"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value"})
+_ORDERED = frozenset(
+    {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value"}
+)
 _Group = tuple[tuple[Expr, ...], tuple[SortKey, ...]]
 
 
@@ -73,7 +75,9 @@ class Analytics:
         name = self.ctx.fresh("win")
         if func in ("row_number", "rank", "dense_rank", "count"):
             self.ctx.types[name] = "bigint"
-        call = WindowCall(name, func, tuple(to_expr(self.ctx, a) for a in args), self._frame(spec, order, origin), ignore)
+        call = WindowCall(
+            name, func, tuple(to_expr(self.ctx, a) for a in args), self._frame(spec, order, origin), ignore
+        )
         self.groups.setdefault((partition, order), []).append(call)
         return name
 
@@ -91,7 +95,9 @@ class Analytics:
         order = sort_keys(self.ctx, order_node.expressions) if order_node is not None else ()
         return tuple(to_expr(self.ctx, p) for p in partition), order, spec
 
-    def _frame(self, spec: exp.Expression | None, order: tuple[SortKey, ...], origin: exp.Expression | None) -> Frame | None:
+    def _frame(
+        self, spec: exp.Expression | None, order: tuple[SortKey, ...], origin: exp.Expression | None
+    ) -> Frame | None:
         if spec is None:
             return None
         unit = str(spec.args.get("kind") or "").lower()
@@ -104,7 +110,9 @@ class Analytics:
         made: Frame = Frame("rows" if unit == "rows" else "range", start, end)
         return made
 
-    def _edge(self, value: object, side: object, origin: exp.Expression | None, order: tuple[SortKey, ...]) -> int | float | None:
+    def _edge(
+        self, value: object, side: object, origin: exp.Expression | None, order: tuple[SortKey, ...]
+    ) -> int | float | None:
         sign = -1 if str(side or "").upper() == "PRECEDING" else 1
         if isinstance(value, str):
             return 0 if value.upper() == "CURRENT ROW" else None
@@ -116,7 +124,9 @@ class Analytics:
         if order and type_of(self.ctx, order[0].expr.node) == "bigint":
             ms = intervals.millis(interval)
             if ms is None:
-                raise self.ctx.fail("PSK-2008", "an interval beside epoch milliseconds must be whole milliseconds", origin)
+                raise self.ctx.fail(
+                    "PSK-2008", "an interval beside epoch milliseconds must be whole milliseconds", origin
+                )
             return sign * ms
         return sign * interval.micros
 

@@ -13,22 +13,25 @@ from penstock.sql.bind.exprs import walk_block
 from penstock.sql.bind.naming import output_name
 from penstock.sql.bind.simple import duckdb_text
 from penstock.sql.bind.windows import bound_of, window_kind
-from penstock.sql.functions import translate
+from penstock.sql.functions import generator_name, translate
 from penstock.sql.names import suggestion
 from penstock.sql.query import ParsedQuery
 
 
 @dataclass(frozen=True)
 class BatchQuery:
-    """`sql` is Spark SQL over the objects' own (quoted) names; `objects` are those it reads, each once.
+    """`spark_sql` is over the objects' own (quoted) names; `objects` are the names of those it reads, each once.
 
-    `simple`: one object and only what Spark and DuckDB agree on; then `duckdb` is the same query for DuckDB.
+    `simple`: one object and only what Spark and DuckDB agree on; then `duckdb_sql` is the same query for DuckDB.
     """
 
-    sql: str
-    objects: tuple[ObjectInfo, ...]
-    simple: bool = False
-    duckdb: str | None = None
+    spark_sql: str
+    objects: tuple[str, ...]
+    duckdb_sql: str | None = None
+
+    @property
+    def simple(self) -> bool:
+        return self.duckdb_sql is not None
 
 
 def bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
@@ -55,17 +58,29 @@ def bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     try:
         text = tree.sql(dialect="spark", unsupported_level=ErrorLevel.IMMEDIATE)
     except UnsupportedError as error:
-        raise ctx.fail("PSK-1012", f"this query cannot be written in Spark SQL ({str(error).splitlines()[0]})") from None
+        raise ctx.fail(
+            "PSK-1012", f"this query cannot be written in Spark SQL ({str(error).splitlines()[0]})"
+        ) from None
     duckdb = duckdb_text(tree, single) if single is not None and len(list(tree.find_all(exp.Table))) == 1 else None
-    return BatchQuery(text, tuple(objects.values()), duckdb is not None, duckdb)
+    return BatchQuery(text, tuple(objects), duckdb)
 
 
 def _refuse(ctx: Context, tree: exp.Expression) -> None:
     for node in tree.find_all(exp.Anonymous):
         if node.name.lower() in ("__asof", "__temporal", "__probe", "__using"):
-            raise ctx.fail("PSK-1012", "this join is only for continuous queries", node, hint="Put it into CREATE MATERIALIZED VIEW, and select from that.")
+            raise ctx.fail(
+                "PSK-1012",
+                "this join is only for continuous queries",
+                node,
+                hint="Put it into CREATE MATERIALIZED VIEW, and select from that.",
+            )
         if window_kind(node) or bound_of(node):
-            raise ctx.fail("PSK-1012", "windows are only for continuous queries", node, hint="Put it into CREATE MATERIALIZED VIEW, and select from that.")
+            raise ctx.fail(
+                "PSK-1012",
+                "windows are only for continuous queries",
+                node,
+                hint="Put it into CREATE MATERIALIZED VIEW, and select from that.",
+            )
 
 
 def _check_placeholders(ctx: Context, tree: exp.Expression) -> None:
@@ -75,7 +90,7 @@ def _check_placeholders(ctx: Context, tree: exp.Expression) -> None:
 
 
 def _is_cte(table: exp.Table) -> bool:
-    node: exp.Expression | None = table.parent
+    node: exp.Expr | None = table.parent
     while node is not None:
         clause = node.args.get("with_")
         if clause is not None and any(c.alias.lower() == table.name.lower() for c in clause.expressions):
@@ -99,9 +114,18 @@ def _resolve(ctx: Context, table: exp.Table) -> ObjectInfo:
 def _check_columns(ctx: Context, select: exp.Select, info: ObjectInfo) -> None:
     """Only where FROM is the object itself: then every name is one of its columns or an alias."""
     source = select.args.get("from_")
-    if source is None or not isinstance(source.this, exp.Table) or select.args.get("joins") or select.args.get("laterals"):
+    if (
+        source is None
+        or not isinstance(source.this, exp.Table)
+        or select.args.get("joins")
+        or select.args.get("laterals")
+    ):
         return
-    if select.args.get("with_") or not isinstance(source.this.this, exp.Identifier) or source.this.args["alias"].columns:
+    if (
+        select.args.get("with_")
+        or not isinstance(source.this.this, exp.Identifier)
+        or source.this.args["alias"].columns
+    ):
         return
     alias = source.this.alias.lower()
     known = {c.name.lower() for c in info.columns}
@@ -119,13 +143,20 @@ def _check_columns(ctx: Context, select: exp.Select, info: ObjectInfo) -> None:
                 if own[0] in known or own[0] == hidden or (len(names) == 1 and own[0] in made):
                     continue
                 at = node.parts[len(names) - len(own)]
-                raise ctx.fail("PSK-1004", f"unknown column {at.name}", at, hint=suggestion(at.name, [c.name for c in info.columns]))
+                raise ctx.fail(
+                    "PSK-1004",
+                    f"unknown column {at.name}",
+                    at,
+                    hint=suggestion(at.name, [c.name for c in info.columns]),
+                )
 
 
 def _name_outputs(tree: exp.Select, original: exp.Expression) -> None:
     """Every output keeps the name it has as written, whatever the text has become."""
     items = []
     for item, written in zip(tree.expressions, original.expressions, strict=True):
-        plain = isinstance(item, (exp.Alias, exp.Aliases, exp.Column, exp.Star, exp.Dot)) or isinstance(item, exp.UDTF)
-        items.append(item if plain or isinstance(item, exp.Explode) else exp.alias_(item, output_name(written), quoted=True))
+        plain = isinstance(item, (exp.Alias, exp.Aliases, exp.Column, exp.Star, exp.Dot, exp.UDTF))
+        items.append(
+            item if plain or generator_name(item) is not None else exp.alias_(item, output_name(written), quoted=True)
+        )
     tree.set("expressions", items)

@@ -14,13 +14,14 @@ from penstock.sql.bind.scope import Col
 class Block:
     """`cols` are the output columns; `node` may have more. `correlated` are conditions over columns of `node` and of the query around it.
 
-    `single`: at most one row (per value of the correlated columns). `counts`: the only output is a count, 0 where nothing matches.
+    `single`: at most one row (per value of the correlated columns). `total`: an aggregate without GROUP BY and HAVING, which has a row
+    even where nothing matches. `counts`: the only output is a count, 0 where nothing matches; `mixed_count`: some output has a count in it.
     """
 
     node: Node
     cols: list[Col]
     correlated: list[exp.Expression] = field(default_factory=list)
     single: bool = False
-    always: bool = False
+    total: bool = False
     counts: bool = False
     mixed_count: bool = False

@@ -38,7 +38,7 @@ class Context:
         self._used[key] = n
         return base if n == 1 else self.fresh(f"{base}_{n}")
 
-    def position(self, node: exp.Expression | None) -> Position | None:
+    def position(self, node: exp.Expr | None) -> Position | None:
         """Where a parsed node stands: the span of the parts that carry a place."""
         if node is None:
             return None
@@ -52,12 +52,23 @@ class Context:
             end = start
         return self.script.position(start, end - start + 1)
 
-    def fail(self, code: str, detail: str, node: exp.Expression | None = None, *, hint: str | None = None) -> PenstockError:
-        where = self.position(node) or self.script.position(self.query.offset)
+    def fail(
+        self,
+        code: str,
+        detail: str,
+        node: exp.Expr | None = None,
+        *,
+        hint: str | None = None,
+        offset: int | None = None,
+    ) -> PenstockError:
+        """An error at a node, at an offset of the script, or at the query."""
+        where = self.position(node) or self.script.position(self.query.offset if offset is None else offset)
         return fail(code, detail, hint=hint, position=where, sql=self.script.text)
 
     def streaming(self, node: Node) -> bool:
         """True for append-only rows that come from a source or stream: their number has no bound."""
         if node.changelog:
             return False
-        return any(isinstance(n, Scan) and self.kinds.get(n.object_id) in (Kind.SOURCE, Kind.STREAM) for n in node.walk())
+        return any(
+            isinstance(n, Scan) and self.kinds.get(n.object_id) in (Kind.SOURCE, Kind.STREAM) for n in node.walk()
+        )

@@ -19,8 +19,10 @@ def apply_emit(ctx: Context, root: Node) -> tuple[Node, Emit]:
         return root, Emit("changes" if root.changelog else "append")
     if clause.kind in ("close", "final"):
         if clause.kind == "final" and query.lateness is not None:
-            raise ctx.fail("PSK-2006", "EMIT FINAL takes no lateness, and ALLOW LATENESS gives some")
-        return _closing(ctx, root), Emit("close")
+            raise ctx.fail(
+                "PSK-2006", "EMIT FINAL takes no lateness, and ALLOW LATENESS gives some", offset=clause.offset
+            )
+        return _closing(ctx, root, clause.offset), Emit("close")
     if clause.kind == "every":
         return root, Emit("every", clause.every)
     return root, Emit("update" if clause.kind == "update" else "changes")
@@ -41,26 +43,29 @@ def _has_window(agg: Aggregate) -> bool:
     return False
 
 
-def _aggregates(ctx: Context, root: Node, what: str) -> list[Aggregate]:
+def _aggregates(ctx: Context, root: Node, what: str, offset: int | None) -> list[Aggregate]:
     found = [n for n in root.walk() if isinstance(n, Aggregate)]
     windowed = [a for a in found if _has_window(a)]
     if not windowed:
-        raise ctx.fail("PSK-2005", f"{what} needs a windowed aggregate, and this query has none")
+        raise ctx.fail("PSK-2005", f"{what} needs a windowed aggregate, and this query has none", offset=offset)
     if any(not a.windowed for a in windowed):
-        raise ctx.fail("PSK-2004", f"{what}: the window's time column has no watermark")
+        raise ctx.fail("PSK-2004", f"{what}: the window's time column has no watermark", offset=offset)
     return found
 
 
-def _closing(ctx: Context, root: Node) -> Node:
-    found = _aggregates(ctx, root, "EMIT ON WINDOW CLOSE")
+def _closing(ctx: Context, root: Node, offset: int) -> Node:
+    found = _aggregates(ctx, root, "EMIT ON WINDOW CLOSE", offset)
     if any(not a.windowed for a in found):
-        raise ctx.fail("PSK-2005", "EMIT ON WINDOW CLOSE: an aggregate without a window never closes")
+        raise ctx.fail("PSK-2005", "EMIT ON WINDOW CLOSE: an aggregate without a window never closes", offset=offset)
     for n in root.walk():
         if isinstance(n, (TopN, Analytic)):
             times = {t.column for t in n.child.times}
             if not any(p.column in times for p in n.partition):
                 raise ctx.fail(
-                    "PSK-2005", "EMIT ON WINDOW CLOSE: this order is over all windows", hint="Add window_start to PARTITION BY, or use EMIT CHANGES."
+                    "PSK-2005",
+                    "EMIT ON WINDOW CLOSE: this order is over all windows",
+                    hint="Add window_start to PARTITION BY, or use EMIT CHANGES.",
+                    offset=offset,
                 )
     return transform(root, lambda n: replace(n, mode=Mode.CLOSE) if isinstance(n, Aggregate) else n)
 
@@ -69,7 +74,9 @@ def _lateness(ctx: Context, root: Node) -> Node:
     query = ctx.query
     if query.lateness is None and query.late_to is None:
         return root
-    found = [a for a in _aggregates(ctx, root, "ALLOW LATENESS" if query.lateness else "LATE DATA TO") if a.windowed]
+    found = [
+        a for a in _aggregates(ctx, root, "ALLOW LATENESS" if query.lateness else "LATE DATA TO", None) if a.windowed
+    ]
     if query.lateness is not None:
         ms = intervals.millis(query.lateness)
         if ms is None or ms < 0:

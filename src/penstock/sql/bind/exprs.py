@@ -13,6 +13,7 @@ from penstock.sql.bind.context import Context
 from penstock.sql.bind.scope import Col, Scope
 from penstock.sql.functions import translate
 from penstock.sql.names import suggestion
+from penstock.sql.trees import bare
 
 _WHOLE = ("bigint", "int", "smallint", "tinyint")
 Subquery = Callable[[exp.Expression], exp.Expression]
@@ -22,12 +23,11 @@ def column(internal: str) -> exp.Column:
     return exp.Column(this=exp.Identifier(this=internal, quoted=True))
 
 
-
 def conjuncts(node: exp.Expression | None) -> list[exp.Expression]:
     """The parts of an AND, outermost parentheses dropped."""
     if node is None:
         return []
-    inner = node.unnest()
+    inner = bare(node)
     if isinstance(inner, exp.And):
         return conjuncts(inner.this) + conjuncts(inner.expression)
     return [inner]
@@ -78,7 +78,9 @@ class ExprBinder:
     def _bind(self, node: exp.Expression) -> exp.Expression:
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             return self._column(node)
-        if isinstance(node, (exp.Subquery, exp.Exists)) and isinstance(node.this, exp.Query) or isinstance(node, exp.In) and node.args.get("query"):
+        if (isinstance(node, (exp.Subquery, exp.Exists)) and isinstance(node.this, exp.Query)) or (
+            isinstance(node, exp.In) and node.args.get("query")
+        ):
             if self.subquery is None:
                 raise self.ctx.fail("PSK-1012", "a subquery cannot stand here", node)
             return self.subquery(node)
@@ -119,7 +121,9 @@ class ExprBinder:
             if relation is not None:
                 hits = relation.find(names[1])
                 if len(hits) > 1:
-                    raise self.ctx.fail("PSK-1005", f"{names[0]}.{names[1]} is ambiguous: {names[0]} has two columns of that name", node)
+                    raise self.ctx.fail(
+                        "PSK-1005", f"{names[0]}.{names[1]} is ambiguous: {names[0]} has two columns of that name", node
+                    )
                 if hits:
                     return hits[0], 2
                 hint = suggestion(names[1], [c.name for c in relation.cols])
@@ -134,7 +138,9 @@ class ExprBinder:
     def _unknown(self, node: exp.Column, names: list[str]) -> Exception:
         if len(names) > 1:
             tables = [r.alias for r in self.scope.relations if r.alias]
-            return self.ctx.fail("PSK-1004", f"unknown table or column {names[0]}", node.parts[0], hint=suggestion(names[0], tables))
+            return self.ctx.fail(
+                "PSK-1004", f"unknown table or column {names[0]}", node.parts[0], hint=suggestion(names[0], tables)
+            )
         known = [*self.scope.names(), *self.aliases]
         hint = suggestion(names[0], known) if known else None
         if names[0].lower() in ("window_start", "window_end"):
@@ -146,14 +152,16 @@ class ExprBinder:
         if isinstance(node, (exp.Add, exp.Sub, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ)):
             for own, other in (("expression", "this"), ("this", "expression")):
                 side = node.args[own]
-                if not isinstance(side.unnest(), exp.Interval) or self.type_of(node.args[other]) not in _WHOLE:
+                if not isinstance(bare(side), exp.Interval) or self.type_of(node.args[other]) not in _WHOLE:
                     continue
                 if own == "this" and isinstance(node, exp.Sub):
                     continue
                 value = intervals.from_node(side)
                 ms = intervals.millis(value) if value else None
                 if ms is None:
-                    raise self.ctx.fail("PSK-2008", "an interval beside epoch milliseconds must be whole milliseconds", node)
+                    raise self.ctx.fail(
+                        "PSK-2008", "an interval beside epoch milliseconds must be whole milliseconds", node
+                    )
                 node.set(own, exp.Literal.number(ms) if ms >= 0 else exp.Neg(this=exp.Literal.number(-ms)))
         if isinstance(node, exp.Between) and self.type_of(node.this) in _WHOLE:
             for own in ("low", "high"):
@@ -195,5 +203,7 @@ def to_expr(ctx: Context, node: exp.Expression, origin: exp.Expression | None = 
     try:
         node.sql(dialect="spark", unsupported_level=ErrorLevel.IMMEDIATE)
     except UnsupportedError as error:
-        raise ctx.fail("PSK-1012", f"this expression cannot be written in Spark SQL ({str(error).splitlines()[0]})", origin) from None
+        raise ctx.fail(
+            "PSK-1012", f"this expression cannot be written in Spark SQL ({str(error).splitlines()[0]})", origin
+        ) from None
     return Expr(node)

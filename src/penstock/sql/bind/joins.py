@@ -8,6 +8,7 @@ from penstock.plan.nodes import Expr, Filter, IntervalBound, Join, JoinKind, Nod
 from penstock.sql import intervals
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import all_of, conjuncts, to_expr, type_of
+from penstock.sql.trees import bare
 
 _COMPARE: dict[type[exp.Expression], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "="}
 _FLIP = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
@@ -47,7 +48,7 @@ class Conditions:
     def _key(self, part: exp.Expression, lefts: frozenset[str], rights: frozenset[str]) -> bool:
         if not isinstance(part, (exp.EQ, exp.NullSafeEQ)):
             return False
-        a, b = part.this.unnest(), part.expression.unnest()
+        a, b = bare(part.this), bare(part.expression)
         ra, rb = Expr(a).refs, Expr(b).refs
         if not ra or not rb:
             return False
@@ -120,7 +121,7 @@ class Conditions:
         if limit is None:
             a, b, op = b, a, _FLIP[op]
             limit = constant(b)
-        a = a.unnest()
+        a = bare(a)
         if limit is None or not isinstance(a, exp.Sub):
             return None
         x, y = _shifted(self.ctx, a.this), _shifted(self.ctx, a.expression)
@@ -146,7 +147,7 @@ def _expr(name: str) -> Expr:
 
 def constant(node: exp.Expression) -> int | None:
     """An interval, or a whole number (of milliseconds)."""
-    node = node.unnest()
+    node = bare(node)
     value = intervals.from_node(node)
     if value is not None:
         return intervals.millis(value)
@@ -159,19 +160,26 @@ def constant(node: exp.Expression) -> int | None:
 
 def _shifted(ctx: Context, node: exp.Expression) -> tuple[str, int] | None:
     """`column ± constant` as (column, milliseconds)."""
-    node = node.unnest()
+    node = bare(node)
     if isinstance(node, exp.Column):
         return node.name, 0
     if isinstance(node, (exp.Add, exp.Sub)):
         base, shift = _shifted(ctx, node.this), constant(node.expression)
-        whole = isinstance(node.expression.unnest(), exp.Interval) or type_of(ctx, node.this) == "bigint"
+        whole = isinstance(bare(node.expression), exp.Interval) or type_of(ctx, node.this) == "bigint"
         if base is not None and shift is not None and whole:
             return base[0], base[1] + (shift if isinstance(node, exp.Add) else -shift)
     return None
 
 
 def regular_join(
-    ctx: Context, left: Node, right: Node, kind: JoinKind, parts: list[exp.Expression], origin: exp.Expression | None, *, keyless: bool = False
+    ctx: Context,
+    left: Node,
+    right: Node,
+    kind: JoinKind,
+    parts: list[exp.Expression],
+    origin: exp.Expression | None,
+    *,
+    keyless: bool = False,
 ) -> Join:
     """A regular or interval join. `keyless` allows a join without keys (of single rows), which gets a constant one."""
     c = Conditions(ctx, left, right, kind, parts)

@@ -11,6 +11,7 @@ from penstock.sql.bind.exprs import ExprBinder, to_expr
 from penstock.sql.bind.relations import Ctes
 from penstock.sql.bind.scope import Col, Relation, Scope
 from penstock.sql.bind.select import SelectBinder, limited
+from penstock.sql.trees import bare
 
 
 class Queries:
@@ -88,7 +89,7 @@ class Queries:
         limited(self.ctx, block, node, order)
 
     def _values(self, node: exp.Values) -> Block:
-        rows = [tuple(r.expressions) if isinstance(r, exp.Tuple) else (r.unnest(),) for r in node.expressions]
+        rows = [tuple(r.expressions) if isinstance(r, exp.Tuple) else (bare(r),) for r in node.expressions]
         width = len(rows[0])
         if any(len(r) != width for r in rows):
             raise self.ctx.fail("PSK-1016", "the rows of VALUES differ in length", node)

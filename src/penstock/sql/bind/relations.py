@@ -34,6 +34,7 @@ from penstock.sql.bind.scope import Col, Relation, Scope
 from penstock.sql.bind.windows import window_kind, window_spec
 from penstock.sql.functions import generator_name
 from penstock.sql.names import suggestion
+from penstock.sql.trees import bare
 
 Ctes = dict[str, tuple[exp.Expression, "Ctes", tuple[str, ...]]]
 BindQuery = Callable[[exp.Expression, Scope | None, Ctes], Block]
@@ -81,7 +82,9 @@ class From:
 
     def add(self, relation: Relation, origin: exp.Expression) -> None:
         if relation.alias is not None and self.scope.relation(relation.alias) is not None:
-            raise self.ctx.fail("PSK-1005", f"{relation.alias} is used twice in FROM", origin, hint="Give one of them another alias.")
+            raise self.ctx.fail(
+                "PSK-1005", f"{relation.alias} is used twice in FROM", origin, hint="Give one of them another alias."
+            )
         self.scope.relations.append(relation)
 
     # -- items ---------------------------------------------------------------------------------------------------------
@@ -176,11 +179,25 @@ class From:
         if kind is None:
             raise self.ctx.fail("PSK-1006", f"unknown table function {call.name}", call)
         if kind == "session":
-            raise self.ctx.fail("PSK-1012", "SESSION is not supported as a table function", call, hint="Write GROUP BY keys, SESSION(ts, gap).")
+            raise self.ctx.fail(
+                "PSK-1012",
+                "SESSION is not supported as a table function",
+                call,
+                hint="Write GROUP BY keys, SESSION(ts, gap).",
+            )
         args = list(call.expressions)
         shape = f"Write {kind.upper()}(TABLE s, DESCRIPTOR(ts), INTERVAL …)."
-        if len(args) < 3 or not isinstance(args[0], exp.Column) or not (isinstance(args[1], exp.Anonymous) and args[1].name.upper() == "DESCRIPTOR"):
-            raise self.ctx.fail("PSK-2003", f"{kind.upper()} as a table function needs a table, a descriptor and intervals", call, hint=shape)
+        if (
+            len(args) < 3
+            or not isinstance(args[0], exp.Column)
+            or not (isinstance(args[1], exp.Anonymous) and args[1].name.upper() == "DESCRIPTOR")
+        ):
+            raise self.ctx.fail(
+                "PSK-2003",
+                f"{kind.upper()} as a table function needs a table, a descriptor and intervals",
+                call,
+                hint=shape,
+            )
         child, relation = self._table(exp.Table(this=args[0].this))
         if len(args[1].expressions) != 1:
             raise self.ctx.fail("PSK-2003", "DESCRIPTOR names one time column", call, hint=shape)
@@ -205,7 +222,9 @@ class From:
         call = item.this if isinstance(item, exp.Lateral) else item
         if isinstance(item, exp.Unnest):
             if item.args.get("offset"):
-                raise self.ctx.fail("PSK-1012", "WITH ORDINALITY is not supported", item, hint="Use LATERAL VIEW posexplode(…).")
+                raise self.ctx.fail(
+                    "PSK-1012", "WITH ORDINALITY is not supported", item, hint="Use LATERAL VIEW posexplode(…)."
+                )
             if len(item.expressions) != 1:
                 raise self.ctx.fail("PSK-1012", "UNNEST takes one array", item)
         alias = item.args.get("alias")
@@ -221,7 +240,9 @@ class From:
         item = join.this
         side, kind_word = (join.side or "").upper(), (join.kind or "").upper()
         if (join.args.get("method") or "").upper() == "NATURAL":
-            raise self.ctx.fail("PSK-3003", "NATURAL joins are not supported", item, hint="Name the columns: JOIN … USING (k).")
+            raise self.ctx.fail(
+                "PSK-3003", "NATURAL joins are not supported", item, hint="Name the columns: JOIN … USING (k)."
+            )
         if isinstance(item, exp.Unnest) or (isinstance(item, exp.Lateral) and not isinstance(item.this, exp.Subquery)):
             if join.args.get("on") is not None and not _is_true(join.args["on"]):
                 raise self.ctx.fail("PSK-1012", "put the condition on UNNEST into WHERE", item)
@@ -232,9 +253,20 @@ class From:
         before = Scope(list(self.scope.relations), self.scope.outer)
         self.add(relation, item)
         parts = conjuncts(join.args.get("on"))
-        special = next((p for p in parts if isinstance(p, exp.Anonymous) and p.name in ("__asof", "__temporal", "__probe")), None)
-        if special is None and any(isinstance(n, exp.Anonymous) and n.name in ("__asof", "__temporal", "__probe") for p in parts for n in p.walk()):
-            raise self.ctx.fail("PSK-3003", "the condition of this join is a conjunction of equalities", item, hint="Put ON a.k = b.k AND …, without OR.")
+        special = next(
+            (p for p in parts if isinstance(p, exp.Anonymous) and p.name in ("__asof", "__temporal", "__probe")), None
+        )
+        if special is None and any(
+            isinstance(n, exp.Anonymous) and n.name in ("__asof", "__temporal", "__probe")
+            for p in parts
+            for n in p.walk()
+        ):
+            raise self.ctx.fail(
+                "PSK-3003",
+                "the condition of this join is a conjunction of equalities",
+                item,
+                hint="Put ON a.k = b.k AND …, without OR.",
+            )
         crossed = kind_word == "CROSS" or (special is None and not parts and not join.args.get("using"))
         kind: JoinKind | None = "inner" if crossed else _KINDS.get((side, kind_word))
         if kind is None:
@@ -277,15 +309,30 @@ class From:
             return self._temporal(left, right, "inner" if kind == "inner" else "left", bound, special, binder, item)
         if self._is_lookup(right):
             if kind not in ("inner", "left"):
-                raise self.ctx.fail("PSK-3003", f"a lookup table cannot be the right side of a {kind.upper()} join", item, hint="Use JOIN or LEFT JOIN.")
+                raise self.ctx.fail(
+                    "PSK-3003",
+                    f"a lookup table cannot be the right side of a {kind.upper()} join",
+                    item,
+                    hint="Use JOIN or LEFT JOIN.",
+                )
             return self._lookup(left, right, "inner" if kind == "inner" else "left", bound, item)
         if self._is_lookup(left):
             if kind != "inner":
-                raise self.ctx.fail("PSK-3003", "a lookup table is the right side of its join", item, hint="Put the stream first.")
+                raise self.ctx.fail(
+                    "PSK-3003", "a lookup table is the right side of its join", item, hint="Put the stream first."
+                )
             return self._lookup(right, left, "inner", bound, item)
-        if crossed and self.ctx.streaming(left) and self.ctx.streaming(right) and not any(isinstance(b, exp.EQ) for b in bound):
+        if (
+            crossed
+            and self.ctx.streaming(left)
+            and self.ctx.streaming(right)
+            and not any(isinstance(b, exp.EQ) for b in bound)
+        ):
             raise self.ctx.fail(
-                "PSK-3003", "streams cannot be crossed", item, hint="Join them ON an equality and a time bound, or make one of them a table."
+                "PSK-3003",
+                "streams cannot be crossed",
+                item,
+                hint="Join them ON an equality and a time bound, or make one of them a table.",
             )
         return regular_join(self.ctx, left, right, kind, bound, item, keyless=crossed)
 
@@ -294,7 +341,9 @@ class From:
         lefts, rights = frozenset(left.columns), frozenset(right.columns)
         out: list[exp.Expression] = []
         for part in list(self.where):
-            if part.find(exp.Query) is not None or not isinstance(part, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)):
+            if part.find(exp.Query) is not None or not isinstance(
+                part, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
+            ):
                 continue
             if not all(self._known(c) for c in part.find_all(exp.Column)):
                 continue
@@ -314,7 +363,9 @@ class From:
     def _is_lookup(self, node: Node) -> bool:
         return isinstance(node, Scan) and self.ctx.kinds.get(node.object_id) is Kind.LOOKUP
 
-    def _lookup(self, left: Node, right: Node, kind: Literal["inner", "left"], bound: list[exp.Expression], item: exp.Expression) -> Node:
+    def _lookup(
+        self, left: Node, right: Node, kind: Literal["inner", "left"], bound: list[exp.Expression], item: exp.Expression
+    ) -> Node:
         c = Conditions(self.ctx, left, right, "lookup", bound)
         if not c.left_keys:
             raise self.ctx.fail("PSK-3002", "this lookup has no equality", item)
@@ -331,7 +382,11 @@ class From:
         for name in names:
             lefts, rights = before.find(name), relation.find(name)
             if len(lefts) != 1 or len(rights) != 1:
-                code, what = ("PSK-1005", "ambiguous") if len(lefts) > 1 or len(rights) > 1 else ("PSK-1004", "not on both sides")
+                code, what = (
+                    ("PSK-1005", "ambiguous")
+                    if len(lefts) > 1 or len(rights) > 1
+                    else ("PSK-1004", "not on both sides")
+                )
                 raise self.ctx.fail(code, f"the USING column {name} is {what}", item)
             parts.append(exp.EQ(this=column(lefts[0].internal), expression=column(rights[0].internal)))
             hide.append((lefts[0].name, lefts[0].internal, rights[0].internal))
@@ -369,21 +424,48 @@ class From:
         parts = list(block.correlated)
         if on is not None and not _is_true(on):
             parts += [ExprBinder(self.ctx, self.scope).bind(p) for p in conjuncts(on)]
-        return regular_join(self.ctx, left, block.node, "left" if side == "LEFT" else "inner", parts, item, keyless=block.single)
+        if block.total and block.correlated and (block.counts or block.mixed_count):
+            raise self.ctx.fail(
+                "PSK-1012",
+                "a LATERAL aggregate with count() or constants is not supported",
+                item,
+                hint="Join a grouped derived table.",
+            )
+        # An aggregate without GROUP BY has a row for every left row.
+        always = block.total and bool(block.correlated)
+        if always and on is not None and not _is_true(on) and side != "LEFT":
+            raise self.ctx.fail("PSK-1012", "put the condition on a LATERAL aggregate into WHERE", item)
+        kind: JoinKind = "left" if side == "LEFT" or always else "inner"
+        return regular_join(
+            self.ctx, left, block.node, kind, parts, item, keyless=block.single and not block.correlated
+        )
 
     # -- joins in time -------------------------------------------------------------------------------------------------
 
     def _keys(self, c: Conditions, what: str, item: exp.Expression) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
         if c.residual or c.null_safe:
-            raise self.ctx.fail("PSK-3003", f"ON of {what} join is equalities only", item, hint="Put other conditions into WHERE.")
+            raise self.ctx.fail(
+                "PSK-3003", f"ON of {what} join is equalities only", item, hint="Put other conditions into WHERE."
+            )
         return tuple(c.left_keys), tuple(c.right_keys)
 
     def _append_only(self, node: Node, what: str, item: exp.Expression) -> None:
         if node.changelog:
-            raise self.ctx.fail("PSK-3003", f"{what} join needs append-only rows here", item, hint="Join a source or an append-only stream.")
+            raise self.ctx.fail(
+                "PSK-3003",
+                f"{what} join needs append-only rows here",
+                item,
+                hint="Join a source or an append-only stream.",
+            )
 
     def _asof(
-        self, left: Node, right: Node, bound: list[exp.Expression], call: exp.Expression, binder: ExprBinder, item: exp.Expression
+        self,
+        left: Node,
+        right: Node,
+        bound: list[exp.Expression],
+        call: exp.Expression,
+        binder: ExprBinder,
+        item: exp.Expression,
     ) -> Node:
         kind: Literal["inner", "left"] = "inner" if call.expressions[0].name == "inner" else "left"
         if len(call.expressions) != 2:
@@ -398,11 +480,16 @@ class From:
         differences: list[tuple[exp.Expression, exp.Expression, int]] = []
         for part in conjuncts(call.expressions[1]):
             node = binder.bind(part)
-            if isinstance(node, exp.Anonymous) and node.name.upper() == "NEAREST" and len(node.expressions) == 2 and direction is None:
+            if (
+                isinstance(node, exp.Anonymous)
+                and node.name.upper() == "NEAREST"
+                and len(node.expressions) == 2
+                and direction is None
+            ):
                 direction, (left_time, right_time) = "nearest", node.expressions
                 continue
             if isinstance(node, (exp.GT, exp.GTE, exp.LT, exp.LTE)):
-                a, b = node.this.unnest(), node.expression.unnest()
+                a, b = bare(node.this), bare(node.expression)
                 flipped = isinstance(node, (exp.LT, exp.LTE))
                 limit = constant(b)
                 if isinstance(a, exp.Sub) and limit is not None and isinstance(node, exp.LTE):
@@ -410,7 +497,13 @@ class From:
                     continue
                 if Expr(a).refs <= rights and Expr(b).refs <= lefts:
                     a, b, flipped = b, a, not flipped
-                if direction is None and Expr(a).refs and Expr(b).refs and Expr(a).refs <= lefts and Expr(b).refs <= rights:
+                if (
+                    direction is None
+                    and Expr(a).refs
+                    and Expr(b).refs
+                    and Expr(a).refs <= lefts
+                    and Expr(b).refs <= rights
+                ):
                     direction = "forward" if flipped else "backward"
                     strict = isinstance(node, (exp.GT, exp.LT))
                     left_time, right_time = a, b
@@ -423,15 +516,26 @@ class From:
         for a, b, limit in differences:
             pair = (left_time.sql(), right_time.sql())
             wanted = {"backward": [pair], "forward": [pair[::-1]], "nearest": []}[direction]
-            if (a.unnest().sql(), b.unnest().sql()) not in wanted or limit < 0:
-                raise self.ctx.fail("PSK-3003", "the tolerance is not over the times that are matched", item, hint=shape)
+            if (bare(a).sql(), bare(b).sql()) not in wanted or limit < 0:
+                raise self.ctx.fail(
+                    "PSK-3003", "the tolerance is not over the times that are matched", item, hint=shape
+                )
             tolerance = limit if tolerance is None else min(tolerance, limit)
         c = Conditions(self.ctx, left, right, "asof", bound)
         keys = self._keys(c, "an ASOF", item)
         both = bool(left.times) and Expr(right_time).column in {t.column for t in right.times}
         eager = not both or self.ctx.options.get("asof", "").lower() == "eager"
         return AsofJoin(
-            left, right, kind, *keys, to_expr(self.ctx, left_time), to_expr(self.ctx, right_time), direction, strict, tolerance, eager
+            left,
+            right,
+            kind,
+            *keys,
+            to_expr(self.ctx, left_time),
+            to_expr(self.ctx, right_time),
+            direction,
+            strict,
+            tolerance,
+            eager,
         )
 
     def _temporal(
@@ -470,7 +574,9 @@ class From:
             )
         return col(times[0])
 
-    def _probe(self, left: Node, right: Node, before: Scope, relation: Relation, call: exp.Expression, item: exp.Expression) -> Node:
+    def _probe(
+        self, left: Node, right: Node, before: Scope, relation: Relation, call: exp.Expression, item: exp.Expression
+    ) -> Node:
         self._append_only(left, "a probe", item)
         self._append_only(right, "a probe", item)
         probe = self.ctx.query.probes[int(call.expressions[0].name)]
@@ -482,7 +588,12 @@ class From:
             times = []
             for node in (left, right):
                 if len(node.times) != 1:
-                    raise self.ctx.fail("PSK-3003", "both sides of a probe join need one event time", item, hint="Add TIMESTAMPS (a.ts, b.ts).")
+                    raise self.ctx.fail(
+                        "PSK-3003",
+                        "both sides of a probe join need one event time",
+                        item,
+                        hint="Add TIMESTAMPS (a.ts, b.ts).",
+                    )
                 times.append(col(node.times[0].column))
         prefix = self.ctx.fresh(probe.alias or "probe")
         offset, at = f"{prefix}$offset_ms", f"{prefix}$probe_ts"
@@ -495,7 +606,13 @@ class From:
 
 
 def generate(
-    ctx: Context, child: Node, call: exp.Expression, binder: ExprBinder, names: list[str] | None, outer: bool, table: str = ""
+    ctx: Context,
+    child: Node,
+    call: exp.Expression,
+    binder: ExprBinder,
+    names: list[str] | None,
+    outer: bool,
+    table: str = "",
 ) -> tuple[Node, list[Col]]:
     """A Generate node over `child` for a call of explode, unnest …, and its columns."""
     name = generator_name(call)
@@ -512,10 +629,17 @@ def generate(
         if name.startswith("posexplode"):
             names = ["pos", "col"]
         elif name in ("inline", "stack"):
-            raise ctx.fail("PSK-1012", f"{name}() needs names for its columns", call, hint="Write LATERAL VIEW inline(…) t AS a, b.")
+            raise ctx.fail(
+                "PSK-1012",
+                f"{name}() needs names for its columns",
+                call,
+                hint="Write LATERAL VIEW inline(…) t AS a, b.",
+            )
         else:
             names = ["col"]
-    if name in ("explode", "explode_outer", "unnest") and len(names) > 2 or name.startswith("posexplode") and not 2 <= len(names) <= 3:
+    if (name in ("explode", "explode_outer", "unnest") and len(names) > 2) or (
+        name.startswith("posexplode") and not 2 <= len(names) <= 3
+    ):
         raise ctx.fail("PSK-1016", f"{name}() does not give {len(names)} columns", call)
     prefix = ctx.fresh(table or "gen")
     internals = tuple(f"{prefix}${n}" for n in names)
@@ -524,7 +648,7 @@ def generate(
 
 
 def _is_true(node: exp.Expression) -> bool:
-    node = node.unnest()
+    node = bare(node)
     return isinstance(node, exp.Boolean) and bool(node.this)
 
 

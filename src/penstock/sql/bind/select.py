@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.plan.nodes import (
-    Aggregate,
     AggCall,
+    Aggregate,
     Distinct,
     Expr,
     Filter,
@@ -21,7 +21,7 @@ from penstock.plan.nodes import (
     WindowAssign,
     col,
 )
-from penstock.sql.bind.aggregates import Grouped, has_aggregate, is_aggregate, sort_keys
+from penstock.sql.bind.aggregates import Grouped, has_aggregate, sort_keys
 from penstock.sql.bind.analytic import Analytics
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context
@@ -30,11 +30,13 @@ from penstock.sql.bind.grouping import grouping_sets
 from penstock.sql.bind.naming import output_name
 from penstock.sql.bind.relations import BindQuery, Ctes, From, generate
 from penstock.sql.bind.scope import Col, Relation, Scope
-from penstock.sql.bind.subqueries import Subqueries
+from penstock.sql.bind.subqueries import Lift, Subqueries
 from penstock.sql.bind.temporal import Bounds, has_now
 from penstock.sql.bind.windows import WindowSpec, bound_of, window_kind, window_spec
 from penstock.sql.functions import generator_name, is_now
+from penstock.sql.trees import bare
 
+Items = list[tuple[exp.Expression, str]]
 _KNOWN = {
     "expressions", "from_", "joins", "laterals", "where", "group", "having", "qualify", "windows", "distinct", "order", "limit", "offset",
     "with_", "kind",
@@ -55,7 +57,9 @@ class _Hooked(ExprBinder):
             return super()._bind(node)
         assert isinstance(node, exp.Anonymous)
         if self.window is None:
-            raise self.ctx.fail("PSK-2003", f"{node.name.removeprefix('__').upper()} needs the same window in GROUP BY", node)
+            raise self.ctx.fail(
+                "PSK-2003", f"{node.name.removeprefix('__').upper()} needs the same window in GROUP BY", node
+            )
         spec, start, end = self.window
         wanted = kind or (half[0] if half else None)
         if node.expressions:
@@ -71,7 +75,9 @@ class _Hooked(ExprBinder):
 class SelectBinder:
     """Binds one block. `outer` is the scope of the query around it, for correlated names."""
 
-    def __init__(self, ctx: Context, select: exp.Select, outer: Scope | None, ctes: Ctes, bind_query: BindQuery) -> None:
+    def __init__(
+        self, ctx: Context, select: exp.Select, outer: Scope | None, ctes: Ctes, bind_query: BindQuery
+    ) -> None:
         self.ctx = ctx
         self.select = select
         self.scope = Scope(outer=outer)
@@ -87,7 +93,11 @@ class SelectBinder:
     def bind(self) -> Block:
         for key, value in self.select.args.items():
             if value and key not in _KNOWN:
-                raise self.ctx.fail("PSK-1012", f"{key.strip('_').upper()} is not supported in a query", value if isinstance(value, exp.Expression) else self.select)
+                raise self.ctx.fail(
+                    "PSK-1012",
+                    f"{key.strip('_').upper()} is not supported in a query",
+                    value if isinstance(value, exp.Expression) else self.select,
+                )
         if not self.select.expressions:
             raise self.ctx.fail("PSK-1001", "SELECT has no columns", self.select)
         where = self.select.args.get("where")
@@ -95,7 +105,9 @@ class SelectBinder:
         self.node = source.bind(self.select)
         self._where(source.where)
         items = self._items()
-        grouped = bool(self.select.args.get("group")) or any(has_aggregate(i) for i, _ in items) or self._having_aggregates()
+        grouped = (
+            bool(self.select.args.get("group")) or any(has_aggregate(i) for i, _ in items) or self._having_aggregates()
+        )
         return self._aggregated(items) if grouped else self._plain(items)
 
     # -- WHERE ---------------------------------------------------------------------------------------------------------
@@ -105,7 +117,12 @@ class SelectBinder:
         bounds = Bounds(self.ctx, ExprBinder(self.ctx, self.scope))
         for part in parts:
             if has_aggregate(part) or any(isinstance(n, exp.Window) for n in walk_block(part)):
-                raise self.ctx.fail("PSK-1019", "aggregates and analytic functions cannot stand in WHERE", part, hint="Use HAVING or QUALIFY.")
+                raise self.ctx.fail(
+                    "PSK-1019",
+                    "aggregates and analytic functions cannot stand in WHERE",
+                    part,
+                    hint="Use HAVING or QUALIFY.",
+                )
             if self.subqueries.is_predicate(part):
                 self.node = self.subqueries.predicate(self.node, self.scope, part)
             elif has_now(part):
@@ -126,7 +143,9 @@ class SelectBinder:
         return Expr(node).refs - frozenset(self.node.columns)
 
     def _binder(self, *, aliases: bool = False, attach: bool = False) -> _Hooked:
-        binder = _Hooked(self.ctx, self.scope, self.aliases if aliases else None, self._attach if attach else self.subqueries.later)
+        binder = _Hooked(
+            self.ctx, self.scope, self.aliases if aliases else None, self._attach if attach else self.subqueries.later
+        )
         binder.window = self.window
         return binder
 
@@ -136,9 +155,9 @@ class SelectBinder:
 
     # -- the select list -----------------------------------------------------------------------------------------------
 
-    def _items(self) -> list[tuple[exp.Expression, str]]:
+    def _items(self) -> Items:
         """(parsed expression, output name), stars expanded, generators put under the list."""
-        out: list[tuple[exp.Expression, str]] = []
+        out: Items = []
         for item in self.select.expressions:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
                 out += self._star(item)
@@ -152,7 +171,7 @@ class SelectBinder:
                 out.append((core, output_name(item)))
         return out
 
-    def _star(self, item: exp.Expression) -> list[tuple[exp.Expression, str]]:
+    def _star(self, item: exp.Expression) -> Items:
         star = item if isinstance(item, exp.Star) else item.this
         if isinstance(item, exp.Column):
             relation = self.scope.relation(item.table)
@@ -179,12 +198,25 @@ class SelectBinder:
         if relation is None:
             every = tuple(Col(c.internal, c.internal, hidden=True) for r in self.scope.relations for c in r.cols)
             self.scope.relations.append(Relation("__star", every))
-        return exp.Column(this=exp.Identifier(this=internal, quoted=True), table=exp.Identifier(this="__star", quoted=True))
+        return exp.Column(
+            this=exp.Identifier(this=internal, quoted=True), table=exp.Identifier(this="__star", quoted=True)
+        )
 
-    def _generator(self, item: exp.Expression, core: exp.Expression) -> list[tuple[exp.Expression, str]]:
+    def _generator(self, item: exp.Expression, core: exp.Expression) -> Items:
         if self.select.args.get("group"):
-            raise self.ctx.fail("PSK-1012", "a generator cannot stand in a grouped SELECT", item, hint="Put it into a derived table or LATERAL VIEW.")
-        names = [i.name for i in item.expressions] if isinstance(item, exp.Aliases) else [item.alias] if isinstance(item, exp.Alias) else None
+            raise self.ctx.fail(
+                "PSK-1012",
+                "a generator cannot stand in a grouped SELECT",
+                item,
+                hint="Put it into a derived table or LATERAL VIEW.",
+            )
+        names = (
+            [i.name for i in item.expressions]
+            if isinstance(item, exp.Aliases)
+            else [item.alias]
+            if isinstance(item, exp.Alias)
+            else None
+        )
         self.node, cols = generate(self.ctx, self.node, core, self._binder(), names, False)
         self.scope.relations.append(Relation(None, tuple(Col(c.name, c.internal, hidden=True) for c in cols)))
         self.scope.relations = [r for r in self.scope.relations if r.alias != "__star"]
@@ -192,7 +224,7 @@ class SelectBinder:
 
     # -- without GROUP BY ----------------------------------------------------------------------------------------------
 
-    def _plain(self, items: list[tuple[exp.Expression, str]]) -> Block:
+    def _plain(self, items: Items) -> Block:
         having = self.select.args.get("having")
         if having is not None:
             raise self.ctx.fail("PSK-1019", "HAVING needs GROUP BY or an aggregate", having)
@@ -210,7 +242,7 @@ class SelectBinder:
         having = self.select.args.get("having")
         return having is not None and has_aggregate(having.this)
 
-    def _aggregated(self, items: list[tuple[exp.Expression, str]]) -> Block:
+    def _aggregated(self, items: Items) -> Block:
         plain, sets = self._group_parts(items)
         window_keys = self._windows(plain, sets, items)
         keys: list[Named] = []
@@ -240,28 +272,30 @@ class SelectBinder:
         if having is not None:
             parts = [grouped.rewrite(self._binder(aliases=True).bind(p), p) for p in conjuncts(having.this)]
             condition = all_of(parts)
-        pending = list(bound) if condition is None else [*bound, condition]
-        # ORDER BY and QUALIFY may add aggregates that are not selected.
         self._prepare(grouped)
         for call in grouped.calls:
             for arg in (*call.args, *((call.filter,) if call.filter else ())):
                 if arg.refs - frozenset(self.node.columns):
-                    raise self.ctx.fail("PSK-1012", "an aggregate over columns of the outer query is not supported", self.select)
+                    raise self.ctx.fail(
+                        "PSK-1012", "an aggregate over columns of the outer query is not supported", self.select
+                    )
         self.node = self._aggregate(keys, grouped.calls, set_keys, grouping)
-        del pending
         if condition is not None:
             condition = self._late(condition, grouped)
             self.node = Filter(self.node, to_expr(self.ctx, condition, having))
         bound = [self._late(b, grouped) for b in bound]
-        block = self._finish(items, bound, lambda node, origin: self._late(grouped.rewrite(node, origin), grouped), inner)
+        block = self._finish(
+            items, bound, lambda node, origin: self._late(grouped.rewrite(node, origin), grouped), inner
+        )
         scalar = not self.select.args.get("group")
         block.single = block.single or scalar
-        block.always = scalar and not self.correlated and having is None
-        if len(items) == 1:
-            core = items[0][0].unnest()
-            counts = isinstance(core, (exp.Count, exp.CountIf)) or (isinstance(core, exp.Filter) and isinstance(core.this, exp.Count))
-            block.counts = counts
-            block.mixed_count = not counts and core.find(exp.Count, exp.CountIf, exp.Coalesce) is not None
+        block.total = scalar and having is None
+        core = bare(items[0][0])
+        counts = isinstance(core, (exp.Count, exp.CountIf)) or (
+            isinstance(core, exp.Filter) and isinstance(core.this, exp.Count)
+        )
+        block.counts = counts and len(items) == 1
+        block.mixed_count = not block.counts and any(_not_null_on_nothing(core) for core, _ in items)
         return block
 
     def _prepare(self, grouped: Grouped) -> None:
@@ -280,7 +314,7 @@ class SelectBinder:
         self.node, node = self.subqueries.resolve(self.node, self.scope, node, grouped.rewrite)
         return node
 
-    def _group_parts(self, items: list[tuple[exp.Expression, str]]) -> tuple[list[exp.Expression], list[list[exp.Expression]] | None]:
+    def _group_parts(self, items: Items) -> tuple[list[exp.Expression], list[list[exp.Expression]] | None]:
         group = self.select.args.get("group")
         if group is None:
             return [], None
@@ -288,27 +322,34 @@ class SelectBinder:
             return [core for core, _ in items if not has_aggregate(core)], None
         return grouping_sets(self.ctx, group, lambda n: self._named(n, items))
 
-    def _named(self, node: exp.Expression, items: list[tuple[exp.Expression, str]]) -> exp.Expression:
+    def _named(self, node: exp.Expression, items: Items) -> exp.Expression:
         """An ordinal or an alias in GROUP BY as the expression it stands for."""
-        inner = node.unnest()
+        inner = bare(node)
         if isinstance(inner, exp.Literal) and inner.is_int:
             n = int(inner.name)
             if not 1 <= n <= len(items):
                 raise self.ctx.fail("PSK-1004", f"GROUP BY {n}: there are {len(items)} selected columns", node)
             return items[n - 1][0]
         if isinstance(inner, exp.Column) and not inner.table and not self.scope.find(inner.name):
-            found = next((e for e, name in items if name.lower() == inner.name.lower() and name.lower() in self.aliases), None)
+            found = next(
+                (e for e, name in items if name.lower() == inner.name.lower() and name.lower() in self.aliases), None
+            )
             if found is not None:
                 return found
         return inner
 
     def _windows(
-        self, plain: list[exp.Expression], sets: list[list[exp.Expression]] | None, items: list[tuple[exp.Expression, str]]
+        self, plain: list[exp.Expression], sets: list[list[exp.Expression]] | None, items: Items
     ) -> list[Named]:
         """Takes the window call out of the keys and puts its WindowAssign (or session) in place."""
         calls = [n for n in plain if window_kind(n)]
         if any(window_kind(n) for one in sets or [] for n in one):
-            raise self.ctx.fail("PSK-2003", "a window cannot stand inside GROUPING SETS, ROLLUP or CUBE", self.select, hint="Group by it beside them.")
+            raise self.ctx.fail(
+                "PSK-2003",
+                "a window cannot stand inside GROUPING SETS, ROLLUP or CUBE",
+                self.select,
+                hint="Group by it beside them.",
+            )
         texts = {c.sql() for c in calls}
         if len(texts) > 1:
             raise self.ctx.fail("PSK-2003", "GROUP BY has two windows", calls[1])
@@ -330,14 +371,18 @@ class SelectBinder:
         self.window = (spec, start, end)
         # In a windowed query window_start and window_end are its own; columns of that name need their table.
         shadowed = frozenset(
-            c.internal for c in self.scope.visible() if c.name.lower() in ("window_start", "window_end") and not self._is_key(c, plain)
+            c.internal
+            for c in self.scope.visible()
+            if c.name.lower() in ("window_start", "window_end") and not self._is_key(c, plain)
         )
         self.scope.relations = [r.hide(shadowed) for r in self.scope.relations]
         self.scope.relations.append(Relation(None, (Col("window_start", start), Col("window_end", end))))
         if spec.kind == "session":
             self.session = Session(to_expr(self.ctx, time), spec.size, start, end)
             return []
-        self.node = WindowAssign(self.node, spec.kind, to_expr(self.ctx, time), spec.size, spec.step, spec.offset, start, end)
+        self.node = WindowAssign(
+            self.node, spec.kind, to_expr(self.ctx, time), spec.size, spec.step, spec.offset, start, end
+        )
         return [Named(start, col(start)), Named(end, col(end))]
 
     def _is_key(self, c: Col, plain: list[exp.Expression]) -> bool:
@@ -372,7 +417,7 @@ class SelectBinder:
             other = next((s for s in sides if s is not own and not Expr(s).refs & mine), None)
             if own is None or other is None:
                 raise self.ctx.fail("PSK-1012", "an aggregate can be correlated by equalities only", self.select)
-            expr = to_expr(self.ctx, own.unnest())
+            expr = to_expr(self.ctx, bare(own))
             name = next((k.name for k in keys if k.expr == expr), None)
             if name is None:
                 name = expr.column or self.ctx.fresh("key")
@@ -421,9 +466,18 @@ class SelectBinder:
         always = [k for k in keys if k not in every]
         branches: list[Node] = []
         for one in sets:
-            made = Aggregate(self.node, tuple([*(k for k in every if k in one), *always]), tuple(calls), window_end=end, session=session)
+            made = Aggregate(
+                self.node,
+                (*(k for k in every if k in one), *always),
+                tuple(calls),
+                window_end=end,
+                session=session,
+            )
             items = [Named(k.name, col(k.name) if k in one else Expr(exp.Null())) for k in every]
-            items += [Named(n, col(n)) for n in (*(k.name for k in always), *((session.start, session.end) if session else ()))]
+            items += [
+                Named(n, col(n))
+                for n in (*(k.name for k in always), *((session.start, session.end) if session else ()))
+            ]
             items += [Named(c.name, col(c.name)) for c in calls]
             items += [Named(grouping[k.expr.sql()], Expr(exp.Literal.number(0 if k in one else 1))) for k in every]
             branches.append(Project(made, tuple(items)))
@@ -431,7 +485,7 @@ class SelectBinder:
 
     # -- OVER, QUALIFY, SELECT, DISTINCT, ORDER BY, LIMIT ----------------------------------------------------------------
 
-    def _finish(self, items, bound, lift, inner: list[str] | None = None) -> Block:  # type: ignore[no-untyped-def]
+    def _finish(self, items: Items, bound: list[exp.Expression], lift: Lift, inner: list[str] | None = None) -> Block:
         analytics = Analytics(self.ctx, self._named_windows(lift))
         bound = [analytics.extract(b, items[i][0]) for i, b in enumerate(bound)]
         qualify = self.select.args.get("qualify")
@@ -452,7 +506,9 @@ class SelectBinder:
         kept = self._exposed(inner, shown | {e.name for e in extra})
         if self.select.args.get("distinct") is not None:
             if self.select.args["distinct"].args.get("on"):
-                raise self.ctx.fail("PSK-1012", "DISTINCT ON is not supported", self.select, hint="Use ROW_NUMBER() … QUALIFY rn = 1.")
+                raise self.ctx.fail(
+                    "PSK-1012", "DISTINCT ON is not supported", self.select, hint="Use ROW_NUMBER() … QUALIFY rn = 1."
+                )
             if extra:
                 raise self.ctx.fail("PSK-1019", "with DISTINCT, ORDER BY uses selected columns only", self.select)
         self.node = Project(self.node, (*outputs, *extra, *kept))
@@ -465,7 +521,7 @@ class SelectBinder:
             block.node = Project(block.node, tuple(Named(n.name, col(n.name)) for n in keep))
         return block
 
-    def _named_windows(self, lift) -> list[exp.Expression]:  # type: ignore[no-untyped-def]
+    def _named_windows(self, lift: Lift) -> list[exp.Expression]:
         out = []
         for w in self.select.args.get("windows") or []:
             made = w.copy()
@@ -474,11 +530,18 @@ class SelectBinder:
                 if isinstance(value, list):
                     made.set(key, [lift(self._binder().bind(v), v) for v in value])
                 elif value is not None:
-                    made.set(key, exp.Order(expressions=[_ordered(o, lift(self._binder().bind(o.this), o.this)) for o in value.expressions]))
+                    made.set(
+                        key,
+                        exp.Order(
+                            expressions=[
+                                _ordered(o, lift(self._binder().bind(o.this), o.this)) for o in value.expressions
+                            ]
+                        ),
+                    )
             out.append(made)
         return out
 
-    def _order(self, items, bound, lift, analytics: Analytics) -> list[SortKey]:  # type: ignore[no-untyped-def]
+    def _order(self, items: Items, bound: list[exp.Expression], lift: Lift, analytics: Analytics) -> list[SortKey]:
         clause = self.select.args.get("order")
         if clause is None:
             return []
@@ -486,7 +549,7 @@ class SelectBinder:
         out: list[exp.Expression] = []
         for item in clause.expressions:
             core = item.this if isinstance(item, exp.Ordered) else item
-            inner = core.unnest()
+            inner = bare(core)
             if isinstance(inner, exp.Literal) and inner.is_int:
                 n = int(inner.name)
                 if not 1 <= n <= len(items):
@@ -499,7 +562,7 @@ class SelectBinder:
             out.append(_ordered(item, node))
         return list(sort_keys(self.ctx, out))
 
-    def _outputs(self, items: list[tuple[exp.Expression, str]], bound: list[exp.Expression]) -> tuple[list[Named], list[Col]]:
+    def _outputs(self, items: Items, bound: list[exp.Expression]) -> tuple[list[Named], list[Col]]:
         outputs: list[Named] = []
         cols: list[Col] = []
         used: set[str] = set()
@@ -538,6 +601,13 @@ class SelectBinder:
         return [Named(r, col(r)) for r in sorted(refs - shown)]
 
 
+def _not_null_on_nothing(node: exp.Expression) -> bool:
+    """True if an output over aggregates of no rows may be something else than NULL."""
+    return (
+        node.find(exp.Count, exp.CountIf, exp.Coalesce, exp.Case, exp.If, exp.Is, exp.Literal, exp.Boolean) is not None
+    )
+
+
 def _ordered(item: exp.Expression, node: exp.Expression) -> exp.Expression:
     if isinstance(item, exp.Ordered):
         return exp.Ordered(this=node, desc=item.args.get("desc"), nulls_first=item.args.get("nulls_first"))
@@ -551,7 +621,9 @@ def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortK
         if order:
             raise ctx.fail("PSK-4001", "ORDER BY without LIMIT has no end on a stream", query.args["order"])
         return
-    amount = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression if limit is not None else None
+    amount = (
+        limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression if limit is not None else None
+    )
     count = _whole(ctx, amount, "LIMIT") if limit is not None else None
     skip = _whole(ctx, offset.expression, "OFFSET") if offset is not None else 0
     if count is None and order:
@@ -571,6 +643,3 @@ def _whole(ctx: Context, node: exp.Expression | None, what: str) -> int:
     if isinstance(node, exp.Literal) and node.is_int:
         return int(node.name)
     raise ctx.fail("PSK-1012", f"{what} takes a whole number", node)
-
-
-__all__ = ["SelectBinder", "is_aggregate", "limited"]

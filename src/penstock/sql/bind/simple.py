@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.catalog.objects import ObjectInfo
+from penstock.sql.trees import bare
 
 _NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double"})
 _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
@@ -31,9 +32,11 @@ def duckdb_text(tree: exp.Expression, info: ObjectInfo) -> str | None:
     return _translated(tree, types).sql(dialect="duckdb", identify=True)
 
 
-def _agrees(node: exp.Expression, types: dict[str, str], alias: str) -> bool:
+def _agrees(node: exp.Expr, types: dict[str, str], alias: str) -> bool:
     if isinstance(node, exp.Column):
-        return isinstance(node.this, exp.Star) or (len(node.parts) == 1 or (len(node.parts) == 2 and node.table.lower() == alias))
+        return isinstance(node.this, exp.Star) or (
+            len(node.parts) == 1 or (len(node.parts) == 2 and node.table.lower() == alias)
+        )
     if isinstance(node, exp.Star):
         return not any(node.args.values())
     if isinstance(node, (exp.Table, exp.TableAlias)):
@@ -41,7 +44,9 @@ def _agrees(node: exp.Expression, types: dict[str, str], alias: str) -> bool:
     if isinstance(node, exp.Group):
         return not any(v for k, v in node.args.items() if k != "expressions")
     if isinstance(node, (exp.Add, exp.Sub, exp.Mul)):
-        return _kind(node.this, types) == _kind(node.expression, types) == "number" and not any(_fraction(x) for x in (node.this, node.expression))
+        return _kind(node.this, types) == _kind(node.expression, types) == "number" and not any(
+            _fraction(x) for x in (node.this, node.expression)
+        )
     if isinstance(node, exp.Neg):
         return _kind(node.this, types) == "number"
     if isinstance(node, _COMPARISONS):
@@ -63,9 +68,9 @@ def _agrees(node: exp.Expression, types: dict[str, str], alias: str) -> bool:
     return True
 
 
-def _kind(node: exp.Expression, types: dict[str, str]) -> str | None:
+def _kind(node: exp.Expr, types: dict[str, str]) -> str | None:
     """number, string, boolean, or the name of another scalar type; None where it is not known."""
-    node = node.unnest()
+    node = bare(node)
     if isinstance(node, exp.Column):
         t = types.get(node.name.lower())
         return "number" if t in _NUMBERS else t if t in ("string", "boolean", "timestamp", "date") else None
@@ -86,7 +91,7 @@ def _same(types: dict[str, str], *nodes: exp.Expression) -> bool:
 
 
 def _fraction(node: exp.Expression) -> bool:
-    inner = node.unnest()
+    inner = bare(node)
     return isinstance(inner, exp.Literal) and not inner.is_int
 
 

@@ -13,6 +13,7 @@ from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr
 from penstock.sql.bind.joins import regular_join
 from penstock.sql.bind.relations import BindQuery, Ctes
 from penstock.sql.bind.scope import Scope
+from penstock.sql.trees import bare
 
 Lift = Callable[[exp.Expression, exp.Expression | None], exp.Expression]
 
@@ -26,17 +27,17 @@ class Subqueries:
 
     def is_predicate(self, node: exp.Expression) -> bool:
         """[NOT] EXISTS (…) or e [NOT] IN (select) as a whole conjunct."""
-        inner = node.this.unnest() if isinstance(node, exp.Not) else node
+        inner = bare(node.this) if isinstance(node, exp.Not) else node
         if isinstance(inner, exp.Exists) and isinstance(inner.this, exp.Query):
             return True
         return isinstance(inner, exp.In) and inner.args.get("query") is not None
 
     def predicate(self, node: Node, scope: Scope, part: exp.Expression) -> Node:
         negated = isinstance(part, exp.Not)
-        inner = part.this.unnest() if negated else part
+        inner = bare(part.this) if negated else part
         if isinstance(inner, exp.Exists):
             block = self._bind(inner.this, scope)
-            if block.always:
+            if block.total:
                 raise self.ctx.fail("PSK-1012", "EXISTS over an aggregate without GROUP BY is always true", part)
             return self._join(node, block, negated, block.correlated, part)
         query = inner.args["query"]
@@ -44,6 +45,10 @@ class Subqueries:
         block = self._bind(query, scope)
         if len(block.cols) != 1:
             raise self.ctx.fail("PSK-1016", f"the query in IN has {len(block.cols)} columns, one is wanted", part)
+        if block.correlated and (block.counts or block.mixed_count):
+            raise self.ctx.fail(
+                "PSK-1012", "IN over a correlated aggregate with count() or constants is not supported", part
+            )
         same = exp.EQ(this=value, expression=column(block.cols[0].internal))
         if not negated:
             return self._join(node, block, False, [*block.correlated, same], part)
@@ -52,7 +57,14 @@ class Subqueries:
         return self._not_in(node, scope, query, block, value, same, part)
 
     def _not_in(
-        self, node: Node, scope: Scope, query: exp.Expression, block: Block, value: exp.Expression, same: exp.Expression, part: exp.Expression
+        self,
+        node: Node,
+        scope: Scope,
+        query: exp.Expression,
+        block: Block,
+        value: exp.Expression,
+        same: exp.Expression,
+        part: exp.Expression,
     ) -> Node:
         """x NOT IN S is true if S is empty, or if x is not NULL, S has no NULL and no x."""
         again = self._bind(query, scope)
@@ -69,10 +81,11 @@ class Subqueries:
         condition = exp.Or(this=empty, expression=exp.Paren(this=exp.And(this=present, expression=full)))
         return Filter(made, to_expr(self.ctx, condition))
 
-    def _join(self, node: Node, block: Block, negated: bool, parts: list[exp.Expression], origin: exp.Expression) -> Node:
-        kind = "anti" if negated else "semi"
+    def _join(
+        self, node: Node, block: Block, negated: bool, parts: list[exp.Expression], origin: exp.Expression
+    ) -> Node:
         flat = [p for whole in parts for p in conjuncts(whole)]
-        return regular_join(self.ctx, node, block.node, "anti" if kind == "anti" else "semi", flat, origin, keyless=not parts)
+        return regular_join(self.ctx, node, block.node, "anti" if negated else "semi", flat, origin, keyless=not parts)
 
     def _bind(self, query: exp.Expression, scope: Scope) -> Block:
         return self.bind_query(query, scope, self.ctes)
@@ -98,24 +111,44 @@ class Subqueries:
             placeholder.replace(value)
         return node, expression
 
-    def scalar(self, node: Node, scope: Scope, query: exp.Expression, lift: Lift | None = None) -> tuple[Node, exp.Expression]:
+    def scalar(
+        self, node: Node, scope: Scope, query: exp.Expression, lift: Lift | None = None
+    ) -> tuple[Node, exp.Expression]:
         if not isinstance(query, exp.Subquery):
             raise self.ctx.fail("PSK-1012", "EXISTS and IN (select) stand in WHERE, joined by AND", query)
         block = self._bind(query.this, scope)
         if len(block.cols) != 1:
             raise self.ctx.fail("PSK-1016", f"a scalar subquery has one column, not {len(block.cols)}", query)
         if not block.single:
-            raise self.ctx.fail("PSK-1012", "a scalar subquery must give one row", query, hint="Select an aggregate without GROUP BY, or add LIMIT 1.")
+            raise self.ctx.fail(
+                "PSK-1012",
+                "a scalar subquery must give one row",
+                query,
+                hint="Select an aggregate without GROUP BY, or add LIMIT 1.",
+            )
         value: exp.Expression = column(block.cols[0].internal)
-        if block.correlated and block.mixed_count:
-            raise self.ctx.fail("PSK-1012", "a correlated subquery with count() inside an expression is not supported", query, hint="Select count(…) alone.")
-        if block.correlated and block.counts:
+        if block.correlated and block.total and block.mixed_count:
+            raise self.ctx.fail(
+                "PSK-1012",
+                "a correlated subquery with count() or constants inside an expression is not supported",
+                query,
+                hint="Select one aggregate alone.",
+            )
+        if block.correlated and block.total and block.counts:
             value = exp.Coalesce(this=value, expressions=[exp.Literal.number(0)])
         parts = list(block.correlated)
         if lift is not None:
             own = frozenset(block.node.columns)
             parts = [self._lifted(p, own, lift, query) for p in parts]
-        made = regular_join(self.ctx, node, block.node, "inner" if block.always else "left", parts, query, keyless=not parts)
+        made = regular_join(
+            self.ctx,
+            node,
+            block.node,
+            "inner" if block.total and not parts else "left",
+            parts,
+            query,
+            keyless=not parts,
+        )
         return made, value
 
     def _lifted(self, part: exp.Expression, own: frozenset[str], lift: Lift, query: exp.Expression) -> exp.Expression:

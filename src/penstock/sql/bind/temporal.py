@@ -9,6 +9,7 @@ from penstock.sql import intervals
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import ExprBinder, to_expr, type_of, walk_block
 from penstock.sql.functions import is_now
+from penstock.sql.trees import bare
 
 _FLIP = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 _OPS: dict[type[exp.Expression], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "="}
@@ -35,13 +36,15 @@ class Bounds:
                 return
             for op, bound in ((">=", node.args["low"]), ("<=", node.args["high"])):
                 if not has_now(bound):
-                    raise self.ctx.fail("PSK-2007", "write a BETWEEN of which one bound has no now() as two comparisons", node)
+                    raise self.ctx.fail(
+                        "PSK-2007", "write a BETWEEN of which one bound has no now() as two comparisons", node
+                    )
                 self._compare(node.this, op, bound, node)
             return
-        op = _OPS.get(type(node))
-        if op is None:
+        own = _OPS.get(type(node))
+        if own is None:
             raise self._misuse(node)
-        self._compare(node.this, op, node.expression, node)
+        self._compare(node.this, own, node.expression, node)
 
     def _compare(self, left: exp.Expression, op: str, right: exp.Expression, origin: exp.Expression) -> None:
         if has_now(left) and has_now(right):
@@ -65,7 +68,7 @@ class Bounds:
 
     def _shift(self, node: exp.Expression, origin: exp.Expression) -> int:
         """The milliseconds that are added to now()."""
-        node = node.unnest()
+        node = bare(node)
         if is_now(node):
             if isinstance(node, (exp.CurrentDate, exp.CurrentTime)):
                 raise self._misuse(origin)
@@ -108,7 +111,9 @@ class Bounds:
         return kind(this=base, expression=exp.Literal.number(abs(ms)))
 
     def _misuse(self, node: exp.Expression) -> Exception:
-        return self.ctx.fail("PSK-2007", "now() can only stand in a comparison with a time column that is ANDed to WHERE", node)
+        return self.ctx.fail(
+            "PSK-2007", "now() can only stand in a comparison with a time column that is ANDed to WHERE", node
+        )
 
     def result(self) -> tuple[Expr | None, Expr | None]:
         return self._merge(self.enter, "greatest"), self._merge(self.exit, "least")

@@ -13,7 +13,13 @@ from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import type_of
 
 Kind = Literal["tumble", "hop", "cumulate", "session"]
-_CALLS: dict[str, Kind] = {"TUMBLE": "tumble", "HOP": "hop", "CUMULATE": "cumulate", "__SESSION": "session", "SESSION": "session"}
+_CALLS: dict[str, Kind] = {
+    "TUMBLE": "tumble",
+    "HOP": "hop",
+    "CUMULATE": "cumulate",
+    "__SESSION": "session",
+    "SESSION": "session",
+}
 _SHAPE = {
     "tumble": "TUMBLE(ts, size [, offset])",
     "hop": "HOP(ts, slide, size [, offset])",
@@ -48,11 +54,15 @@ def bound_of(node: exp.Expression) -> tuple[Kind, str] | None:
     return None
 
 
-def window_spec(ctx: Context, kind: Kind, time: exp.Expression, args: list[exp.Expression], origin: exp.Expression) -> WindowSpec:
+def window_spec(
+    ctx: Context, kind: Kind, time: exp.Expression, args: list[exp.Expression], origin: exp.Expression
+) -> WindowSpec:
     """Checks and reads the arguments after the time; `time` is bound."""
     low, high = _COUNT[kind]
     if not low <= len(args) <= high:
-        raise ctx.fail("PSK-2003", f"wrong number of arguments for {kind.upper()}", origin, hint=f"Write {_SHAPE[kind]}.")
+        raise ctx.fail(
+            "PSK-2003", f"wrong number of arguments for {kind.upper()}", origin, hint=f"Write {_SHAPE[kind]}."
+        )
     known = type_of(ctx, time)
     if known is not None and known not in ("timestamp", "bigint"):
         raise ctx.fail("PSK-2002", f"the time of {kind.upper()} is {known}", origin)
@@ -60,7 +70,12 @@ def window_spec(ctx: Context, kind: Kind, time: exp.Expression, args: list[exp.E
     for arg in args:
         value = intervals.from_node(arg)
         if value is None:
-            raise ctx.fail("PSK-2008", f"the arguments of {kind.upper()} after the time are intervals", origin, hint=f"Write {_SHAPE[kind]}.")
+            raise ctx.fail(
+                "PSK-2008",
+                f"the arguments of {kind.upper()} after the time are intervals",
+                origin,
+                hint=f"Write {_SHAPE[kind]}.",
+            )
         values.append(value)
     spec = _made(kind, time.sql(dialect="spark"), values)
     _check(ctx, spec, known, origin)
@@ -90,6 +105,11 @@ def _check(ctx: Context, spec: WindowSpec, known: str | None, origin: exp.Expres
         raise ctx.fail("PSK-2003", f"{spec.kind.upper()} mixes months with shorter units", origin)
     small, large = (step.months, spec.size.months) if step.months else (step.micros, spec.size.micros)
     if small > large:
-        raise ctx.fail("PSK-2003", f"the first interval of {spec.kind.upper()} is larger than the second", origin, hint=f"Write {_SHAPE[spec.kind]}.")
+        raise ctx.fail(
+            "PSK-2003",
+            f"the first interval of {spec.kind.upper()} is larger than the second",
+            origin,
+            hint=f"Write {_SHAPE[spec.kind]}.",
+        )
     if spec.kind == "cumulate" and large % small:
         raise ctx.fail("PSK-2003", "the size of CUMULATE is a multiple of its step", origin)
