@@ -1,0 +1,347 @@
+package dev.penstock.kernel;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+
+/**
+ * Decides, for one job, what its next epoch holds. One per job, in the driver.
+ *
+ * <p>Spark asks each scan of a query for its latest offset in turn; the clock gives all scans of one round the same offset, so
+ * that no epoch holds half a commit and all scans carry one watermark: the smallest over the job's timed objects, each minus its
+ * lag, leaving out those that have been idle for longer than they may. The watermark never goes back.
+ *
+ * <p>A round in which there is nothing to do returns at once the first time, because Spark then looks whether the last epoch's
+ * watermark calls for an epoch without data; after that it blocks until the log grows or the poll time is over.
+ */
+public final class EpochClock {
+
+  private static final class Timed {
+    final int object;
+    final long lagMs;
+    final long idleMs;
+
+    Timed(int object, long lagMs, long idleMs) {
+      this.object = object;
+      this.lagMs = lagMs;
+      this.idleMs = idleMs;
+    }
+  }
+
+  private static final Map<String, EpochClock> ALL = new ConcurrentHashMap<>();
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private final String job;
+  private final LogIndex index;
+  private final int[] objects;
+  private final List<Timed> timed = new ArrayList<>();
+  private final boolean eventTime;
+  private final long maxRows;
+  private final long pollMs;
+  private final long everyMs;
+  private final long created = System.currentTimeMillis();
+  private final Map<Integer, Long> seedLsn = new HashMap<>();
+  private final Map<Integer, List<LogSlice>> seeds = new HashMap<>();
+
+  private final Set<Integer> asked = new HashSet<>();
+  private LogOffset target;
+  private boolean idle;
+  private boolean started;
+  private boolean resume;
+  private long lastTick;
+  private boolean halted;
+
+  private LogOffset running;
+  private LogOffset runningStart;
+  private LogOffset committed = LogOffset.ZERO;
+  private long inForce = LogOffset.NO_WATERMARK;
+  private long durableLsn;
+  private long rowsIn;
+  private long epochs;
+  private long told = LogOffset.NO_WATERMARK;
+
+  private EpochClock(String job, JsonNode spec) {
+    this.job = job;
+    index = LogIndex.of(spec.get("database").asText());
+    objects = new int[spec.get("objects").size()];
+    for (int i = 0; i < objects.length; i++) {
+      objects[i] = spec.get("objects").get(i).asInt();
+    }
+    for (JsonNode t : spec.get("timed")) {
+      timed.add(new Timed(t.get("object").asInt(), t.get("lagMs").asLong(), t.get("idleMs").asLong()));
+    }
+    eventTime = spec.get("eventTime").asBoolean();
+    maxRows = spec.get("maxRows").asLong();
+    pollMs = spec.get("pollMs").asLong();
+    everyMs = spec.get("everyMs").asLong();
+  }
+
+  /** Makes the clock of a job anew. */
+  public static EpochClock create(String job, String spec) {
+    try {
+      EpochClock clock = new EpochClock(job, JSON.readTree(spec));
+      ALL.put(job, clock);
+      return clock;
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  static EpochClock of(String job) {
+    EpochClock clock = ALL.get(job);
+    if (clock == null) {
+      throw new IllegalStateException("no epoch clock for job " + job);
+    }
+    return clock;
+  }
+
+  public static void drop(String job) {
+    ALL.remove(job);
+  }
+
+  /** Contents of an object as of an LSN, read before what the log has after it. */
+  public void seed(int object, long lsn, int columns, String path, String slices) {
+    seedLsn.put(object, lsn);
+    seeds.put(object, LogSlice.parse(path, columns, slices));
+  }
+
+  LogOffset latest(int scan, LogOffset start) throws InterruptedException {
+    synchronized (index) {
+      begin(start);
+      if (target == null || asked.contains(scan)) {
+        asked.clear();
+        target = next(start);
+      }
+      asked.add(scan);
+      return target;
+    }
+  }
+
+  private void begin(LogOffset start) {
+    if (!started) {
+      started = true;
+      committed = start;
+      resume = start.wm != LogOffset.NO_WATERMARK;
+      index.notifyAll();
+    }
+  }
+
+  private LogOffset next(LogOffset base) throws InterruptedException {
+    if (resume && eventTime) {
+      // The epoch that follows a watermark may have been lost with the process; a beat makes Spark run one.
+      resume = false;
+      return new LogOffset(base.lsn, base.wm, base.beat + 1);
+    }
+    long deadline = System.currentTimeMillis() + pollMs;
+    while (true) {
+      long wait = deadline - System.currentTimeMillis();
+      long tick = everyMs > 0 ? lastTick + everyMs - System.currentTimeMillis() : 0;
+      if (tick <= 0 && !halted) {
+        long head = bounded(base.lsn, index.head());
+        long wm = Math.max(base.wm, watermark(head));
+        if (changed(base.lsn, head) || wm > base.wm) {
+          idle = false;
+          if (everyMs > 0) {
+            lastTick = System.currentTimeMillis() / everyMs * everyMs;
+          }
+          return new LogOffset(head, wm, base.beat);
+        }
+      } else if (!halted) {
+        wait = Math.min(wait, tick);
+      }
+      if (!idle) {
+        idle = true;
+        return base;
+      }
+      if (wait <= 0) {
+        return base;
+      }
+      index.wait(wait);
+    }
+  }
+
+  private boolean changed(long after, long upTo) {
+    for (int o : objects) {
+      if (seedLsn.getOrDefault(o, 0L) > after && !seeds.get(o).isEmpty()) {
+        return true;
+      }
+      if (index.changed(o, after, upTo)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private long bounded(long after, long head) {
+    long seeded = after;
+    for (long l : seedLsn.values()) {
+      seeded = Math.max(seeded, l);
+    }
+    TreeMap<Long, Long> rows = new TreeMap<>();
+    long total = 0;
+    for (int o : objects) {
+      for (LogIndex.Entry e : index.entries(o, after, head)) {
+        rows.merge(e.lsn, e.rows, Long::sum);
+        total += e.rows;
+      }
+    }
+    if (total <= maxRows) {
+      return Math.max(seeded, head);
+    }
+    long sum = 0;
+    long last = after;
+    for (Map.Entry<Long, Long> e : rows.entrySet()) {
+      sum += e.getValue();
+      if (sum > maxRows && last > after) {
+        break;
+      }
+      last = e.getKey();
+    }
+    return Math.max(seeded, last);
+  }
+
+  private long watermark(long lsn) {
+    if (!eventTime) {
+      return LogOffset.NO_WATERMARK;
+    }
+    long now = System.currentTimeMillis();
+    long min = Long.MAX_VALUE;
+    for (Timed t : timed) {
+      long since = Math.max(created, index.touched(t.object));
+      if (t.idleMs > 0 && now - since > t.idleMs) {
+        continue;
+      }
+      long wm = index.watermarkAt(t.object, lsn);
+      if (wm == Long.MIN_VALUE) {
+        return LogOffset.NO_WATERMARK;
+      }
+      min = Math.min(min, wm - t.lagMs);
+    }
+    return min == Long.MAX_VALUE ? LogOffset.NO_WATERMARK : min;
+  }
+
+  /** The slices of one object in (start, end], and what tasks need to know of the epoch. */
+  List<LogSlice> plan(int object, LogOffset start, LogOffset end) {
+    synchronized (index) {
+      begin(start);
+      running = end;
+      runningStart = start;
+      long after = start.lsn;
+      List<LogSlice> out = new ArrayList<>();
+      long seeded = seedLsn.getOrDefault(object, 0L);
+      if (seeded > after) {
+        out.addAll(seeds.get(object));
+        after = seeded;
+      }
+      for (LogIndex.Entry e : index.entries(object, after, end.lsn)) {
+        out.addAll(e.slices);
+      }
+      return out;
+    }
+  }
+
+  /** Called by the sink when an epoch's output is recorded. */
+  void recorded(long rows) {
+    synchronized (index) {
+      if (running != null) {
+        inForce = runningStart.wm;
+        committed = running;
+        running = null;
+      } else {
+        inForce = committed.wm;
+      }
+      rowsIn += rows;
+      epochs++;
+      index.notifyAll();
+    }
+  }
+
+  /** The watermark in force in the epoch that is being written now. */
+  long epochWatermark() {
+    synchronized (index) {
+      return running != null ? runningStart.wm : committed.wm;
+    }
+  }
+
+  /** Whether an epoch without rows is worth recording: its watermark is news. */
+  boolean tells(long wm) {
+    synchronized (index) {
+      boolean news = wm > told;
+      told = Math.max(told, wm);
+      return news;
+    }
+  }
+
+  long epochLsn() {
+    synchronized (index) {
+      return running != null ? running.lsn : committed.lsn;
+    }
+  }
+
+  void durable(LogOffset end) {
+    synchronized (index) {
+      durableLsn = Math.max(durableLsn, end.lsn);
+    }
+  }
+
+  /** No entry at or below this LSN will be read again, also after a restart. */
+  public long durableLsn() {
+    synchronized (index) {
+      return durableLsn;
+    }
+  }
+
+  /** Waits until everything committed up to an LSN is in the job's output; false when the time is over. */
+  public boolean awaitSettled(long lsn, long timeoutMs) throws InterruptedException {
+    long deadline = System.currentTimeMillis() + timeoutMs;
+    synchronized (index) {
+      while (!settled(lsn)) {
+        long wait = deadline - System.currentTimeMillis();
+        if (wait <= 0) {
+          return false;
+        }
+        index.wait(wait);
+      }
+      return true;
+    }
+  }
+
+  private boolean settled(long lsn) {
+    if (!started || changed(committed.lsn, lsn)) {
+      return false;
+    }
+    if (!eventTime) {
+      return true;
+    }
+    return watermark(lsn) <= committed.wm && inForce >= committed.wm;
+  }
+
+  /** Rows found late so far, as the job's observed metric tells. */
+  public long lateRows() {
+    return Observed.lateRows(job);
+  }
+
+  /** Holds the job before its next epoch, or lets it go on. */
+  public void halt(boolean on) {
+    synchronized (index) {
+      halted = on;
+      index.notifyAll();
+    }
+  }
+
+  /** {@code lsn, watermark after, watermark in force, epochs} of the last recorded epoch. */
+  public long[] position() {
+    synchronized (index) {
+      return new long[] {committed.lsn, committed.wm, inForce, epochs};
+    }
+  }
+}

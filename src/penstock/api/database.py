@@ -1,0 +1,317 @@
+"""`penstock.open` and the database it gives."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import builtins
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from penstock.api.result import Result
+from penstock.api.source import SourceHandle
+from penstock.catalog.objects import ObjectInfo
+from penstock.config import load_settings
+from penstock.connect import register_callable
+from penstock.errors import fail
+from penstock.log import Part
+from penstock.runtime import execute as ex
+from penstock.runtime.engine import Engine
+from penstock.runtime.inspect import ObjectStatus, find, status
+from penstock.runtime.subscribe import subscribe
+from penstock.runtime.topology import Topology, topology
+from penstock.runtime.writes import Writer
+from penstock.serve.change import Change
+from penstock.serve.subscription import Subscription
+from penstock.sql import statements as st
+from penstock.sql.script import parse_script
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+Params = Sequence[object] | Mapping[str, object] | None
+Policy = Literal["block", "coalesce", "latest", "resync", "disconnect"]
+
+
+_open: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """What a program left open is closed before the interpreter takes its parts away."""
+    for database in [*_open]:
+        database.close()
+
+
+def open(
+    path: str | Path | None = None,
+    *,
+    master: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    start: bool = True,
+    progress: Callable[[str], None] | None = None,
+) -> Database:
+    """Opens a database folder, recovers it and starts its queries. Without a path, or with ":memory:", a temporary one.
+
+    `progress` is called with a word for each step of the way.
+    """
+    folder = None if path is None or str(path) == ":memory:" else Path(path)
+    given = dict(config or {})
+    if master is not None:
+        given["spark.master"] = master
+    engine = Engine(folder, load_settings(folder, given), progress)
+    database = Database(engine)
+    _open.add(database)
+    try:
+        if start:
+            if progress:
+                progress("starting queries")
+            engine.start()
+    except BaseException:
+        engine.close()
+        raise
+    return database
+
+
+async def open_async(path: str | Path | None = None, **options: Any) -> Database:
+    """`open`, without holding up the event loop."""
+    return await asyncio.to_thread(lambda: open(path, **options))
+
+
+class Transaction:
+    """Writes that become one commit when the `with` block ends without an error."""
+
+    def __init__(self, engine: Engine, writer: Writer) -> None:
+        self._engine = engine
+        self._writer = writer
+        self._writes: list[tuple[ObjectInfo, str, Part]] = []
+        self.lsn: int | None = None
+
+    def insert(self, name: str, data: object) -> None:
+        """Rows are checked now and stored at the end."""
+        info = self._writer.target(name)
+        self._writes.append((info, "insert", self._engine.feeds[info.id].part(data)))
+
+    def delete(self, name: str, data: object) -> None:
+        """Takes whole rows out of a table."""
+        info = self._writer.target(name)
+        self._writes.append((info, "delete", self._engine.feeds[info.id].part(data)))
+
+    def execute(self, sql: str, params: Params = None) -> None:
+        """INSERT, UPDATE and DELETE statements as part of the commit."""
+        session = ex.Session(self._engine, self._writer, pending=self._writes)  # type: ignore[arg-type]
+        ex.execute(session, sql, params)
+
+    def _commit(self) -> None:
+        if self._writes:
+            self.lsn = self._writer.commit(self._writes)
+
+
+class Database:
+    """An open database. Every method works from any thread; after `close()` everything but `close()` raises."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._writer = Writer(engine)
+        self._session = ex.Session(engine, self._writer)
+
+    # Statements
+
+    def execute(self, sql: str, params: Params = None) -> Result | Subscription | None:
+        """Runs one or many statements; the last one's result."""
+        outcome = ex.execute(self._session, sql, params)
+        return Result(outcome) if isinstance(outcome, pa.Table) else outcome
+
+    def sql(self, sql: str, params: Params = None) -> Result:
+        """Runs statements of which the last gives rows."""
+        outcome = self.execute(sql, params)
+        if isinstance(outcome, Result):
+            return outcome
+        if isinstance(outcome, Subscription):
+            outcome.cancel()
+            raise fail("PSK-0009", "SUBSCRIBE gives changes without end, not rows.", hint="Use db.subscribe or db.execute.")
+        return Result(pa.table({}))
+
+    def explain(self, sql: str, analyze: bool = False) -> str:
+        """The plan of a SELECT or CREATE statement as text."""
+        rows = self.sql(f"EXPLAIN {'ANALYZE ' if analyze else ''}{sql}").fetchall()
+        return "\n".join(str(r[0]) for r in rows)
+
+    # Rows in
+
+    def insert(self, name: str, data: object) -> int:
+        """One commit into a source or table; its LSN, when it is durable. On an error nothing of it is stored."""
+        return self._writer.insert(name, data)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Writes over several objects in one atomic commit."""
+        self._engine.check_open()
+        transaction = Transaction(self._engine, self._writer)
+        yield transaction
+        transaction._commit()
+
+    def source(self, name: str) -> SourceHandle:
+        self._engine.check_open()
+        return SourceHandle(self._engine, self._writer, self._writer.target(name))
+
+    # Changes out
+
+    def subscribe(
+        self,
+        name_or_select: str,
+        *,
+        snapshot: bool = False,
+        as_of: int | None = None,
+        up_to: int | None = None,
+        where: str | None = None,
+        envelope: str = "diff",
+        progress: bool = False,
+        policy: Policy = "block",
+        buffer_bytes: int | None = None,
+        on_change: Callable[[Change], object] | None = None,
+    ) -> Subscription:
+        """The changes of a stream, view or table, or of a SELECT, from now on or from a past epoch."""
+        target: Any = name_or_select
+        if self._engine.catalog.get(name_or_select) is None and len(name_or_select.split()) > 1:
+            (statement,) = parse_script(name_or_select) or [None]
+            if not isinstance(statement, st.Select):
+                raise fail("PSK-1001", "Only a name or a SELECT can be subscribed to.")
+            target = statement.query
+        return subscribe(
+            self._engine,
+            target,
+            snapshot=snapshot,
+            as_of=as_of,
+            up_to=up_to,
+            where=where,
+            envelope=envelope,
+            progress=progress,
+            policy=policy,
+            buffer_bytes=buffer_bytes,
+            on_change=on_change,
+        )
+
+    async def subscribe_async(self, name_or_select: str, **options: Any) -> AsyncIterator[Change]:
+        """`async for change in await db.subscribe_async(…)`."""
+        subscription = await asyncio.to_thread(lambda: self.subscribe(name_or_select, **options))
+        return _Async(subscription)
+
+    # Progress and lifecycle
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Returns when every running query has taken in all that was committed before."""
+        self._engine.check_open()
+        self._engine.flush(timeout)
+
+    def wait(self, lsn: int, timeout: float | None = None) -> None:
+        """Returns when every running query has taken in everything up to an LSN."""
+        self._engine.wait(lsn, timeout)
+
+    def start(self) -> None:
+        self._engine.check_open()
+        self._engine.start()
+
+    def stop(self) -> None:
+        self._engine.check_open()
+        self._engine.stop()
+
+    def close(self) -> None:
+        for cursor in builtins.list(self._session.cursors.values()):
+            cursor.cancel()
+        self._engine.close()
+
+    @property
+    def state(self) -> str:
+        return self._engine.lifecycle.state.value
+
+    def checkpoint(self) -> int:
+        """Waits for all queries, writes contents down and marks the place; the checkpoint's number."""
+        self._engine.check_open()
+        return ex.checkpoint(self._engine)
+
+    def checkpoints(self) -> list[dict[str, int]]:
+        self._engine.check_open()
+        return list(self._engine.catalog.facts.get("checkpoints", []))
+
+    # Insight
+
+    def status(self) -> list[ObjectStatus]:
+        self._engine.check_open()
+        return status(self._engine)
+
+    def metrics(self) -> dict[str, ObjectStatus]:
+        """The same figures by name."""
+        return {s.name: s for s in self.status()}
+
+    def topology(self) -> Topology:
+        self._engine.check_open()
+        return topology(self._engine)
+
+    @property
+    def watermark(self) -> int | None:
+        """The smallest watermark over all sources that have one."""
+        self._engine.check_open()
+        marks = [self._engine.log.watermark(o.id) for o in self._engine.catalog.objects() if o.watermark is not None]
+        known = [m for m in marks if m is not None]
+        return min(known) if known and len(known) == len(marks) else None
+
+    def register_function(self, function: Callable[..., Any], name: str | None = None, returns: str = "string") -> None:
+        """Makes a Python function callable in SQL. `returns` is the Spark type of its result."""
+        self._engine.check_open()
+        self._engine.register_function(name or function.__name__, function, returns)
+
+    def register_callable(self, name: str, function: Callable[..., object]) -> None:
+        """Makes a function known to `INTO PYTHON (callable = 'name')` sinks."""
+        self._engine.check_open()
+        register_callable(name, function)
+
+    @property
+    def spark(self) -> Any:
+        self._engine.check_open()
+        return self._engine.spark
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<penstock.Database {self._engine.folder} {self.state}>"
+
+    def _object(self, name: str) -> ObjectInfo:
+        return find(self._engine, name)
+
+
+class _Async:
+    """A subscription for `async for`."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+
+    def __aiter__(self) -> AsyncIterator[Change]:
+        return self
+
+    async def __anext__(self) -> Change:
+        try:
+            while True:
+                change = await asyncio.to_thread(self._subscription.next, 0.5)
+                if change is not None:
+                    return change
+                if self._subscription.closed:
+                    raise StopAsyncIteration
+        except StopIteration:
+            raise StopAsyncIteration from None
+        except asyncio.CancelledError:
+            self._subscription.cancel()
+            raise
+
+    def cancel(self) -> None:
+        self._subscription.cancel()

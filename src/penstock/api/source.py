@@ -1,0 +1,162 @@
+"""The handle of one source or table, for those who write to it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from typing import TYPE_CHECKING, Any
+
+
+from penstock.catalog.objects import Column, Kind, ObjectInfo
+from penstock.connect.decode import JsonDecoder
+from penstock.errors import fail
+from penstock.log import Part
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from penstock.runtime.engine import Engine
+    from penstock.runtime.writes import Writer
+
+_BACKPRESSURE_ROWS = 10_000_000
+
+
+class SourceHandle:
+    """`db.source(name)`."""
+
+    def __init__(self, engine: Engine, writer: Writer, info: ObjectInfo) -> None:
+        self._engine = engine
+        self._writer = writer
+        self._id = info.id
+        self.name = info.name
+
+    @property
+    def _info(self) -> ObjectInfo:
+        self._engine.check_open()
+        return self._engine.catalog.by_id(self._id)
+
+    def insert(self, data: object) -> int:
+        """One durable commit; its LSN."""
+        return self._writer.insert(self.name, data)
+
+    def insert_json(self, lines: Any) -> int:
+        """Raw JSON documents, decoded as the source's FORMAT and `json.column.*` options say; one commit."""
+        info = self._info
+        options = dict(info.connector.options) | dict(info.connector.format_options) if info.connector else {}
+        wanted = {k: v for k, v in options.items() if k.startswith("json.") or k == "on_error"}
+        return self.insert(JsonDecoder(info.columns, wanted).decode(lines))
+
+    def watermark(self, ts: int | dt.datetime) -> int:
+        """Moves the watermark by hand: a time, or epoch milliseconds. It cannot go back."""
+        info = self._info
+        if info.kind is not Kind.SOURCE:
+            raise fail("PSK-1008", f"{info.name} is a {info.kind.value} and has no watermark of its own.")
+        millis = int(ts.timestamp() * 1000) if isinstance(ts, dt.datetime) else int(ts)
+        current = self.current_watermark
+        if current is not None and millis < current:
+            raise fail("PSK-2009", f"The watermark of {info.name} is {current} and cannot go back to {millis}.")
+        return self._engine.log.append([Part(object_id=info.id, watermark=millis, schema_version=len(info.columns))])
+
+    @property
+    def schema(self) -> tuple[Column, ...]:
+        return self._info.columns
+
+    @property
+    def current_watermark(self) -> int | None:
+        """Epoch milliseconds; None before the first row."""
+        return self._engine.log.watermark(self._info.id)
+
+    @property
+    def pending(self) -> int:
+        """Rows that some running query has not taken in yet."""
+        info = self._info
+        behind = 0
+        for d in self._engine.catalog.dependents(info.id):
+            job = self._engine.jobs.get(d.id)
+            if job is not None:
+                behind = max(behind, sum(e.rows for e in self._engine.log.entries(info.id, after=job.kernel.position[0])))
+        return behind
+
+    @property
+    def is_backpressured(self) -> bool:
+        return self.pending > _BACKPRESSURE_ROWS
+
+    def writer(self, *, max_rows: int = 10_000, max_delay: float = 0.05) -> BatchingWriter:
+        """Small inserts gathered into larger commits; a context manager."""
+        return BatchingWriter(self, max_rows, max_delay)
+
+
+class BatchingWriter:
+    """Rows are committed when `max_rows` have gathered or the first has waited `max_delay` seconds, and on `flush` and exit.
+
+    An error of a commit in the background is raised by the next call.
+    """
+
+    def __init__(self, source: SourceHandle, max_rows: int, max_delay: float) -> None:
+        self._source = source
+        self._max_rows = max_rows
+        self._max_delay = max_delay
+        self._rows: list[Any] = []
+        self._lock = threading.Condition()
+        self._closed = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"penstock-writer-{source.name}", daemon=True)
+        self._thread.start()
+
+    def write(self, row: dict[str, Any] | tuple[Any, ...]) -> None:
+        with self._lock:
+            self._check()
+            self._rows.append(row)
+            if len(self._rows) == 1 or len(self._rows) >= self._max_rows:
+                self._lock.notify_all()
+
+    def flush(self) -> int | None:
+        """Commits what has gathered; the LSN, or None if there was nothing."""
+        with self._lock:
+            self._check()
+            return self._commit()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        if self._closed:
+            raise fail("PSK-0004", "The writer is closed.")
+
+    def _commit(self) -> int | None:
+        rows, self._rows = self._rows, []
+        return self._source.insert(rows) if rows else None
+
+    def _run(self) -> None:
+        with self._lock:
+            while not self._closed:
+                self._lock.wait_for(lambda: self._rows or self._closed)
+                if self._closed:
+                    return
+                self._lock.wait_for(lambda: len(self._rows) >= self._max_rows or self._closed, timeout=self._max_delay)
+                try:
+                    self._commit()
+                except BaseException as error:
+                    self._error = error
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                self._check()
+                self._commit()
+            finally:
+                self._closed = True
+                self._lock.notify_all()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+__all__ = ["BatchingWriter", "SourceHandle"]

@@ -1,0 +1,54 @@
+"""What an object holds now, as an Arrow table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.catalog.types import schema_of
+from penstock.errors import fail
+from penstock.serve.zset import assertions, consolidate
+
+if TYPE_CHECKING:
+    from penstock.runtime.engine import Engine
+
+
+def contents(engine: Engine, info: ObjectInfo, up_to: int | None = None) -> pa.Table:
+    """Tables and views: their rows. Sources and streams: the rows that are retained, up to an LSN.
+
+    The retained changes of a changelog add up to its contents only if none are missing; else it is refused.
+    """
+    if info.kind in (Kind.TABLE, Kind.LOOKUP, Kind.VIEW):
+        return engine.store.snapshot(info.id)[0]
+    if info.kind is Kind.SINK:
+        raise fail("PSK-1008", f"{info.name} is a sink and cannot be read.")
+    changes = history(engine, info, up_to)
+    if not info.changelog:
+        return changes
+    entries = engine.log.entries(info.id)
+    if engine.log.epoch(info.id) and (not entries or entries[0].epoch != 1):
+        raise fail(
+            "PSK-5011",
+            f"The history of {info.name} is no longer complete, so its contents are not known.",
+            hint=f"CREATE MATERIALIZED VIEW … AS SELECT * FROM {info.name}, and select from that.",
+        )
+    return assertions(consolidate(changes)).cast(schema_of(info.columns))
+
+
+def history(engine: Engine, info: ObjectInfo, up_to: int | None = None) -> pa.Table:
+    """All retained rows, up to an LSN; columns that were added later are NULL in older rows."""
+    schema = schema_of(info.columns)
+    if info.changelog:
+        schema = schema.append(pa.field("__weight", pa.int64()))
+    parts = [read_entry(engine, e, schema) for e in engine.log.entries(info.id, up_to=up_to) if e.rows]
+    return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def read_entry(engine: Engine, entry, schema: pa.Schema) -> pa.Table:  # type: ignore[no-untyped-def]
+    stored = pa.schema(list(schema)[: entry.schema_version]) if entry.schema_version else schema
+    table = engine.log.read(entry, stored)
+    for field in list(schema)[len(stored) :]:
+        table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    return table

@@ -1,0 +1,106 @@
+"""How rows enter an object: checked, timed, and turned into a part of a commit."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.catalog.coerce import coerce
+from penstock.catalog.objects import ObjectInfo
+from penstock.catalog.types import schema_of
+from penstock.log import Part
+from penstock.runtime.durations import duration_ms
+
+
+@dataclass
+class FeedCounters:
+    rows: int = 0
+    commits: int = 0
+    null_time: int = 0
+    future: int = 0
+
+
+class Feed:
+    """The way into one source or table. Thread-safe; it keeps no rows."""
+
+    def __init__(self, info: ObjectInfo, defaults: dict[str, object], max_future_skew_ms: int) -> None:
+        self.info = info
+        self.schema = schema_of(info.columns)
+        self.counters = FeedCounters()
+        self._defaults = defaults
+        self._lock = threading.Lock()
+        given = info.options.get("max_future_skew")
+        self._skew_ms: int | None = max_future_skew_ms
+        if given is not None:
+            self._skew_ms = None if given.lower() in ("off", "none", "false") else duration_ms(given)
+
+    def part(self, data: object) -> Part:
+        """The commit part for rows in any form that `coerce` takes; on an error nothing has happened."""
+        table = coerce(data, self.schema, self._now_default() | self._defaults)
+        watermark = None
+        if self.info.watermark is not None:
+            table, watermark = self._timed(table)
+        with self._lock:
+            self.counters.rows += table.num_rows
+            self.counters.commits += 1
+        return Part(
+            object_id=self.info.id,
+            batches=tuple(table.combine_chunks().to_batches()) if table.num_rows else (),
+            watermark=watermark,
+            schema_version=len(self.schema),
+        )
+
+    def _now_default(self) -> dict[str, object]:
+        wm = self.info.watermark
+        if wm is None or not wm.proctime:
+            return {}
+        now = time.time_ns() // 1000
+        field = self.schema.field(wm.column)
+        return {wm.column: now // 1000 if pa.types.is_integer(field.type) else pa.scalar(now, pa.timestamp("us")).cast(field.type).as_py()}
+
+    def _timed(self, table: pa.Table) -> tuple[pa.Table, int | None]:
+        wm = self.info.watermark
+        assert wm is not None
+        index = self.schema.get_field_index(wm.column)
+        if wm.proctime:
+            now = int(time.time() * 1000)
+            column = pa.array([now] * table.num_rows, pa.int64())
+            if not pa.types.is_integer(self.schema.field(index).type):
+                column = pc.multiply(column, 1000).cast(self.schema.field(index).type)
+            return table.set_column(index, self.schema.field(index), column), now
+        times = table.column(index)
+        if times.null_count:
+            keep = pc.is_valid(times)
+            with self._lock:
+                self.counters.null_time += times.null_count
+            table = table.filter(keep)
+            times = table.column(index)
+        if not len(times):
+            return table, None
+        latest = self._latest(times)
+        return table, None if latest is None else latest - wm.delay_ms
+
+    def _latest(self, times: pa.ChunkedArray) -> int | None:
+        latest = _millis(pc.max(times))
+        if self._skew_ms is None or latest is None:
+            return latest
+        limit = int(time.time() * 1000) + self._skew_ms
+        if latest <= limit:
+            return latest
+        millis = times.cast(pa.int64()) if pa.types.is_integer(times.type) else pc.divide(times.cast(pa.int64()), 1000)
+        sane = pc.filter(millis, pc.less_equal(millis, limit))
+        with self._lock:
+            self.counters.future += len(times) - len(sane)
+        return pc.max(sane).as_py() if len(sane) else None
+
+
+def _millis(scalar: pa.Scalar) -> int | None:
+    if not scalar.is_valid:
+        return None
+    if pa.types.is_integer(scalar.type):
+        return int(scalar.as_py())
+    return int(scalar.cast(pa.int64()).as_py()) // 1000

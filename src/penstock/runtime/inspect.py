@@ -1,0 +1,179 @@
+"""SHOW, DESCRIBE and the figures behind `status()` and `metrics()`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.connect import sink_names, source_names
+from penstock.errors import fail
+from penstock.sql import statements as st
+from penstock.sql.names import suggestion
+
+if TYPE_CHECKING:
+    from penstock.runtime.engine import Engine
+
+_KINDS = {
+    "sources": (Kind.SOURCE,),
+    "tables": (Kind.TABLE, Kind.LOOKUP),
+    "streams": (Kind.STREAM,),
+    "views": (Kind.VIEW,),
+    "sinks": (Kind.SINK,),
+}
+
+
+@dataclass(frozen=True)
+class ObjectStatus:
+    """What is known of one object now."""
+
+    name: str
+    kind: str
+    state: str
+    rows: int
+    epoch: int
+    lsn: int
+    watermark: int | None
+    lag_ms: int
+    late_rows: int
+    dropped_null_time: int
+    future_rows: int
+    retained_bytes: int
+    subscribers: int
+    state_rows: int
+    state_bytes: int
+    error: str | None
+
+
+def status(engine: Engine) -> list[ObjectStatus]:
+    """Every object: rows put in or out since the start, position, watermark, lag, state and last error."""
+    hub = engine.hub.stats()
+    return [_status(engine, info, hub) for info in engine.catalog.objects() if not info.name.startswith("__")]
+
+
+def _status(engine: Engine, info: ObjectInfo, hub: dict) -> ObjectStatus:  # type: ignore[type-arg]
+    job = engine.jobs.get(info.id)
+    feed = engine.feeds.get(info.id)
+    sink = engine.sinks.get(info.id)
+    last = engine.log.last_entry(info.id)
+    state, rows, error, state_rows, state_bytes, lag = "ready", 0, None, 0, 0, 0
+    if job is not None:
+        state, rows = job.state.value, job.figures.rows_out
+        error = str(job.error) if job.error else None
+        for op in job.kernel.progress().get("stateOperators", []):
+            state_rows += op.get("numRowsTotal", 0)
+            state_bytes += op.get("memoryUsedBytes", 0)
+        lag = _lag(engine, info, job.kernel.position[0])
+    elif info.kind in (Kind.STREAM, Kind.VIEW):
+        state = "stopped" if not engine.running else "running"
+    if feed is not None:
+        rows = feed.counters.rows
+    if sink is not None:
+        state, rows, error = sink.state, sink.rows, sink.error
+    subscribers = hub[info.id].subscribers if info.id in hub else 0
+    return ObjectStatus(
+        name=info.name,
+        kind=info.kind.value,
+        state=state,
+        rows=rows,
+        epoch=engine.log.epoch(info.id),
+        lsn=last.lsn if last else 0,
+        watermark=engine.log.watermark(info.id),
+        lag_ms=lag,
+        late_rows=engine.late_rows(info),
+        dropped_null_time=feed.counters.null_time if feed else 0,
+        future_rows=feed.counters.future if feed else 0,
+        retained_bytes=engine.log.retained(info.id)[0],
+        subscribers=subscribers,
+        state_rows=state_rows,
+        state_bytes=state_bytes,
+        error=error,
+    )
+
+
+def _lag(engine: Engine, info: ObjectInfo, lsn: int) -> int:
+    """How long the oldest row that the job has not taken in has been waiting, in milliseconds."""
+    import time
+
+    waiting = [e.time_ms for i in info.depends_on for e in engine.log.entries(i, after=lsn)[:1]]
+    return max(0, int(time.time() * 1000) - min(waiting)) if waiting else 0
+
+
+def show(engine: Engine, what: str) -> pa.Table:
+    if what in _KINDS:
+        by_name = {s.name: s for s in status(engine)}
+        rows = []
+        for o in engine.catalog.objects(*_KINDS[what]):
+            if o.name not in by_name:
+                continue
+            s = by_name[o.name]
+            columns = ", ".join(f"{c.name} {c.type}" for c in o.columns)
+            rows.append({"name": o.name, "columns": columns, "state": s.state, "rows": s.rows, "watermark": s.watermark})
+        schema = pa.schema(
+            [("name", pa.string()), ("columns", pa.string()), ("state", pa.string()), ("rows", pa.int64()), ("watermark", pa.int64())]
+        )
+        return pa.Table.from_pylist(rows, schema=schema)
+    if what == "queries":
+        rows = [
+            {"name": j.name, "state": j.state.value, "epochs": j.figures.epochs, "rows_out": j.figures.rows_out,
+             "watermark": j.figures.watermark, "error": str(j.error) if j.error else None}
+            for j in engine.jobs.values()
+        ]
+        schema = pa.schema(
+            [("name", pa.string()), ("state", pa.string()), ("epochs", pa.int64()), ("rows_out", pa.int64()),
+             ("watermark", pa.int64()), ("error", pa.string())]
+        )
+        return pa.Table.from_pylist(rows, schema=schema)
+    if what == "checkpoints":
+        schema = pa.schema([("id", pa.int64()), ("lsn", pa.int64()), ("time", pa.timestamp("us", tz="UTC"))])
+        rows = [
+            {"id": c["id"], "lsn": c["lsn"], "time": c["time_ms"] * 1000} for c in engine.catalog.facts.get("checkpoints", [])
+        ]
+        return pa.Table.from_arrays(
+            [pa.array([r[f.name] for r in rows], pa.int64()).cast(f.type) for f in schema], schema=schema
+        )
+    rows = [{"name": n, "direction": "sink"} for n in sink_names()] + [{"name": n, "direction": "source"} for n in source_names()]
+    return pa.Table.from_pylist(rows, schema=pa.schema([("name", pa.string()), ("direction", pa.string())]))
+
+
+def find(engine: Engine, name: str) -> ObjectInfo:
+    info = engine.catalog.get(name)
+    if info is None:
+        raise fail("PSK-1002", f"{name} is not found.", hint=suggestion(name, engine.catalog.names()))
+    return info
+
+
+def show_create(engine: Engine, s: st.ShowCreate) -> pa.Table:
+    info = find(engine, s.name)
+    if s.kind is not None and info.kind.value != s.kind:
+        raise fail("PSK-1008", f"{info.name} is a {info.kind.value}.")
+    return pa.table({"statement": [info.sql]})
+
+
+def describe(engine: Engine, s: st.Describe) -> pa.Table:
+    info = find(engine, s.name)
+    rows = [
+        {"column": c.name, "type": c.type, "nullable": c.nullable, "key": c.name in info.key, "event_time": any(t.column == c.name for t in info.times)}
+        for c in info.columns
+    ]
+    table = pa.Table.from_pylist(
+        rows,
+        schema=pa.schema(
+            [("column", pa.string()), ("type", pa.string()), ("nullable", pa.bool_()), ("key", pa.bool_()), ("event_time", pa.bool_())]
+        ),
+    )
+    if not s.extended:
+        return table
+    (one,) = (x for x in status(engine) if x.name == info.name)
+    facts = {
+        "kind": one.kind, "state": one.state, "rows": one.rows, "epoch": one.epoch, "lsn": one.lsn, "watermark": one.watermark,
+        "late rows": one.late_rows, "retained bytes": one.retained_bytes, "state rows": one.state_rows, "state bytes": one.state_bytes,
+        "subscribers": one.subscribers, "error": one.error,
+        "depends on": ", ".join(engine.catalog.by_id(i).name for i in info.depends_on) or None,
+    }
+    extra = [
+        {"column": f"# {k}", "type": str(v), "nullable": None, "key": None, "event_time": None} for k, v in facts.items() if v is not None
+    ]
+    return pa.concat_tables([table, pa.Table.from_pylist(extra, schema=table.schema)])

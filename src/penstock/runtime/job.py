@@ -1,0 +1,125 @@
+"""One job: a streaming query, the thread that records its epochs, and what is known of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from penstock.errors import PenstockError, fail
+from penstock.spark.bridge import Epoch, KernelJob
+
+_POLL_MS = 500
+"""How often the pump looks whether its query still lives, when nothing comes."""
+
+
+class JobState(Enum):
+    STARTING = "starting"
+    RUNNING = "running"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass
+class JobFigures:
+    """Counted since the job was started."""
+
+    epochs: int = 0
+    rows_out: int = 0
+    last_epoch_ms: float = 0.0
+    watermark: int | None = None
+    started_at: float = field(default_factory=time.time)
+
+
+class Job:
+    """Runs a kernel job. `record` is called on the pump's thread for every epoch, in order; what it raises fails this job alone."""
+
+    def __init__(
+        self, object_id: int, name: str, kernel: KernelJob, record: Callable[[Epoch], None], failed: Callable[[PenstockError], None]
+    ) -> None:
+        self.object_id = object_id
+        self.name = name
+        self.kernel = kernel
+        self.state = JobState.STARTING
+        self.error: PenstockError | None = None
+        self.figures = JobFigures()
+        self._record = record
+        self._failed = failed
+        self._stopping = False
+        self._pump = threading.Thread(target=self._run, name=f"penstock-pump-{name}", daemon=True)
+
+    def start(self) -> None:
+        self.kernel.start()
+        self.state = JobState.RUNNING
+        self._pump.start()
+
+    def _run(self) -> None:
+        ack = False
+        while not self._stopping:
+            try:
+                epoch = self.kernel.take(ack, _POLL_MS)
+                ack = False
+                if epoch is None:
+                    if not self._stopping and not self.kernel.active:
+                        self._fail(self.kernel.error or fail("PSK-7001", f"{self.name} ended unexpectedly."))
+                        return
+                    continue
+                self._one(epoch)
+                ack = True
+            except PenstockError as error:
+                if self._stopping:
+                    return
+                self.kernel.refuse(str(error))
+                self._fail(error)
+                return
+            except Exception as error:
+                if self._stopping:
+                    return
+                wrapped = fail("PSK-8001", f"{self.name}: {type(error).__name__}: {error}")
+                wrapped.__cause__ = error
+                try:
+                    self.kernel.refuse(str(wrapped))
+                finally:
+                    self._fail(wrapped)
+                return
+
+    def _one(self, epoch: Epoch) -> None:
+        begin = time.perf_counter()
+        self._record(epoch)
+        for path in epoch.files:
+            path.unlink(missing_ok=True)
+        self.figures.epochs += 1
+        self.figures.rows_out += sum(b.num_rows for b in epoch.batches[0])
+        self.figures.watermark = epoch.watermark
+        self.figures.last_epoch_ms = (time.perf_counter() - begin) * 1000
+
+    def _fail(self, error: PenstockError) -> None:
+        self.error = error
+        self.state = JobState.FAILED
+        self._failed(error)
+
+    @property
+    def late_rows(self) -> int:
+        return self.kernel.late_rows()
+
+    def settle(self, lsn: int, deadline: float | None) -> bool:
+        """Waits until everything up to an LSN is recorded. A job that is not running has nothing to wait for."""
+        while self.state is JobState.RUNNING:
+            left = 0.25 if deadline is None else min(0.25, deadline - time.monotonic())
+            if self.kernel.settled(lsn, max(0, int(left * 1000))):
+                return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+        return True
+
+    def stop(self) -> None:
+        self._stopping = True
+        try:
+            self.kernel.stop()
+        finally:
+            if self.state is not JobState.FAILED:
+                self.state = JobState.STOPPED
+            if self._pump.is_alive() and threading.current_thread() is not self._pump:
+                self._pump.join(timeout=10)

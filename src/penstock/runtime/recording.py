@@ -1,0 +1,80 @@
+"""How an epoch becomes part of the database: into the log, the view store and the hub, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.catalog.types import schema_of
+from penstock.log import Part
+from penstock.serve.zset import consolidate
+from penstock.spark.bridge import Epoch
+from penstock.spark.compile import Output
+
+if TYPE_CHECKING:
+    from penstock.runtime.engine import Engine
+
+
+class Recorder:
+    """Makes the function that records a job's epochs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def of(self, objects: Sequence[ObjectInfo], outputs: Sequence[Output]) -> Callable[[Epoch], None]:
+        schemas = [_stored(o) for o in objects]
+
+        def record(epoch: Epoch) -> None:
+            log = self._engine.log
+            if epoch.number <= log.job_epoch(objects[0].id):
+                return  # A replay of an epoch that was recorded before a crash.
+            tables = [
+                _ordered(pa.Table.from_batches(b, s), o)
+                for b, s, o in zip(epoch.batches, schemas, outputs, strict=True)
+            ]
+            parts = [
+                Part(
+                    object_id=info.id,
+                    batches=tuple(t.to_batches()) if t.num_rows else (),
+                    watermark=epoch.watermark,
+                    job_epoch=epoch.number,
+                    schema_version=len(t.schema),
+                )
+                for info, t in zip(objects, tables, strict=True)
+            ]
+            lsn = log.append(parts)
+            self._publish(objects, tables, lsn, epoch.watermark)
+
+        return record
+
+    def _publish(
+        self, objects: Sequence[ObjectInfo], tables: Sequence[pa.Table], lsn: int, watermark: int | None
+    ) -> None:
+        engine = self._engine
+        for info, table in zip(objects, tables, strict=True):
+            entry = engine.log.last_entry(info.id)
+            assert entry is not None
+            if info.kind is Kind.VIEW:
+                engine.store.apply(info.id, table, epoch=entry.epoch, lsn=lsn)
+            engine.hub.publish(info.id, entry.epoch, lsn, table if table.num_rows else None, watermark)
+
+
+def _stored(info: ObjectInfo) -> pa.Schema:
+    schema = schema_of(info.columns)
+    return schema.append(pa.field("__weight", pa.int64())) if info.changelog else schema
+
+
+def _ordered(table: pa.Table, output: Output) -> pa.Table:
+    """One epoch of a changelog: each row once, retractions before assertions."""
+    if not output.changelog or not table.num_rows:
+        return table
+    if not output.consolidated:
+        return consolidate(table)
+    retracts = pc.less(table.column("__weight"), 0)
+    if not pc.any(retracts).as_py():
+        return table
+    return pa.concat_tables([table.filter(retracts), table.filter(pc.invert(retracts))])

@@ -1,0 +1,83 @@
+"""Which part of the log is still needed: by jobs, by sinks, by the retained history, and to open the database again."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.runtime.durations import duration_ms, size_bytes
+
+if TYPE_CHECKING:
+    from penstock.runtime.engine import Engine
+
+_SNAPSHOT_BYTES = 128 << 20
+"""A table or view whose changes since its last snapshot are larger than this is written down again."""
+
+
+class Retention:
+    """Trims the log. An entry goes when every reader has it behind it and the object's history need not reach back to it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._saved: dict[int, int] = {}
+
+    def run(self) -> None:
+        engine = self._engine
+        keep = {info.id: self._floor(info) for info in engine.catalog.objects()}
+        if any(keep.values()):
+            engine.log.trim(keep)
+            for object_id, lsn in keep.items():
+                engine.index.trim(object_id, lsn)
+
+    def _floor(self, info: ObjectInfo) -> int:
+        """The highest LSN at or below which nothing of the object is needed."""
+        engine = self._engine
+        floor = self._history(info)
+        if floor == 0:
+            return 0
+        for dependent in engine.catalog.dependents(info.id):
+            floor = min(floor, self._consumed(dependent))
+        if info.kind in (Kind.TABLE, Kind.LOOKUP, Kind.VIEW):
+            floor = min(floor, self._saved_lsn(info, floor))
+        return floor
+
+    def _history(self, info: ObjectInfo) -> int:
+        """The LSN up to which the object's history may go, by the size or age that it is kept for."""
+        engine = self._engine
+        option = info.options.get("retain_history")
+        limit = size_bytes(option) if option else engine.settings.log.retain_bytes
+        entries = engine.log.entries(info.id)
+        if limit is None:
+            assert option is not None
+            oldest = int(time.time() * 1000) - duration_ms(option)
+            gone = [e.lsn for e in entries if e.time_ms < oldest]
+            return gone[-1] if gone else 0
+        size = 0
+        for e in reversed(entries):
+            size += e.length
+            if size > limit:
+                return e.lsn
+        return 0
+
+    def _consumed(self, dependent: ObjectInfo) -> int:
+        engine = self._engine
+        if dependent.kind is Kind.SINK:
+            sink = engine.sinks.get(dependent.id)
+            return sink.durable_lsn if sink is not None else 0
+        job = engine.jobs.get(dependent.id)
+        if job is None:
+            return engine.log.head if dependent.sql.startswith("LATE DATA") else 0
+        return job.kernel.durable_lsn
+
+    def _saved_lsn(self, info: ObjectInfo, floor: int) -> int:
+        engine = self._engine
+        saved = self._saved.get(info.id, 0)
+        pending = sum(e.length for e in engine.log.entries(info.id, after=saved, up_to=floor))
+        if pending > _SNAPSHOT_BYTES:
+            path = engine.layout.snapshot(info.id)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _, saved = engine.store.position(info.id)
+            engine.store.save(info.id, path)
+            self._saved[info.id] = saved
+        return saved

@@ -1,0 +1,48 @@
+"""SELECT: on the view store where DuckDB and Spark mean the same, on Spark otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.catalog.objects import Column, Kind
+from penstock.catalog.types import schema_of
+from penstock.runtime.contents import contents
+from penstock.sql import statements as st
+from penstock.sql.bind import bind_batch
+
+if TYPE_CHECKING:
+    from penstock.runtime.engine import Engine
+    from penstock.sql.query import ParsedQuery
+
+_STORED = (Kind.TABLE, Kind.LOOKUP, Kind.VIEW)
+
+
+def run_select(engine: Engine, s: st.Select) -> pa.Table:
+    return select(engine, s.query)
+
+
+def select(engine: Engine, query: ParsedQuery) -> pa.Table:
+    """The rows of a one-shot query; each object as of one whole epoch."""
+    batch = bind_batch(query, engine.catalog)
+    known = list(batch.objects)
+    if batch.duckdb_sql is not None and all(i.kind in _STORED for i in known):
+        return _typed(engine.store.query(batch.duckdb_sql, {i.name: i.id for i in known}), known)
+    return engine.batch.select(batch.spark_sql, {i.name: contents(engine, i) for i in known})
+
+
+def _typed(table: pa.Table, infos: list) -> pa.Table:  # type: ignore[type-arg]
+    """DuckDB widens some types (sums to HUGEINT); the result has the types that Spark would give where they differ."""
+    fields = []
+    for f in table.schema:
+        kind = f.type
+        if pa.types.is_decimal(kind) and kind.precision == 38 and kind.scale == 0:
+            kind = pa.int64()
+        if pa.types.is_timestamp(kind):
+            kind = pa.timestamp("us", tz="UTC" if kind.tz else None)
+        fields.append(pa.field(f.name, kind))
+    return table.cast(pa.schema(fields))
+
+
+__all__ = ["Column", "run_select", "schema_of", "select"]

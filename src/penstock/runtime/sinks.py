@@ -1,0 +1,156 @@
+"""Sinks: each reads the log of one stream from where it stopped, and hands every epoch on, in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.catalog.types import schema_of
+from penstock.connect import Sink, make_sink
+from penstock.errors import PenstockError, fail
+from penstock.runtime.contents import read_entry
+from penstock.runtime.objects import add_query, drop_objects
+from penstock.sql import statements as st
+from penstock.sql.names import suggestion
+from penstock.sql.script import parse_script
+
+if TYPE_CHECKING:
+    from penstock.runtime.engine import Engine
+
+
+def create_sink(engine: Engine, s: st.CreateSink) -> None:
+    """CREATE SINK: over a stream as it is, or over a query of its own, which is then a hidden stream."""
+    with engine.ddl:
+        have = engine.catalog.get(s.name)
+        if have is not None:
+            if s.if_not_exists:
+                return
+            raise fail("PSK-1003", f"{have.name} already exists.")
+        hidden = None
+        if s.query is not None:
+            hidden = add_query(engine, f"__sink_{s.name}", Kind.STREAM, s.query, f"CREATE STREAM `__sink_{s.name}` AS {s.query.text}")
+            feeding = hidden
+        else:
+            assert s.source is not None
+            found = engine.catalog.get(s.source)
+            if found is None:
+                raise fail("PSK-1002", f"{s.source} is not found.", hint=suggestion(s.source, engine.catalog.names()))
+            feeding = found
+        try:
+            make_sink(s.connector, changelog=feeding.changelog)
+            info = ObjectInfo(
+                id=engine.catalog.new_id(),
+                name=s.name,
+                kind=Kind.SINK,
+                columns=feeding.columns,
+                changelog=feeding.changelog,
+                connector=s.connector,
+                options=dict(s.options),
+                depends_on=(feeding.id,),
+                sql=s.text,
+            )
+            engine.catalog.add(info)
+            if engine.running:
+                engine.start_sink(info)
+        except BaseException:
+            if hidden is not None:
+                drop_objects(engine, [hidden])
+            raise
+
+
+def open_sink(engine: Engine, info: ObjectInfo) -> SinkRunner:
+    (statement,) = parse_script(info.sql, substitute=engine.substitute)
+    assert isinstance(statement, st.CreateSink)
+    return SinkRunner(engine, info, make_sink(statement.connector, changelog=info.changelog))
+
+
+class SinkRunner:
+    """A thread that follows one stream. An error stops this sink alone; it is tried again when the pipeline is started."""
+
+    def __init__(self, engine: Engine, info: ObjectInfo, sink: Sink) -> None:
+        self.name = info.name
+        self.rows = 0
+        self.state = "running"
+        self.error: str | None = None
+        self._engine = engine
+        self._info = info
+        self._input = engine.catalog.by_id(info.depends_on[0])
+        self._sink = sink
+        self._position = engine.layout.job(info.id) / "position.json"
+        self._stop = threading.Event()
+        schema = schema_of(self._input.columns)
+        self._schema = schema.append(pa.field("__weight", pa.int64())) if self._input.changelog else schema
+        epoch, self.durable_lsn = self._load()
+        sink.open(self._schema, epoch)
+        self._done = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name=f"penstock-sink-{info.name}", daemon=True)
+        self._thread.start()
+
+    def _load(self) -> tuple[int, int]:
+        if not self._position.exists():
+            return 0, 0
+        stored = json.loads(self._position.read_text())
+        return int(stored["epoch"]), int(stored["lsn"])
+
+    def _save(self, epoch: int, lsn: int) -> None:
+        self._position.parent.mkdir(parents=True, exist_ok=True)
+        beside = self._position.with_suffix(".new")
+        with beside.open("w") as f:
+            json.dump({"epoch": epoch, "lsn": lsn}, f)
+            f.flush()
+            os.fsync(f.fileno())
+        beside.replace(self._position)
+
+    def _run(self) -> None:
+        engine = self._engine
+        try:
+            while not self._stop.is_set():
+                entries = engine.log.entries(self._input.id, after=self.durable_lsn)
+                if not entries:
+                    with engine.commits:
+                        if not engine.log.entries(self._input.id, after=self.durable_lsn):
+                            engine.commits.wait(0.5)
+                    continue
+                for entry in entries:
+                    if self._stop.is_set():
+                        return
+                    if entry.rows:
+                        self._sink.write(entry.epoch, entry.lsn, read_entry(engine, entry, self._schema))
+                        self.rows += entry.rows
+                self._sink.flush()
+                self._save(entries[-1].epoch, entries[-1].lsn)
+                with self._done:
+                    self.durable_lsn = entries[-1].lsn
+                    self._done.notify_all()
+        except Exception as error:
+            self.state = "failed"
+            self.error = str(error if isinstance(error, PenstockError) else fail("PSK-5002", f"{self.name}: {error}"))
+            with self._done:
+                self._done.notify_all()
+
+    def settle(self, deadline: float | None) -> bool:
+        last = self._engine.log.last_entry(self._input.id)
+        if last is None:
+            return True
+        with self._done:
+            while self.state == "running" and self.durable_lsn < last.lsn and not self._stop.is_set():
+                if deadline is not None and time.monotonic() >= deadline:
+                    return False
+                self._done.wait(0.25)
+        return True
+
+    def stop(self) -> None:
+        self._stop.set()
+        with self._engine.commits:
+            self._engine.commits.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout=10)
+        self._sink.close()
+        if self.state == "running":
+            self.state = "stopped"

@@ -1,0 +1,131 @@
+"""Commits: rows into sources, changes into tables, one or several objects at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.errors import fail
+from penstock.log import Part
+from penstock.serve.zset import consolidate
+
+if TYPE_CHECKING:
+    from penstock.runtime.engine import Engine
+
+
+class Writer:
+    """Writes for one engine. Tables are written by one thread at a time, because a change needs to know the row it replaces."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._tables = threading.RLock()
+
+    def insert(self, name: str, data: object) -> int:
+        """One commit into one object; its LSN. Nothing is stored if anything is wrong with any row."""
+        info = self.target(name)
+        if info.kind is Kind.SOURCE:
+            return self._engine.log.append([self._engine.feeds[info.id].part(data)])
+        return self.commit([(info, "insert", self._engine.feeds[info.id].part(data))])
+
+    def target(self, name: str) -> ObjectInfo:
+        engine = self._engine
+        engine.check_open()
+        info = engine.catalog.get(name)
+        if info is None:
+            from penstock.sql.names import suggestion
+
+            raise fail("PSK-1002", f"{name} is not found.", hint=suggestion(name, engine.catalog.names()))
+        if info.kind not in (Kind.SOURCE, Kind.TABLE, Kind.LOOKUP):
+            raise fail("PSK-5005", f"{info.name} is a {info.kind.value}; rows go into sources and tables.")
+        return info
+
+    def commit(self, writes: Sequence[tuple[ObjectInfo, str, Part]]) -> int:
+        """One atomic commit. Each write is (object, 'insert' | 'delete', rows); later ones see earlier ones."""
+        engine = self._engine
+        parts: list[Part] = []
+        with self._tables:
+            pending: dict[int, pa.Table] = {}
+            for info, action, part in writes:
+                if info.kind is Kind.SOURCE:
+                    parts.append(part)
+                    continue
+                rows = pa.Table.from_batches(part.batches, engine.feeds[info.id].schema)
+                change = self._change(info, action, rows, pending.get(info.id))
+                pending[info.id] = pa.concat_tables([pending[info.id], change]) if info.id in pending else change
+            deltas = {i: consolidate(t) for i, t in pending.items()}
+            for object_id, delta in deltas.items():
+                batches = tuple(delta.to_batches()) if delta.num_rows else ()
+                parts.append(Part(object_id=object_id, batches=batches, schema_version=len(delta.schema)))
+            lsn = engine.log.append(_merged(parts))
+            self._apply(deltas, lsn)
+            return lsn
+
+    def _apply(self, deltas: dict[int, pa.Table], lsn: int) -> None:
+        engine = self._engine
+        changes = []
+        for object_id, delta in deltas.items():
+            entry = engine.log.last_entry(object_id)
+            assert entry is not None
+            changes.append((object_id, delta, entry.epoch))
+        engine.store.apply_many(changes, lsn)
+        for object_id, delta, epoch in changes:
+            engine.hub.publish(object_id, epoch, lsn, delta if delta.num_rows else None, None)
+
+    def _change(self, info: ObjectInfo, action: str, rows: pa.Table, pending: pa.Table | None) -> pa.Table:
+        """The changelog of one write: what it takes away and what it puts in its place."""
+        if action == "delete":
+            return _weighted(rows, -1)
+        if not info.key:
+            return _weighted(rows, 1)
+        rows = _last_per_key(rows, info.key)
+        keys = rows.select(list(info.key))
+        for name in info.key:
+            if keys.column(name).null_count:
+                raise fail("PSK-5006", f"The key column {name} of {info.name} cannot be NULL.")
+        old = self._engine.store.lookup(info.id, keys)
+        current = _weighted(old.select(rows.column_names), 1)
+        if pending is not None:
+            touched = pending.join(keys, list(info.key), join_type="left semi").select(pending.column_names)
+            current = consolidate(pa.concat_tables([current, touched.cast(current.schema)]))
+        return pa.concat_tables([_negate(current), _weighted(rows, 1)])
+
+
+def _weighted(table: pa.Table, weight: int) -> pa.Table:
+    return table.append_column(pa.field("__weight", pa.int64()), pa.array([weight] * table.num_rows, pa.int64()))
+
+
+def _negate(table: pa.Table) -> pa.Table:
+    index = table.schema.get_field_index("__weight")
+    return table.set_column(index, table.schema.field(index), pc.negate(table.column(index)))
+
+
+def _last_per_key(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Of several rows with one key the last."""
+    if rows.num_rows < 2:
+        return rows
+    numbered = rows.select(list(key)).append_column("__n", pa.array(range(rows.num_rows), pa.int64()))
+    last = numbered.group_by(list(key)).aggregate([("__n", "max")]).column("__n_max")
+    return rows if len(last) == rows.num_rows else rows.take(last.take(pc.sort_indices(last)))
+
+
+def _merged(parts: Sequence[Part]) -> list[Part]:
+    """One part per object: several inserts into one source within a commit belong together."""
+    by_object: dict[int, Part] = {}
+    for part in parts:
+        have = by_object.get(part.object_id)
+        if have is None:
+            by_object[part.object_id] = part
+            continue
+        marks = [w for w in (have.watermark, part.watermark) if w is not None]
+        by_object[part.object_id] = Part(
+            object_id=part.object_id,
+            batches=have.batches + part.batches,
+            watermark=max(marks) if marks else None,
+            schema_version=part.schema_version,
+        )
+    return list(by_object.values())

@@ -1,0 +1,260 @@
+"""Aggregates, DISTINCT and the temporal filter: natively where Spark's operator gives the right answer, else in the kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.column import Column
+
+from penstock.plan import nodes as p
+from penstock.spark.windows import micros, restore
+
+if TYPE_CHECKING:
+    from penstock.spark.compile import Compiler
+
+NATIVE = frozenset(
+    "count sum avg min max stddev stddev_samp stddev_pop variance var_samp var_pop covar_samp covar_pop corr bool_and bool_or "
+    "every some any count_if min_by max_by bit_and bit_or bit_xor approx_count_distinct".split()
+)
+"""Aggregates whose native result does not depend on the order of rows."""
+
+
+def aggregate(c: Compiler, n: p.Aggregate) -> DataFrame:
+    df = c.node(n.child)
+    if n.session is not None:
+        return _session(c, n, df)
+    closes = n.window_end is not None and _timed(n, n.window_end)
+    end = next((k for k in n.keys if k.name == n.window_end), None)
+    if closes and end is not None and "__pwm" in df.columns:
+        df = _without_late(c, n, df, end)
+    if closes and n.mode is p.Mode.CLOSE and c.stateful == 1 and not n.child.changelog and _all_native(n):
+        return _native(c, n, df)
+    return _kernel(c, n, df, n.window_end if closes else None)
+
+
+def _timed(n: p.Aggregate, name: str) -> bool:
+    key = next(k for k in n.keys if k.name == name)
+    return any(t.column == key.expr.column for t in n.child.times)
+
+
+def _all_native(n: p.Aggregate) -> bool:
+    return all(a.func in NATIVE and not a.distinct and not a.order for a in n.aggs)
+
+
+def _without_late(c: Compiler, n: p.Aggregate, df: DataFrame, end: p.Named) -> DataFrame:
+    millis, _ = micros(df, end.expr.sql())
+    late = (millis / 1000 + n.lateness_ms) <= F.col("__pwm")
+    df = df.withColumn("__late", late)
+    if n.late_to is not None:
+        c.late = _late_rows(c, n)
+    df = df.observe("penstock_late", F.expr("count_if(__late)").alias("late"))
+    return df.where("NOT __late").drop("__late")
+
+
+def _late_rows(c: Compiler, n: p.Aggregate) -> DataFrame:
+    """The rows of the aggregate's input all of whose windows have closed, as they were before windows were assigned."""
+    below = n.child
+    while not isinstance(below, p.WindowAssign):
+        (below,) = below.children
+    df = c.node(below.child)
+    numbered = df.withColumn("__id", F.monotonically_increasing_id()) if below.kind != "tumble" else df
+    from penstock.spark.windows import assign
+
+    windows = assign(numbered, below)
+    if below.kind == "hop":
+        windows = _last_window(windows, below)
+    elif below.kind == "cumulate":
+        windows = _last_window(windows, below)
+    millis, _ = micros(windows, f"`{below.end}`")
+    late = windows.where((millis / 1000 + n.lateness_ms) <= F.col("__pwm"))
+    return late.select(*(F.col(f"`{x}`") for x in below.child.columns))
+
+
+def _last_window(windows: DataFrame, node: p.WindowAssign) -> DataFrame:
+    """Of a row's windows only the one that ends last, found without state: no later window would cover the row."""
+    time, _ = micros(windows, node.time.sql())
+    end, _ = micros(windows, f"`{node.end}`")
+    start, _ = micros(windows, f"`{node.start}`")
+    if node.kind == "hop":
+        assert node.step is not None
+        return windows.where(start + node.step.micros > time)
+    return windows.where(end == start + node.size.micros)
+
+
+def _native(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
+    end = next(k for k in n.keys if k.name == n.window_end)
+    end_micros, kind = micros(df, end.expr.sql())
+    others = [k for k in n.keys if k.name != n.window_end]
+    # Spark closes a group when field 1 of the struct that carries the watermark's mark is not after the watermark.
+    bounds = F.struct(
+        F.lit(None).cast("timestamp").alias("start"), F.timestamp_micros(end_micros + n.lateness_ms * 1000).alias("end")
+    )
+    df = df.withColumn("__w", bounds.alias("__w", metadata={"spark.watermarkDelayMs": 0}))
+    grouped = df.groupBy(F.col("__w"), *(F.expr(k.expr.sql()).alias(k.name) for k in others))
+    out = grouped.agg(*(F.expr(_call(a)).alias(a.name) for a in n.aggs) if n.aggs else [F.count(F.lit(1)).alias("__n")])
+    c.operators.append("native aggregate")
+    back = restore(F.expr("unix_micros(__w.end)") - n.lateness_ms * 1000, kind).alias(end.name)
+    keys = [back if k.name == n.window_end else F.col(f"`{k.name}`") for k in n.keys]
+    return out.select(*keys, *(F.col(f"`{a.name}`") for a in n.aggs))
+
+
+def _call(a: p.AggCall) -> str:
+    args = ", ".join(x.sql() for x in a.args) or "*"
+    distinct = "DISTINCT " if a.distinct else ""
+    where = f" FILTER (WHERE {a.filter.sql()})" if a.filter else ""
+    nulls = " IGNORE NULLS" if a.ignore_nulls else ""
+    return f"{a.func}({distinct}{args}){nulls}{where}"
+
+
+def _typed_call(a: p.AggCall) -> str:
+    """The call as Spark types it; ordered forms have the same type as their plain ones."""
+    args = [x.sql() for x in a.args]
+    match a.func:
+        case "string_agg" | "listagg":
+            return f"concat_ws('', collect_list(CAST({args[0]} AS STRING)))"
+        case "array_agg" | "collect_list":
+            return f"collect_list({args[0]})"
+        case "percentile_cont" | "percentile_disc" | "percentile" | "median":
+            return f"percentile({args[0]}, {args[1] if len(args) > 1 else '0.5'})" if a.func != "percentile_disc" else f"min({args[0]})"
+        case _:
+            return f"{a.func}({', '.join(args) or '*'})"
+
+
+def agg_specs(df: DataFrame, aggs: tuple[p.AggCall, ...]) -> tuple[list[Column], list[dict[str, Any]]]:
+    """Columns to compute before a kernel aggregate, and what it is told of its functions."""
+    if not aggs:
+        return [], []
+    types = df.agg(*(F.expr(_typed_call(a)).alias(f"t{i}") for i, a in enumerate(aggs))).schema
+    columns: list[Column] = []
+    specs: list[dict[str, Any]] = []
+    for i, a in enumerate(aggs):
+        args: list[str] = []
+        exprs = [x.sql() for x in a.args]
+        if a.filter is not None:
+            when = a.filter.sql()
+            exprs = [f"CASE WHEN {when} THEN {e} END" for e in exprs[:1]] + exprs[1:] or [f"CASE WHEN {when} THEN 1 END"]
+        for j, e in enumerate(exprs):
+            columns.append(F.expr(e).alias(f"__a{i}_{j}"))
+            args.append(f"__a{i}_{j}")
+        order = []
+        for j, k in enumerate(a.order):
+            columns.append(F.expr(k.expr.sql()).alias(f"__o{i}_{j}"))
+            order.append({"col": f"__o{i}_{j}", "desc": k.desc, "nullsFirst": k.nulls_first})
+        specs.append(
+            {
+                "name": a.name,
+                "func": a.func,
+                "args": args,
+                "distinct": a.distinct,
+                "type": types[i].dataType.simpleString(),
+                "order": order,
+                "ignoreNulls": a.ignore_nulls,
+            }
+        )
+    return columns, specs
+
+
+def _kernel(c: Compiler, n: p.Aggregate, df: DataFrame, window_end: str | None) -> DataFrame:
+    args, specs = agg_specs(df, n.aggs)
+    weight = c.weight(df)
+    keys = [F.expr(k.expr.sql()).alias(k.name) for k in n.keys]
+    hidden = ["__weight"] if weight else []
+    df = df.select(*keys, *args, *hidden)
+    always = not n.keys
+    if always:
+        df, weight = _with_presence(c, df), "__weight"
+    spec: dict[str, object] = {
+        "keys": [k.name for k in n.keys],
+        "weight": weight,
+        "aggs": specs,
+        "mode": n.mode.value,
+        "windowEnd": window_end,
+        "latenessMs": n.lateness_ms,
+        "always": always,
+    }
+    out = c.kernel("Aggregate", spec, df)
+    return out if n.changelog else out.drop("__weight")
+
+
+def _with_presence(c: Compiler, df: DataFrame) -> DataFrame:
+    """An aggregate without keys has a row even over nothing: a row of weight zero makes its group exist."""
+    if "__weight" not in df.columns:
+        df = df.withColumn("__weight", F.lit(1).cast("bigint"))
+    nulls = [F.lit(None).cast(f.dataType).alias(f.name) for f in df.schema.fields if f.name != "__weight"]
+    return df.unionAll(c.unit().select(*nulls, F.lit(0).cast("bigint").alias("__weight")))
+
+
+def _session(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
+    assert n.session is not None
+    time, kind = micros(df, n.session.time.sql())
+    args, specs = agg_specs(df, n.aggs)
+    weight = c.weight(df)
+    row = F.struct(*(F.col(f"`{x}`") for x in n.child.columns)).alias("__row") if n.late_to else None
+    select = [F.expr(k.expr.sql()).alias(k.name) for k in n.keys] + args + [time.alias("__t")]
+    select += ([row] if row is not None else []) + ([F.col("__weight")] if weight else [])
+    df = df.select(*select).where("__t IS NOT NULL")
+    timed = any(t.column == n.session.time.column for t in n.child.times)
+    spec: dict[str, object] = {
+        "keys": [k.name for k in n.keys],
+        "weight": weight,
+        "time": "__t",
+        "gapMicros": n.session.gap.micros,
+        "start": n.session.start,
+        "end": n.session.end,
+        "aggs": specs,
+        "mode": n.mode.value,
+        "latenessMs": n.lateness_ms,
+        "row": "__row" if n.late_to else None,
+        "eventTime": timed,
+    }
+    out = c.kernel("Session", spec, df)
+    if n.late_to is not None:
+        c.late = out.where("__late").select(*(F.col(f"__row.`{x}`").alias(x) for x in n.child.columns))
+    out = out.where("NOT coalesce(__late, false)")
+    keys = [F.col(f"`{k.name}`") for k in n.keys]
+    bounds = [restore(F.col(f"`{b}`"), kind).alias(b) for b in (n.session.start, n.session.end)]
+    extra = ["__weight"] if n.changelog else []
+    return out.select(*keys, *bounds, *(F.col(f"`{a.name}`") for a in n.aggs), *extra)
+
+
+def distinct(c: Compiler, n: p.Distinct) -> DataFrame:
+    df = c.node(n.child)
+    weight = c.weight(df)
+    df = df.select(*(F.col(f"`{x}`") for x in n.columns), *(["__weight"] if weight else []))
+    out = c.kernel("Distinct", {"columns": list(n.columns), "weight": weight}, df)
+    return out if n.changelog else out.drop("__weight")
+
+
+def temporal_filter(c: Compiler, n: p.TemporalFilter) -> DataFrame:
+    df = c.node(n.child)
+    weight = c.weight(df)
+    enter = _bound(df, n.enter_ms)
+    leave = _bound(df, n.exit_ms)
+    df = df.select(
+        *(F.col(f"`{x}`") for x in n.columns),
+        enter.cast("bigint").alias("__enter"),
+        leave.cast("bigint").alias("__exit"),
+        *(["__weight"] if weight else []),
+    )
+    spec: dict[str, object] = {"columns": list(n.columns), "weight": weight, "enter": "__enter", "exit": "__exit"}
+    return c.kernel("TemporalFilter", spec, df)
+
+
+def _bound(df: DataFrame, expr: p.Expr | None) -> Column:
+    if expr is None:
+        return F.lit(None)
+    from sqlglot import exp
+
+    def convert(node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.Anonymous) and node.name.lower() == "__millis":
+            inner = node.expressions[0].sql(dialect="spark")
+            millis, kind = micros(df, inner)
+            text = f"unix_millis({inner})" if kind.typeName() == "timestamp" else inner
+            if kind.typeName() == "timestamp_ntz":
+                text = f"unix_millis(CAST({inner} AS TIMESTAMP))"
+            return exp.maybe_parse(text, dialect="spark")
+        return node
+
+    return F.expr(expr.node.copy().transform(convert).sql(dialect="spark"))

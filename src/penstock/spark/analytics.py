@@ -1,0 +1,109 @@
+"""Top-N, analytic functions and set operations, in the kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from sqlglot import exp
+
+from penstock.errors import fail
+from penstock.plan import nodes as p
+
+if TYPE_CHECKING:
+    from penstock.spark.compile import Compiler
+
+
+def _ordered(c: Compiler, n: p.TopN | p.Analytic) -> tuple[DataFrame, dict[str, object]]:
+    """The input with partition and order columns computed, and the part of the spec that tells of them."""
+    df = c.node(n.child)
+    weight = c.weight(df)
+    columns = list(n.child.columns)
+    select = [F.col(f"`{x}`") for x in columns]
+    select += [F.expr(e.sql()).alias(f"__p{i}") for i, e in enumerate(n.partition)]
+    select += [F.expr(k.expr.sql()).alias(f"__o{i}") for i, k in enumerate(n.order)]
+    select += [F.col("__weight")] if weight else []
+    spec: dict[str, object] = {
+        "partition": [f"__p{i}" for i in range(len(n.partition))],
+        "order": [{"col": f"__o{i}", "desc": k.desc, "nullsFirst": k.nulls_first} for i, k in enumerate(n.order)],
+        "columns": columns,
+        "weight": weight,
+    }
+    return df.select(*select), spec
+
+
+def top_n(c: Compiler, n: p.TopN) -> DataFrame:
+    df, spec = _ordered(c, n)
+    spec |= {"limit": n.limit, "offset": n.offset}
+    plain = n.rank is None or (n.rank == "row_number" and n.rank_name is None)
+    spec["rank"] = None if plain else {"name": n.rank_name or "__rank", "func": n.rank}
+    return c.kernel("TopN", spec, df).select(*(F.col(f"`{x}`") for x in (*n.columns, "__weight")))
+
+
+def analytic(c: Compiler, n: p.Analytic) -> DataFrame:
+    df, spec = _ordered(c, n)
+    args, calls = [], []
+    source = c.typed(df)
+    for i, w in enumerate(n.calls):
+        values, literals = _split(w)
+        names = []
+        for j, e in enumerate(values):
+            args.append(F.expr(e).alias(f"__a{i}_{j}"))
+            names.append(f"__a{i}_{j}")
+        frame = w.frame
+        calls.append(
+            {
+                "name": w.name,
+                "func": w.func,
+                "args": names,
+                "literals": literals,
+                "type": source.select(F.expr(_over(w, n)).alias("t")).schema[0].dataType.simpleString(),
+                "frame": None if frame is None else {"unit": frame.unit, "start": frame.start, "end": frame.end},
+                "ignoreNulls": w.ignore_nulls,
+            }
+        )
+    spec["calls"] = calls
+    return c.kernel("Analytic", spec, df.select("*", *args)).select(*(F.col(f"`{x}`") for x in (*n.columns, "__weight")))
+
+
+_LITERAL_FROM = {"ntile": 0, "lag": 1, "lead": 1, "nth_value": 1}
+
+
+def _split(w: p.WindowCall) -> tuple[list[str], list[object]]:
+    """The arguments that are values of the row, and those that are constants (an offset, a default, a count)."""
+    cut = _LITERAL_FROM.get(w.func, len(w.args))
+    return [e.sql() for e in w.args[:cut]], [_constant(e) for e in w.args[cut:]]
+
+
+def _constant(e: p.Expr) -> object:
+    node: exp.Expression | None = e.node
+    sign = 1
+    if isinstance(node, exp.Neg):
+        sign, node = -1, node.this
+    if isinstance(node, exp.Null):
+        return None
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if not isinstance(node, exp.Literal):
+        raise fail("PSK-1012", f"{e.sql()} must be a constant.")
+    if node.is_string:
+        return str(node.this)
+    return sign * (int(node.this) if node.is_int else float(node.this))
+
+
+def _over(w: p.WindowCall, n: p.Analytic) -> str:
+    """The call as Spark types it; frames do not change a type."""
+    order = ", ".join(f"`__o{i}`" for i in range(len(n.order))) or "1"
+    return f"{w.func}({', '.join(e.sql() for e in w.args) or ('*' if w.func == 'count' else '')}) OVER (ORDER BY {order})"
+
+
+def set_op(c: Compiler, n: p.SetOp) -> DataFrame:
+    sides = []
+    for side, child in enumerate((n.left, n.right)):
+        df = c.node(child)
+        select = [F.col(f"`{x}`").alias(name) for x, name in zip(child.columns, n.columns, strict=True)]
+        weight = F.col("__weight") if "__weight" in df.columns else F.lit(1).cast("bigint").alias("__weight")
+        sides.append(df.select(*select, weight, F.lit(side).alias("__side")))
+    spec: dict[str, object] = {"kind": n.kind, "columns": list(n.columns), "weight": "__weight", "side": "__side"}
+    return c.kernel("SetOp", spec, sides[0].unionAll(sides[1]))

@@ -1,0 +1,197 @@
+"""The kernel as Python sees it: the log index, and one running query with its clock and its outbox."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.errors import PenstockError
+from penstock.log import Entry
+from penstock.spark.compile import Compiled
+from penstock.spark.session import jvm
+from penstock.spark.translate import translate, translated
+
+LOG_SINK = "dev.penstock.kernel.LogSink"
+NO_WATERMARK = -(1 << 63)
+
+
+class KernelIndex:
+    """Tells the kernel where the rows of the log are."""
+
+    def __init__(self, database: str) -> None:
+        self._database = database
+        self._index = jvm().LogIndex.of(database)
+
+    def add(self, entries: Iterable[Entry], head: int) -> None:
+        self._index.add("".join(_line(e) for e in entries), head)
+
+    def watermark(self, object_id: int, watermark: int) -> None:
+        self._index.watermark(object_id, watermark)
+
+    def trim(self, object_id: int, lsn: int) -> None:
+        self._index.trim(object_id, lsn)
+
+    def forget(self, object_id: int) -> None:
+        self._index.forget(object_id)
+
+    def close(self) -> None:
+        jvm().LogIndex.drop(self._database)
+
+
+def _line(e: Entry) -> str:
+    wm = "" if e.watermark is None else str(e.watermark)
+    slices = ";".join(f"{o},{n},{r}" for o, n, r in e.batches)
+    return f"{e.lsn}\t{e.object_id}\t{wm}\t{e.schema_version}\t{e.path}\t{slices}\n"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one epoch of a job put out, per output: record batches, in no particular order."""
+
+    number: int
+    watermark: int | None
+    lsn: int
+    batches: tuple[tuple[pa.RecordBatch, ...], ...]
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Seed:
+    """Contents of an object as of an LSN, in a file of record-batch messages."""
+
+    object_id: int
+    lsn: int
+    columns: int
+    path: str
+    batches: tuple[tuple[int, int, int], ...]
+
+
+class KernelJob:
+    """A job in Spark. `start` runs it; `take` hands over finished epochs, each of which must be acknowledged."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        database: str,
+        job: str,
+        compiled: Compiled,
+        *,
+        folder: Path,
+        schemas: list[pa.Schema],
+        idle_ms: dict[int, int],
+        max_rows: int,
+        poll_ms: int,
+        every_ms: int,
+        seeds: Iterable[Seed],
+    ) -> None:
+        self._spark = spark
+        self._job = job
+        self._compiled = compiled
+        self._folder = folder
+        self._schemas = schemas
+        kernel = jvm()
+        spec = {
+            "database": database,
+            "objects": compiled.objects,
+            "timed": [
+                {"object": t.object_id, "lagMs": t.lag_ms, "idleMs": idle_ms.get(t.object_id, 0)} for t in compiled.timed
+            ],
+            "eventTime": compiled.event_time,
+            "maxRows": max_rows,
+            "pollMs": poll_ms,
+            "everyMs": every_ms,
+        }
+        self._clock = kernel.EpochClock.create(job, json.dumps(spec))
+        for s in seeds:
+            slices = ";".join(f"{o},{n},{r}" for o, n, r in s.batches)
+            self._clock.seed(s.object_id, s.lsn, s.columns, s.path, slices)
+        self._box = kernel.Outbox.create(job)
+        self._query: StreamingQuery | None = None
+
+    def start(self) -> None:
+        with translated():
+            self._query = (
+                self._compiled.frame.writeStream.format(LOG_SINK)
+                .queryName(self._job)
+                .outputMode("append")
+                .option("job", self._job)
+                .option("folder", str(self._folder / "out"))
+                .option("outputs", json.dumps(self._compiled.slots))
+                .option("checkpointLocation", str(self._folder / "checkpoint"))
+                .start()
+            )
+
+    def take(self, ack: bool, timeout_ms: int) -> Epoch | None:
+        """Acknowledges the epoch taken before, if `ack`, and waits for the next one; None when the time is over."""
+        packet = self._box.take(ack, timeout_ms)
+        return None if packet is None else self._unpack(packet)
+
+    def _unpack(self, packet: bytes) -> Epoch:
+        (length,) = struct.unpack_from(">i", packet)
+        head: dict[str, Any] = json.loads(packet[4 : 4 + length])
+        body = pa.py_buffer(packet)
+        outputs: list[list[pa.RecordBatch]] = [[] for _ in self._schemas]
+        files = []
+        for part in head["parts"]:
+            if "path" in part:
+                path = Path(part["path"])
+                files.append(path)
+                data, base = pa.memory_map(str(path)).read_buffer(), 0
+            else:
+                data, base = body, 4 + length + part["at"]
+            schema = self._schemas[part["output"]]
+            for offset, size, _ in part["messages"]:
+                outputs[part["output"]].append(pa.ipc.read_record_batch(data.slice(base + offset, size), schema))
+        wm = None if head["wm"] == NO_WATERMARK else head["wm"]
+        return Epoch(head["epoch"], wm, head["lsn"], tuple(tuple(o) for o in outputs), tuple(files))
+
+    def refuse(self, message: str) -> None:
+        """The epoch that was taken could not be recorded; the query fails with this message."""
+        self._box.refuse(message)
+
+    def settled(self, lsn: int, timeout_ms: int) -> bool:
+        """Waits until everything committed up to an LSN is in the job's output."""
+        return bool(self._clock.awaitSettled(lsn, timeout_ms))
+
+    @property
+    def durable_lsn(self) -> int:
+        return int(self._clock.durableLsn())
+
+    @property
+    def position(self) -> tuple[int, int | None, int]:
+        """LSN and watermark of the last recorded epoch, and the number of epochs since the start."""
+        lsn, wm, _, epochs = (int(x) for x in self._clock.position())
+        return lsn, None if wm == NO_WATERMARK else wm, epochs
+
+    @property
+    def active(self) -> bool:
+        return self._query is not None and bool(self._query.isActive)
+
+    @property
+    def error(self) -> PenstockError | None:
+        failure = self._query.exception() if self._query is not None else None
+        return translate(failure) if failure is not None else None
+
+    def late_rows(self) -> int:
+        return int(self._clock.lateRows())
+
+    def progress(self) -> dict[str, Any]:
+        """Spark's own figures for the last epoch: durations, rows, state operators."""
+        last = self._query.lastProgress if self._query is not None else None
+        return json.loads(last.json) if last is not None else {}
+
+    def stop(self) -> None:
+        self._box.close()
+        if self._query is not None:
+            with translated():
+                self._query.stop()
+        jvm().Outbox.drop(self._job)
+        jvm().EpochClock.drop(self._job)

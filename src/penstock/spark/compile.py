@@ -1,0 +1,322 @@
+"""A bound plan becomes a streaming DataFrame.
+
+Inside, a frame has the node's columns by their internal names, `__weight` if the node is a changelog, and `__pwm` (the watermark
+in force, epoch ms) as long as no stateful operator came between. One `Compiler` compiles one job.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, LongType, StructType, TimestampType
+
+from penstock.catalog.objects import Column, ObjectInfo
+from penstock.plan import nodes as p
+from penstock.spark.session import jvm
+from penstock.spark.translate import translated
+
+LOG_SOURCE = "dev.penstock.kernel.LogSource"
+UNIT_OBJECT = 0
+"""The object that holds exactly one row for ever: constant rows and global aggregates are fed from it."""
+
+_LINEAR = (p.Scan, p.Values, p.Filter, p.Project, p.Generate, p.WindowAssign, p.Union)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """An object whose watermark the job follows, `lag_ms` behind."""
+
+    object_id: int
+    lag_ms: int
+
+
+@dataclass(frozen=True)
+class Output:
+    """One result of a job: what its rows look like, and whether an epoch of it is already consolidated."""
+
+    columns: tuple[Column, ...]
+    changelog: bool
+    consolidated: bool
+
+
+@dataclass
+class Compiled:
+    """A job's frame and what the clock and the sink must know of it.
+
+    With a late output (`outputs[1]`) the frame holds both outputs' columns side by side and `__out`.
+    """
+
+    frame: DataFrame
+    outputs: list[Output]
+    slots: list[list[int]]
+    objects: list[int]
+    timed: list[Timed]
+    event_time: bool
+    operators: list[str] = field(default_factory=list)
+
+
+class Compiler:
+    """Compiles one query for one job; `objects` gives the catalogue entry of each scanned object."""
+
+    def __init__(self, spark: SparkSession, job: str, objects: Callable[[int], ObjectInfo], parallelism: int) -> None:
+        self.spark = spark
+        self.job = job
+        self._objects = objects
+        self._parallelism = parallelism
+        self._scans: list[int] = []
+        self._lags: dict[int, int] = {}
+        self.event_time = False
+        self.late: DataFrame | None = None
+        self.stateful = 0
+        self.operators: list[str] = []
+
+    def compile(self, query: p.Query) -> Compiled:
+        with translated():
+            return self._compile(query)
+
+    def _compile(self, query: p.Query) -> Compiled:
+        root = query.root
+        self.stateful = sum(1 for n in root.walk() if not isinstance(n, _LINEAR))
+        self.event_time = any(_needs_time(n) for n in root.walk())
+        frame = self.node(root)
+        select = [F.col(f"`{c}`").alias(f"c{i}") for i, c in enumerate(root.columns)]
+        if root.changelog:
+            select.append(F.col("__weight"))
+        frame = frame.select(*select)
+        types = [f.dataType.simpleString() for f in frame.schema.fields]
+        columns = tuple(Column(n, t) for n, t in zip(query.names, types, strict=False))
+        outputs = [Output(columns, root.changelog, _consolidated(root))]
+        slots = [list(range(len(select)))]
+        if self.late is not None:
+            frame, late = self._with_late(frame, self.late)
+            outputs.append(late)
+            slots.append(list(range(len(select), len(select) + len(late.columns))))
+        timed = [Timed(o, lag) for o, lag in self._lags.items()] if self.event_time else []
+        return Compiled(frame, outputs, slots, list(dict.fromkeys(self._scans)), timed, self.event_time, self.operators)
+
+    def _with_late(self, main: DataFrame, late: DataFrame) -> tuple[DataFrame, Output]:
+        names = [c for c in late.columns if c != "__pwm"]
+        main_types, late_types = main.schema.fields, [late.schema[n] for n in names]
+        left = [F.col(f.name) for f in main_types]
+        left += [F.lit(None).cast(f.dataType).alias(f"l{i}") for i, f in enumerate(late_types)]
+        right = [F.lit(None).cast(f.dataType).alias(f.name) for f in main_types]
+        right += [F.col(f"`{n}`").alias(f"l{i}") for i, n in enumerate(names)]
+        frame = main.select(*left, F.lit(0).alias("__out")).unionAll(late.select(*right, F.lit(1).alias("__out")))
+        columns = tuple(Column(n.split("$", 1)[-1], f.dataType.simpleString()) for n, f in zip(names, late_types, strict=True))
+        return frame, Output(columns, False, True)
+
+    # Linear operators
+
+    def node(self, n: p.Node) -> DataFrame:
+        """The frame of a node. Operators with state live in modules of their own."""
+        from penstock.spark import aggregates, analytics, joins
+
+        match n:
+            case p.Scan():
+                return self.scan(n)
+            case p.Values():
+                return self.values(n)
+            case p.Filter():
+                return self.node(n.child).where(F.expr(self.text(n.child, n.predicate)))
+            case p.Project():
+                return self.project(n)
+            case p.Generate():
+                return self.generate(n)
+            case p.WindowAssign():
+                from penstock.spark.windows import assign
+
+                return assign(self.node(n.child), n)
+            case p.Union():
+                return self.union(n)
+            case p.Aggregate():
+                return aggregates.aggregate(self, n)
+            case p.Distinct():
+                return aggregates.distinct(self, n)
+            case p.TemporalFilter():
+                return aggregates.temporal_filter(self, n)
+            case p.TopN():
+                return analytics.top_n(self, n)
+            case p.Analytic():
+                return analytics.analytic(self, n)
+            case p.SetOp():
+                return analytics.set_op(self, n)
+            case _:
+                return joins.join(self, n)
+
+    def text(self, child: p.Node, expr: p.Expr) -> str:
+        return expr.sql()
+
+    def hidden(self, df: DataFrame) -> list[str]:
+        return [c for c in ("__weight", "__pwm") if c in df.columns]
+
+    def scan(self, n: p.Scan) -> DataFrame:
+        info = self._objects(n.object_id)
+        stored = [*info.columns]
+        schema = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in stored))
+        if info.changelog:
+            schema = schema.add("__weight", LongType())
+        count = len(schema)
+        df = self._load(schema, n.object_id, count)
+        self._lags[n.object_id] = max([self._lags.get(n.object_id, 0), *(t.lag_ms for t in n.time_attrs)])
+        if not n.time_attrs and self.event_time:
+            self._lags.pop(n.object_id, None)
+        select = [F.col(f"`{source}`").alias(name) for name, source in n.fields]
+        select += [F.col(h) for h in ("__weight", "__pwm") if h in df.columns]
+        return df.select(*select)
+
+    def _load(self, schema: StructType, object_id: int, count: int) -> DataFrame:
+        scan = len(self._scans)
+        self._scans.append(object_id)
+        if self.event_time:
+            schema = schema.add("__wm", TimestampType()).add("__pwm", LongType()).add("__hb", BooleanType())
+        df = (
+            self.spark.readStream.format(LOG_SOURCE)
+            .schema(schema)
+            .option("job", self.job)
+            .option("scan", scan)
+            .option("object", object_id)
+            .option("columns", count)
+            .option("eventTime", str(self.event_time).lower())
+            .option("parallelism", self._parallelism)
+            .load()
+        )
+        if not self.event_time:
+            return df
+        # Not deterministic on purpose: the optimizer must not move anything below the watermark, where it would drop heartbeats.
+        beat = F.expr("CASE WHEN __hb THEN spark_partition_id() < 0 ELSE true END")
+        return df.withWatermark("__wm", "0 seconds").where(beat).drop("__wm", "__hb")
+
+    def unit(self) -> DataFrame:
+        """One row, in the first epoch."""
+        return self._load(StructType().add("u", LongType()), UNIT_OBJECT, 1)
+
+    def values(self, n: p.Values) -> DataFrame:
+        rows = ", ".join("struct(" + ", ".join(f"{e.sql()} AS `{c}`" for c, e in zip(n.names, r, strict=True)) + ")" for r in n.rows)
+        df = self.unit().select(F.expr(f"inline(array({rows}))"), *(["__pwm"] if self.event_time else []))
+        return df
+
+    def project(self, n: p.Project) -> DataFrame:
+        df = self.node(n.child)
+        select = [F.expr(self.text(n.child, i.expr)).alias(i.name) for i in n.items]
+        return df.select(*select, *self.hidden(df))
+
+    def generate(self, n: p.Generate) -> DataFrame:
+        df = self.node(n.child)
+        name = n.generator.sql()
+        outer = "OUTER " if n.outer else ""
+        view = f"__gen_{self.job}_{len(self.operators)}_{id(n)}"
+        df.createOrReplaceTempView(f"`{view}`")
+        try:
+            columns = ", ".join(f"`{c}`" for c in n.outputs)
+            kept = ", ".join(f"`{c}`" for c in [*n.child.columns, *n.outputs, *self.hidden(df)])
+            return self.spark.sql(f"SELECT {kept} FROM `{view}` LATERAL VIEW {outer}{name} __g AS {columns}")
+        finally:
+            self.spark.catalog.dropTempView(view)
+
+    def union(self, n: p.Union) -> DataFrame:
+        frames = [self.node(c) for c in n.inputs]
+        keep_pwm = all("__pwm" in f.columns for f in frames)
+        parts = []
+        for child, f in zip(n.inputs, frames, strict=True):
+            select = [F.col(f"`{c}`").alias(name) for c, name in zip(child.columns, n.columns, strict=True)]
+            if n.changelog:
+                select.append(F.col("__weight") if "__weight" in f.columns else F.lit(1).cast("bigint").alias("__weight"))
+            if keep_pwm:
+                select.append(F.col("__pwm"))
+            parts.append(f.select(*select))
+        out = parts[0]
+        for f in parts[1:]:
+            out = out.unionAll(f)
+        return out
+
+    # Kernel operators
+
+    def kernel(self, operator: str, spec: dict[str, object], *frames: DataFrame) -> DataFrame:
+        """Applies a kernel operator to frames of this job."""
+        self.operators.append(operator)
+        java = getattr(jvm(), operator).apply(*(f._jdf for f in frames), json.dumps(spec))
+        return DataFrame(java, self.spark)
+
+    def typed(self, df: DataFrame) -> DataFrame:
+        """An empty batch frame of the same columns, to ask Spark for types of what a stream may not do natively."""
+        return self.spark.createDataFrame([], df.schema)
+
+    def weight(self, df: DataFrame) -> str | None:
+        return "__weight" if "__weight" in df.columns else None
+
+
+def _needs_time(n: p.Node) -> bool:
+    match n:
+        case p.Aggregate(window_end=str() as end):
+            return any(t.column == k.expr.column for k in n.keys if k.name == end for t in n.child.times)
+        case p.Aggregate(session=p.Session() as s):
+            return any(t.column == s.time.column for t in n.child.times)
+        case p.TemporalFilter():
+            return True
+        case p.Join(time_bound=p.IntervalBound()):
+            return True
+        case p.AsofJoin():
+            return not n.eager
+        case p.ProbeJoin():
+            timed = {t.column for t in (*n.left.times, *n.right.times)}
+            return n.left_time.column in timed and n.right_time.column in timed
+        case _:
+            return False
+
+
+def _consolidated(n: p.Node) -> bool:
+    """True if one epoch of the node's output cannot hold the same row twice with different signs."""
+    match n:
+        case p.Aggregate() | p.Distinct() | p.TopN() | p.Analytic() | p.SetOp():
+            return True
+        case p.Filter():
+            return _consolidated(n.child)
+        case p.Project():
+            kept = {i.expr.column for i in n.items}
+            return _consolidated(n.child) and (not n.child.changelog or _key(n.child) <= kept)
+        case _:
+            return not n.changelog
+
+
+def _key(n: p.Node) -> set[str | None]:
+    match n:
+        case p.Aggregate():
+            return {k.name for k in n.keys} | ({n.session.start} if n.session else set())
+        case p.Filter():
+            return _key(n.child)
+        case p.Project():
+            names = {i.expr.column: i.name for i in n.items}
+            return {names.get(c) for c in _key(n.child)} if None not in _key(n.child) else {None}
+        case _:
+            return set(n.columns)
+
+
+def output_times(query: p.Query, compiled: Compiled) -> tuple[p.TimeAttr, ...]:
+    """Event-time columns of a job's output, relative to the job's own watermark, by the names users see."""
+    absorbed = max((t.lag_ms for t in compiled.timed), default=0)
+    name = dict(zip(query.root.columns, query.names, strict=True))
+    return tuple(p.TimeAttr(name[t.column], max(0, t.lag_ms - absorbed)) for t in query.root.times)
+
+
+def output_key(query: p.Query) -> tuple[str, ...]:
+    """The output columns of which at most one row is alive at a time, by the names users see; empty if none is known."""
+    root = query.root
+    if not _keyed(root):
+        return ()
+    name = dict(zip(root.columns, query.names, strict=True))
+    key = _key(root)
+    return tuple(name[c] for c in root.columns if c in key) if None not in key and key <= set(root.columns) else ()
+
+
+def _keyed(n: p.Node) -> bool:
+    match n:
+        case p.Aggregate():
+            return bool(n.keys)
+        case p.Filter() | p.Project():
+            return _keyed(n.child)
+        case _:
+            return False

@@ -1,0 +1,160 @@
+"""Joins, in the kernel: the union of both sides and one keyed operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
+
+from penstock.errors import fail
+from penstock.plan import nodes as p
+from penstock.spark.windows import micros, restore
+
+if TYPE_CHECKING:
+    from penstock.spark.compile import Compiler
+
+
+def join(c: Compiler, n: p.Node) -> DataFrame:
+    match n:
+        case p.Join(time_bound=None):
+            return _regular(c, n)
+        case p.Join():
+            return _interval(c, n)
+        case p.AsofJoin():
+            return _asof(c, n)
+        case p.TemporalJoin():
+            return _temporal(c, n)
+        case p.ProbeJoin():
+            return _probe(c, n)
+        case p.LookupJoin():
+            return _lookup(c, n)
+        case _:
+            raise fail("PSK-8001", f"No way to run {type(n).__name__}.")
+
+
+def _sides(
+    c: Compiler,
+    left: p.Node,
+    right: p.Node,
+    left_keys: tuple[p.Expr, ...],
+    right_keys: tuple[p.Expr, ...],
+    times: tuple[p.Expr, p.Expr] | None = None,
+) -> tuple[DataFrame, DataFrame, dict[str, object], DataType | None]:
+    """Both inputs with keys of one type (and times in microseconds) computed, and the part of the spec that all joins share."""
+    frames, kinds = [], []
+    inputs = [c.node(left), c.node(right)]
+    types = _key_types(inputs, (left_keys, right_keys))
+    for side, (node, df, keys) in enumerate(zip((left, right), inputs, (left_keys, right_keys), strict=True)):
+        mark = "lr"[side]
+        select = [F.col(f"`{x}`") for x in node.columns]
+        select += [F.expr(k.sql()).cast(t).alias(f"__{mark}k{i}") for i, (k, t) in enumerate(zip(keys, types, strict=True))]
+        if times is not None:
+            time, kind = micros(df, times[side].sql())
+            kinds.append(kind)
+            select.append(time.alias(f"__{mark}t"))
+        select += [F.col("__weight")] if "__weight" in df.columns else []
+        frames.append(df.select(*select))
+    spec: dict[str, object] = {
+        "leftKeys": [f"__lk{i}" for i in range(len(left_keys))],
+        "rightKeys": [f"__rk{i}" for i in range(len(right_keys))],
+        "leftColumns": list(left.columns),
+        "rightColumns": list(right.columns),
+        "leftWeight": c.weight(frames[0]),
+        "rightWeight": c.weight(frames[1]),
+    }
+    if times is not None:
+        spec |= {"leftTime": "__lt", "rightTime": "__rt"}
+    return frames[0], frames[1], spec, kinds[0] if kinds else None
+
+
+def _key_types(frames: list[DataFrame], keys: tuple[tuple[p.Expr, ...], tuple[p.Expr, ...]]) -> list[DataType]:
+    """The type in which Spark would compare each pair of keys."""
+    if not keys[0]:
+        return []
+    left = [f.dataType for f in frames[0].select(*(F.expr(k.sql()).alias(f"k{i}") for i, k in enumerate(keys[0]))).schema]
+    right = [f.dataType for f in frames[1].select(*(F.expr(k.sql()).alias(f"k{i}") for i, k in enumerate(keys[1]))).schema]
+    out = []
+    for a, b in zip(left, right, strict=True):
+        if a == b:
+            out.append(a)
+            continue
+        one = frames[0].sparkSession.range(0)
+        both = one.select(F.coalesce(F.lit(None).cast(a), F.lit(None).cast(b)).alias("k")).schema[0].dataType
+        out.append(both)
+    return out
+
+
+def _out(n: p.Node, df: DataFrame) -> DataFrame:
+    columns = [F.col(f"`{x}`") for x in n.columns]
+    return df.select(*columns, *(["__weight"] if n.changelog else []))
+
+
+def _regular(c: Compiler, n: p.Join) -> DataFrame:
+    left, right, spec, _ = _sides(c, n.left, n.right, n.left_keys, n.right_keys)
+    spec |= {
+        "kind": n.kind,
+        "nullSafe": [i in n.null_safe for i in range(len(n.left_keys))],
+        "residual": n.residual.sql() if n.residual is not None else None,
+        "ttlMs": None,
+    }
+    return _out(n, c.kernel("Join", spec, left, right))
+
+
+def _interval(c: Compiler, n: p.Join) -> DataFrame:
+    bound = n.time_bound
+    assert bound is not None
+    left, right, spec, _ = _sides(c, n.left, n.right, n.left_keys, n.right_keys, (bound.left_time, bound.right_time))
+    spec |= {
+        "kind": n.kind,
+        "nullSafe": [i in n.null_safe for i in range(len(n.left_keys))],
+        "residual": n.residual.sql() if n.residual is not None else None,
+        "lowerMicros": bound.lower_ms * 1000,
+        "upperMicros": bound.upper_ms * 1000,
+    }
+    return _out(n, c.kernel("IntervalJoin", spec, left, right))
+
+
+def _asof(c: Compiler, n: p.AsofJoin) -> DataFrame:
+    left, right, spec, _ = _sides(c, n.left, n.right, n.left_keys, n.right_keys, (n.left_time, n.right_time))
+    spec |= {
+        "kind": n.kind,
+        "direction": n.direction,
+        "strict": n.strict,
+        "toleranceMicros": None if n.tolerance_ms is None else n.tolerance_ms * 1000,
+        "mode": "eager" if n.eager else "watermark",
+    }
+    return _out(n, c.kernel("AsofJoin", spec, left, right))
+
+
+def _temporal(c: Compiler, n: p.TemporalJoin) -> DataFrame:
+    left, right, spec, _ = _sides(c, n.left, n.right, n.left_keys, n.right_keys, (n.left_time, n.right_time))
+    spec |= {"kind": n.kind, "mode": "eager"}
+    return _out(n, c.kernel("TemporalJoin", spec, left, right))
+
+
+def _lookup(c: Compiler, n: p.LookupJoin) -> DataFrame:
+    if n.residual is not None and n.kind == "left":
+        raise fail("PSK-3003", "A LEFT lookup join takes equalities only.", hint="Filter the lookup table's columns in WHERE.")
+    left, right, spec, _ = _sides(c, n.left, n.right, n.left_keys, n.right_keys)
+    # A lookup is a temporal join in which every version is valid from the beginning: the row that is there now answers.
+    zero = F.lit(0).cast("bigint")
+    spec |= {"kind": n.kind, "mode": "eager", "leftTime": "__lt", "rightTime": "__rt"}
+    out = _out(n, c.kernel("TemporalJoin", spec, left.withColumn("__lt", zero), right.withColumn("__rt", zero)))
+    return out.where(F.expr(n.residual.sql())) if n.residual is not None else out
+
+
+def _probe(c: Compiler, n: p.ProbeJoin) -> DataFrame:
+    left, right, spec, kind = _sides(c, n.left, n.right, n.left_keys, n.right_keys, (n.left_time, n.right_time))
+    assert kind is not None
+    timed = {t.column for t in (*n.left.times, *n.right.times)}
+    eager = n.left_time.column not in timed or n.right_time.column not in timed
+    spec |= {
+        "offsetsMicros": [o * 1000 for o in n.offsets],
+        "offsetName": n.offset_ms,
+        "probeName": n.probe_ts,
+        "mode": "eager" if eager else "watermark",
+    }
+    out = c.kernel("ProbeJoin", spec, left, right)
+    return _out(n, out.withColumn(n.probe_ts, restore(F.col(f"`{n.probe_ts}`"), kind)))

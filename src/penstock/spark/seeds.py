@@ -1,0 +1,42 @@
+"""Small files of record-batch messages that a job reads before, or beside, the log."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.log import Entry
+from penstock.spark.bridge import Seed
+from penstock.spark.compile import UNIT_OBJECT
+
+_ROWS = 32_768
+
+
+def write_seed(path: Path, object_id: int, lsn: int, table: pa.Table, changelog: bool) -> Seed:
+    """Writes an object's contents; each row has weight 1 where the object has weights."""
+    if changelog:
+        table = table.append_column("__weight", pa.array([1] * table.num_rows, pa.int64()))
+    batches = _write(path, table)
+    return Seed(object_id, lsn, table.num_columns, str(path), batches)
+
+
+def unit_entry(path: Path) -> Entry:
+    """The one row of the unit object, as an entry of the first commit of the log."""
+    batches = _write(path, pa.table({"u": pa.array([1], pa.int64())}))
+    return Entry(1, UNIT_OBJECT, str(path), 0, path.stat().st_size, 1, batches, None, 1, -1, 0, 1)
+
+
+def _write(path: Path, table: pa.Table) -> tuple[tuple[int, int, int], ...]:
+    out = []
+    position = 0
+    with path.open("wb") as f:
+        for batch in table.combine_chunks().to_batches(max_chunksize=_ROWS):
+            message = batch.serialize()
+            f.write(message)
+            out.append((position, message.size, batch.num_rows))
+            position += message.size
+        f.flush()
+        os.fsync(f.fileno())
+    return tuple(out)

@@ -1,0 +1,137 @@
+"""One Spark session per process, started quietly and shared by every database that is open in it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from penstock.config import Settings
+from penstock.errors import fail
+
+_lock = threading.Lock()
+_session: SparkSession | None = None
+_master: str | None = None
+
+LOG4J = """
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex
+"""
+
+
+def kernel_jar() -> Path:
+    """The jar of the Java kernel that is shipped with the package."""
+    jar = Path(str(files("penstock.spark") / "penstock-kernel.jar"))
+    if not jar.is_file():
+        raise fail("PSK-0007", f"The kernel {jar.name} is missing.", hint="Build it: python kernel/build.py.")
+    return jar
+
+
+def get_session(settings: Settings) -> SparkSession:
+    """The process's Spark session, started at the first call with the settings given then."""
+    global _session, _master
+    with _lock:
+        if _session is not None and _session.sparkContext._jsc is not None:
+            if settings.spark.master != _master:
+                raise fail(
+                    "PSK-0008",
+                    f"This process already runs Spark on {_master}; a database on {settings.spark.master} cannot share it.",
+                    hint="Use the same master, or another process.",
+                )
+            return _session
+        _session = _start(settings)
+        _master = settings.spark.master
+        return _session
+
+
+def _start(settings: Settings) -> SparkSession:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    scratch = Path(tempfile.mkdtemp(prefix="penstock-spark-"))
+    (scratch / "log4j2.properties").write_text(LOG4J)
+    conf = SparkConf(loadDefaults=False)
+    for key, value in spark_conf(settings, scratch).items():
+        conf.set(key, value)
+    stderr = (scratch / "spark.log").open("wb")
+    try:
+        gateway = launch_gateway(conf, popen_kwargs={"stdout": stderr, "stderr": stderr})
+        context = SparkContext(gateway=gateway, conf=conf)
+        session = SparkSession(context)
+        context._jvm.dev.penstock.kernel.Observed.install(session._jsparkSession)  # type: ignore[union-attr]
+        return session
+    except Exception as error:
+        stderr.flush()
+        tail = (scratch / "spark.log").read_text(errors="replace").strip().splitlines()[-3:]
+        raise fail("PSK-0007", "Spark could not be started: " + (" ".join(tail) or str(error))) from error
+    finally:
+        stderr.close()
+
+
+def spark_conf(settings: Settings, scratch: Path) -> dict[str, str]:
+    """Spark settings that must be right before the first checkpoint exists, and those that keep epochs short."""
+    jar = str(kernel_jar())
+    streaming = "spark.sql.streaming."
+    local = settings.spark.master.startswith("local")
+    conf = {
+        "spark.app.name": "penstock",
+        "spark.master": settings.spark.master,
+        "spark.driver.memory": settings.spark.heap,
+        "spark.driver.extraClassPath": jar,
+        "spark.jars": jar,
+        "spark.driver.extraJavaOptions": (
+            f"-Xss16m -XX:+UseG1GC -XX:TieredStopAtLevel=4 -Dlog4j2.configurationFile=file:{scratch}/log4j2.properties"
+            f" -Djava.io.tmpdir={scratch}"
+        ),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.codegen.cache.maxEntries": "2000",
+        "spark.scheduler.mode": "FAIR",
+        streaming + "stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        streaming + "stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        streaming + "stateStore.rocksdb.boundedMemoryUsage": "true",
+        streaming + "stateStore.rocksdb.maxMemoryUsageMB": "512",
+        streaming + "stateStore.rocksdb.trackTotalNumberOfRows": "false",
+        streaming + "stateStore.checkpointFormatVersion": "2",
+        streaming + "checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        streaming + "minBatchesToRetain": "10",
+        streaming + "numRecentProgressUpdates": "2",
+        streaming + "metricsEnabled": "false",
+        streaming + "pollingDelay": "1ms",
+        streaming + "noDataProgressEventInterval": "60s",
+    }
+    if local:
+        conf["spark.locality.wait"] = "0"
+        conf["spark.driver.host"] = "localhost"
+        conf["spark.driver.bindAddress"] = "127.0.0.1"
+    conf.update(settings.spark.conf)
+    return conf
+
+
+def jvm() -> Any:
+    """The kernel's package in the JVM of the running session."""
+    if _session is None:
+        raise fail("PSK-8001", "Spark is not running.")
+    return _session.sparkContext._jvm.dev.penstock.kernel  # type: ignore[union-attr]

@@ -1,0 +1,71 @@
+"""Spark's errors become ours, at this one boundary. The Java stack is kept as the cause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from penstock.errors import PenstockError, fail
+
+_BY_CONDITION = {
+    "UNRESOLVED_ROUTINE": "PSK-1006",
+    "UNRESOLVED_COLUMN": "PSK-1004",
+    "UNRESOLVED_FIELD": "PSK-1004",
+    "FIELD_NOT_FOUND": "PSK-1004",
+    "AMBIGUOUS_REFERENCE": "PSK-1005",
+    "TABLE_OR_VIEW_NOT_FOUND": "PSK-1002",
+    "DATATYPE_MISMATCH": "PSK-1007",
+    "WRONG_NUM_ARGS": "PSK-1007",
+    "PARSE_SYNTAX_ERROR": "PSK-1001",
+    "UNSUPPORTED_DATATYPE": "PSK-1013",
+    "DIVIDE_BY_ZERO": "PSK-7001",
+    "ARITHMETIC_OVERFLOW": "PSK-7001",
+    "CAST_INVALID_INPUT": "PSK-7001",
+    "NUM_COLUMNS_MISMATCH": "PSK-1016",
+    "INCOMPATIBLE_COLUMN_TYPE": "PSK-1007",
+}
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Everything that Spark raises inside comes out as a PenstockError."""
+    try:
+        yield
+    except PenstockError:
+        raise
+    except (PySparkException, Py4JError) as error:
+        raise translate(error) from error
+
+
+def translate(error: BaseException) -> PenstockError:
+    """Our error for one of Spark's: its own sentence, without the class names, the plan and the stack."""
+    condition = ""
+    text = str(error)
+    if isinstance(error, PySparkException):
+        condition = error.getCondition() or ""
+        text = error.getMessage() or text
+    return fail(_code(condition, text), _sentence(text))
+
+
+def translate_text(text: str) -> PenstockError:
+    """The same for an error that is known by its text only: a failed query."""
+    return fail(_code("", text), _sentence(text))
+
+
+def _code(condition: str, text: str) -> str:
+    found = condition or next(iter(re.findall(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\]", text)), "")
+    head = found.split(".")[0]
+    return _BY_CONDITION.get(head, "PSK-7001")
+
+
+def _sentence(text: str) -> str:
+    text = re.split(r"\n\s*(?:JVM stacktrace|== SQL|at org\.|at java\.|\s*at |'?\+?-? ?'?Project|;\n|== DataFrame)", text)[0]
+    text = re.sub(r"^(?:[\w.$]+(?:Exception|Error): )+", "", text.strip())
+    text = re.sub(r"^\[[A-Z_.0-9]+\] ", "", text)
+    text = re.sub(r"\s*SQLSTATE: \w+", "", text)
+    text = re.sub(r'"`?([\w$]*\$)', '"', text).replace(";\n", "\n")
+    return text.strip().rstrip(";").split("\n'")[0].strip()
