@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-
 from tests.spark.kernel_trace import Bag, Trace, canonical
 
 KINDS = ["except", "except all", "intersect", "intersect all", "union distinct"]

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-
 from tests.spark.kernel_trace import Trace, apply, collections, expected
 
 DDL = "p string, `o$x` double, s string, n int, __weight bigint"
