@@ -15,9 +15,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from .kernel_trace import Bag, Rows, canonical, schema_of, write
+from .kernel_trace import Rows, schema_of, write
 
 Spec = dict[str, Any]
+# Output rows as JSON, with their weights.
+Bag = Counter[str]
 
 
 @dataclass
@@ -46,7 +48,7 @@ class JoinTrace:
         self.ddl = f"side int, __wm timestamp, {left}, {right}"
         self.joins = joins
         self.event_time = event_time
-        self.out: list[tuple[str, tuple[Any, ...], int]] = []
+        self.out: list[tuple[str, str, int]] = []
         self.steps = 0
         self.sums: dict[str, Bag] = {label: Counter() for label in joins}
         (folder / "in").mkdir(parents=True)
@@ -129,5 +131,3 @@ def rows_of(change: Bag) -> list[dict[str, Any]]:
     assert all(weight > 0 for weight in change.values()), change
     return [json.loads(row) for row in sorted(change) for _ in range(change[row])]
 
-
-__all__ = ["Bag", "JoinTrace", "Rows", "Step", "canonical", "rows_of"]

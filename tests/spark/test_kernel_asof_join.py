@@ -146,7 +146,7 @@ def naive(direction: str, strict: bool, tolerance: int | None, trade: tuple[Any,
         gap = trade[2] - quote[2]
         if tolerance is not None and abs(gap) > tolerance:
             continue
-        if strict and gap == 0 or direction == "backward" and gap < 0 or direction == "forward" and gap > 0:
+        if (strict and gap == 0) or (direction == "backward" and gap < 0) or (direction == "forward" and gap > 0):
             continue
         rank = (-abs(gap), gap, number)
         if best is None or rank > best[0]:

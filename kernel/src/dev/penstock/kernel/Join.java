@@ -27,7 +27,9 @@ import org.apache.spark.sql.types.StructType;
  *       nothing. An epoch reads the keys that it touches; rows of a side are read only when the other side has changed, or
  *       to find the changed rows themselves.
  *   <li>{@code ttlMs}: a row that has not changed for that long (by the clock of the epoch) is forgotten: it matches nothing
- *       that comes later, its own late retraction is ignored, and what it has put out stays.
+ *       that comes later, its own late retraction is ignored, and what it has put out stays. Spark then takes
+ *       every trigger for a reason to run an epoch, so the query needs a trigger interval, or
+ *       {@code spark.sql.streaming.noDataMicroBatches.enabled = false} when it starts.
  * </ul>
  *
  * <p>Spec: {@code kind}, {@code leftKeys}, {@code rightKeys}, {@code nullSafe}, {@code leftColumns}, {@code rightColumns},
