@@ -7,6 +7,7 @@ import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.Row;
@@ -29,6 +30,8 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
   private final int weightAt;
   private final List<AggFunction> functions;
   private final boolean arrival;
+  private int timeAt = -1;
+  private int rowAt = -1;
 
   /** @param weightAt ordinal of the weight, or -1 if every row counts once */
   Combiner(int[] keys, int weightAt, List<AggFunction> functions) {
@@ -36,6 +39,16 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
     this.weightAt = weightAt;
     this.functions = functions;
     this.arrival = functions.stream().anyMatch(f -> f.arrival);
+  }
+
+  /**
+   * Adds up per key and time, which comes out behind the keys; with a row to pass on ({@code rowAt} not -1) nothing is
+   * added up, and it comes out last.
+   */
+  Combiner byTime(int time, int row) {
+    timeAt = time;
+    rowAt = row;
+    return this;
   }
 
   @Override
@@ -57,15 +70,15 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
           full = fill(rows);
         }
         Map.Entry<Object, Group> e = full.next();
-        Object[] values = new Object[Math.max(1, keys.length) + 1];
-        restore(e.getKey(), values);
+        Object[] values = new Object[width()];
+        int part = restore(e.getKey(), values);
         out.reset();
         if (arrival) {
           out.varint(partition);
           out.varint(number++);
         }
         e.getValue().write(out);
-        values[values.length - 1] = out.toByteArray();
+        values[part] = out.toByteArray();
         return RowFactory.create(values);
       }
     };
@@ -75,7 +88,7 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
     Map<Object, Group> table = new LinkedHashMap<>();
     for (int seen = 0; rows.hasNext() && seen < MOST_ROWS && table.size() < MOST_GROUPS; seen++) {
       Row row = rows.next();
-      Object key = key(row);
+      Object key = timeAt < 0 ? key(row) : new Timed(key(row), row.getLong(timeAt), rowAt < 0 ? null : row);
       Group group = table.get(key);
       if (group == null) {
         group = new Group(functions);
@@ -101,7 +114,27 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
     return v instanceof byte[] b ? ByteBuffer.wrap(b) : Zero.positive(v);
   }
 
-  private void restore(Object key, Object[] into) {
+  /** A key at a time; with a row it is equal to nothing but itself. */
+  private record Timed(Object key, long time, Row row) {
+    @Override
+    public boolean equals(Object other) {
+      return this == other
+          || row == null && other instanceof Timed t && t.row == null && time == t.time && Objects.equals(key, t.key);
+    }
+
+    @Override
+    public int hashCode() {
+      return 31 * Objects.hashCode(key) + Long.hashCode(time);
+    }
+  }
+
+  private int width() {
+    return Math.max(1, keys.length) + 1 + (timeAt < 0 ? 0 : 1) + (rowAt < 0 ? 0 : 1);
+  }
+
+  /** Writes all but the part, and says where that goes. */
+  private int restore(Object tableKey, Object[] into) {
+    Object key = tableKey instanceof Timed t ? t.key : tableKey;
     if (keys.length == 0) {
       into[0] = 0;
     }
@@ -109,6 +142,14 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
       Object v = keys.length == 1 ? key : ((List<?>) key).get(i);
       into[i] = v instanceof ByteBuffer b ? b.array() : v;
     }
+    int at = Math.max(1, keys.length);
+    if (tableKey instanceof Timed t) {
+      into[at++] = t.time;
+      if (rowAt >= 0) {
+        into[at + 1] = t.row.get(rowAt);
+      }
+    }
+    return at;
   }
 
   /** The sum of the groups that came for one key. */
