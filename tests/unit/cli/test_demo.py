@@ -98,6 +98,8 @@ def test_latency_of_every_row_from_running_counts() -> None:
     assert latency.overall(0.2) == pytest.approx(0.1)
     assert latency.recent(1.0, now=16.5) == 2.0
     assert latency.recent(1.0, now=30.0) is None
+    latency.forget()
+    assert latency.overall(0.5) is None and latency.rows_arrived == 5
 
 
 def test_sparkline() -> None:

@@ -73,9 +73,12 @@ class Board:
         self._p50s: deque[float] = deque(maxlen=_CLOSES)
 
     def begin(self) -> None:
-        """The clock starts now: what came before was preparation."""
+        """The clock starts now: rows that came before were preparation, and count for everything but the latency."""
         with self._lock:
             self._began = time.monotonic()
+            self._samples.clear()
+            self._samples.append((0.0, self._ledger.rows))
+            self._latency.forget()
 
     def push_begins(self, batch: Batch) -> None:
         with self._lock:

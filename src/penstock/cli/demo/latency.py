@@ -52,6 +52,11 @@ class Latencies:
             self._all.append((at - began, n))
             self._recent.append((at, at - began, n))
 
+    def forget(self) -> None:
+        """Measure from now on; rows still on their way are measured when they arrive."""
+        self._all.clear()
+        self._recent.clear()
+
     @property
     def rows_arrived(self) -> int:
         return sum(self._arrived.values())

@@ -57,7 +57,9 @@ FIRST_STRAGGLER_S = 11.0
 STRAGGLER_S = 2.5
 # the last epochs take well under a second; more than this means that something is lost
 SETTLE_S = 10.0
-FLUSH_S = 30.0
+# the first epochs of a cold JVM on a busy machine
+FLUSH_S = 120.0
+WARM_UP_ROWS = 100
 JOIN_S = 5.0
 
 
@@ -77,12 +79,14 @@ class Pipeline:
         self.error: BaseException | None = None
 
     def start(self) -> None:
-        """Create the objects, subscribe, and start pushing."""
+        """Create the objects, subscribe, let a few rows through a JVM that is still cold, and start pushing."""
         self._db.execute(SQL)
         board = self._board
         self._listen("bars", lambda rows, at: board.bars(rows))
         self._listen("positions", board.positions)
         self._listen("late_trades", lambda rows, at: board.late(rows))
+        self._push(WARM_UP_ROWS)
+        self._db.flush(timeout=FLUSH_S)
         board.begin()
         self._thread(self._rank, "movers")
         self._feeder = self._thread(self._feed, "feed")
