@@ -37,7 +37,7 @@ from penstock.plan.nodes import (
 
 def explain(query: Query, note: Callable[[Node], str] | None = None) -> str:
     """The tree, root first. `note` adds what its caller knows of a node (its path, its state) at the end of the line."""
-    every = f" every {interval_text(query.emit.every)}" if query.emit.every else ""
+    every = f" {interval_text(query.emit.every)}" if query.emit.every else ""
     lines = [f"Output [{', '.join(query.names)}] emit {query.emit.kind}{every}"]
     _tree(query.root, "", True, lines, note)
     return "\n".join(lines)

@@ -16,12 +16,15 @@ from penstock.sql.rewrite import Rewriter
 from penstock.sql.tokens import Script
 
 _MAX_DEPTH = 200
+_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.FROM, TokenType.L_PAREN)
 
 
 def parse_select(script: Script, tokens: Sequence[Token]) -> tuple[exp.Expression, tuple[Probe, ...]]:
     """A query expression: SELECT, set operation, VALUES or a parenthesised one."""
     if not tokens:
         raise script.syntax_error("expected a query", script.position(len(script.text)))
+    if tokens[0].token_type not in _STARTS:
+        raise script.syntax_error("expected a query", script.at(tokens[0]))
     rewriter = Rewriter(script, tokens)
     tree = _parse(script, rewriter.run(), tokens[-1])
     if not isinstance(tree, (exp.Query, exp.Values)):

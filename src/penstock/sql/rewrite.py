@@ -59,6 +59,8 @@ class Rewriter:
         called = (nxt := c.peek(1)) is not None and nxt.token_type is TokenType.L_PAREN
         if after_dot or not words:
             return False
+        if token.token_type is TokenType.HINT:
+            raise c.fail("PSK-1012", "hints are not supported")
         if token.text.startswith("__") and called:
             raise c.fail("PSK-1006", f"unknown function {token.text}")
         if words == ("WINDOW",) and called:

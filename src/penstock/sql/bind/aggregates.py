@@ -23,11 +23,13 @@ def has_aggregate(node: exp.Expression) -> bool:
     if isinstance(node, exp.Query):
         return False
     if isinstance(node, exp.Window):
-        inner = [
-            *node.this.iter_expressions(),
-            *(v for k, v in node.args.items() if k == "order" and v),
-            *(node.args.get("partition_by") or []),
-        ]
+        call = node.this
+        while isinstance(call, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+            if isinstance(call, exp.Filter) and has_aggregate(call.expression):
+                return True
+            call = call.this
+        order = node.args.get("order")
+        inner = [*call.iter_expressions(), *([order] if order else []), *(node.args.get("partition_by") or [])]
         return any(has_aggregate(i) for i in inner)
     return is_aggregate(node) or any(has_aggregate(c) for c in node.iter_expressions())
 

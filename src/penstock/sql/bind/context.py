@@ -30,6 +30,8 @@ class Context:
         self.types: dict[str, str] = {}
         self.kinds: dict[int, Kind] = {}
         self._used: dict[str, int] = {}
+        # Windows that come out when they close are append-only for the operators above them.
+        self.closing = query.emit is not None and query.emit.kind in ("close", "final")
 
     def fresh(self, base: str) -> str:
         """A prefix or name not given out before in this statement."""

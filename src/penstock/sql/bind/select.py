@@ -10,6 +10,7 @@ from penstock.plan.nodes import (
     Distinct,
     Expr,
     Filter,
+    Mode,
     Named,
     Node,
     Project,
@@ -460,19 +461,19 @@ class SelectBinder:
         if session is not None and session.time.column not in {t.column for t in self.node.times}:
             raise self.ctx.fail("PSK-2004", "SESSION needs an event-time column with a watermark", self.select)
         end = self._window_end(keys)
+        windowed = end is not None or session is not None
+        mode = Mode.CLOSE if windowed and self.ctx.closing else Mode.CHANGES
+
+        def over(chosen: list[Named]) -> Aggregate:
+            return Aggregate(self.node, tuple(chosen), tuple(calls), mode, end, session)
+
         if sets is None:
-            return Aggregate(self.node, tuple(keys), tuple(calls), window_end=end, session=session)
+            return over(keys)
         every = [k for k in keys if k.expr.sql() in grouping]
         always = [k for k in keys if k not in every]
         branches: list[Node] = []
         for one in sets:
-            made = Aggregate(
-                self.node,
-                (*(k for k in every if k in one), *always),
-                tuple(calls),
-                window_end=end,
-                session=session,
-            )
+            made = over([*(k for k in every if k in one), *always])
             items = [Named(k.name, col(k.name) if k in one else Expr(exp.Null())) for k in every]
             items += [
                 Named(n, col(n))
