@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from tests.spark.conformance.cases import Case, load
 from tests.spark.conformance.run import Run
 from tests.spark.conftest import Opener

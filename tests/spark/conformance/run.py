@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-import penstock
 from tests.spark.conformance.cases import Case, generated
 from tests.spark.following import Follower, Row, plain, tuples
+
+import penstock
 
 
 class Run:

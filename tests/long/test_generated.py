@@ -1,0 +1,56 @@
+"""The generated tests of the Spark tier with many more examples, new ones in every run."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from pyspark.sql import SparkSession
+from tests.spark import test_generated_chains as chains
+from tests.spark import test_generated_tables as tables
+from tests.spark import test_generated_windows as windows
+from tests.spark.conftest import Opener
+from tests.spark.following import Row
+
+many = settings(
+    max_examples=int(os.environ.get("LONG_EXAMPLES", "25")),
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.parametrize("type_", ["BIGINT", "TIMESTAMP"])
+def test_windows(opener: Opener, type_: str) -> None:
+    @many
+    @given(windows.traces())
+    def check(trace: list[windows.Step]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            windows.run(opener, Path(folder), windows.VIEWS, trace, type_)
+
+    check()
+
+
+@pytest.mark.parametrize("selects", [tables.AGGREGATES, tables.SHAPES], ids=["aggregates", "shapes"])
+def test_tables(opener: Opener, spark: SparkSession, selects: dict[str, str]) -> None:
+    @many
+    @given(tables.traces())
+    def check(trace: list[tables.Step]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            tables.run(opener, spark, Path(folder), selects, trace)
+
+    check()
+
+
+def test_chains(opener: Opener, spark: SparkSession) -> None:
+    @many
+    @given(chains.traces)
+    def check(trace: tuple[list[list[Row]], list[list[Row]]]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            chains.run(opener, spark, Path(folder), trace)
+
+    check()

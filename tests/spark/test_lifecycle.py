@@ -1,0 +1,236 @@
+"""Starting, stopping, failing, adding and dropping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.spark.conftest import Opener
+from tests.spark.following import Follower, rows_of
+
+import penstock
+
+SOON_S = 120
+
+PIPELINE = """
+CREATE SOURCE s (k STRING, v BIGINT);
+CREATE MATERIALIZED VIEW g AS SELECT k, sum(v) AS total FROM s GROUP BY k;
+"""
+
+
+def totals(db: penstock.Database, name: str = "g") -> dict[str, int]:
+    return dict(db.sql(f"SELECT k, total FROM {name}").fetchall())
+
+
+def test_start_stop_and_close_can_be_repeated(db: penstock.Database) -> None:
+    db.execute(PIPELINE)
+    db.start()
+    assert db.state == "Running"
+    db.stop()
+    db.stop()
+    assert db.state == "Stopped"
+    db.start()
+    db.start()
+    assert db.state == "Running"
+    db.close()
+    db.close()
+    assert db.state == "Closed"
+
+
+def test_what_comes_while_stopped_is_taken_in_after_the_start(db: penstock.Database) -> None:
+    db.execute(PIPELINE)
+    follower = Follower(db, "g")
+    db.insert("s", [("a", 1)])
+    db.flush()
+    db.execute("STOP PIPELINE")
+    db.insert("s", [("a", 2)])
+    assert totals(db) == {"a": 1}
+    assert db.metrics()["g"].state == "stopped"
+    db.execute("START PIPELINE")
+    db.insert("s", [("a", 4)])
+    db.flush()
+    assert totals(db) == {"a": 7}
+    assert sum(r[1] * r[2] for r in follower.rows()) == 7
+
+
+def test_open_without_starting(opener: Opener, tmp_path: Path) -> None:
+    db = opener(tmp_path / "data", start=False)
+    assert db.state == "Created"
+    db.execute(PIPELINE)
+    db.insert("s", [("a", 1)])
+    assert totals(db) == {}
+    db.start()
+    db.flush()
+    assert totals(db) == {"a": 1}
+    db.close()
+    db = opener(tmp_path / "data", start=False)
+    assert totals(db) == {"a": 1}
+    db.insert("s", [("a", 1)])
+    db.start()
+    db.flush()
+    assert totals(db) == {"a": 2}
+
+
+def test_a_failed_start_unwinds_and_can_be_tried_again(opener: Opener, tmp_path: Path) -> None:
+    db = opener(tmp_path / "data")
+
+    def plus_one(value: int) -> int:
+        return value + 1
+
+    db.execute(PIPELINE)
+    db.register_function(plus_one, returns="bigint")
+    db.execute("CREATE MATERIALIZED VIEW h AS SELECT k, plus_one(v) AS w FROM s")
+    db.insert("s", [("a", 1)])
+    db.flush()
+    db.close()
+    db = opener(tmp_path / "data", start=False)
+    # The function belongs to the process that registered it; without it `h` cannot be planned.
+    with pytest.raises(penstock.PenstockError):
+        db.start()
+    assert db.state == "Created"
+    db.register_function(plus_one, returns="bigint")
+    db.start()
+    db.insert("s", [("b", 2)])
+    db.flush()
+    assert totals(db) == {"a": 1, "b": 2}
+    assert sorted(db.sql("SELECT * FROM h").fetchall()) == [("a", 2), ("b", 3)]
+
+
+def test_everything_comes_back_when_the_folder_is_opened_again(opener: Opener, tmp_path: Path) -> None:
+    db = opener(tmp_path / "data")
+    db.execute(PIPELINE)
+    db.execute("""
+        CREATE TABLE names (k STRING PRIMARY KEY, name STRING);
+        CREATE STREAM big AS SELECT k, v FROM s WHERE v > 1;
+        CREATE MATERIALIZED VIEW over AS SELECT count(*) AS n FROM g;
+    """)
+    db.insert("names", [("a", "Anna")])
+    for i in range(3):
+        db.insert("s", [("a", i), (f"k{i}", 5)])
+    db.flush()
+    names = [s.name for s in db.status()]
+    db.insert("s", [("late", 1)])
+    db.close()
+    db = opener(tmp_path / "data")
+    db.flush()
+    assert [s.name for s in db.status()] == names
+    assert totals(db) == {"a": 3, "k0": 5, "k1": 5, "k2": 5, "late": 1}
+    assert db.sql("SELECT * FROM over").fetchall() == [(5,)]
+    assert db.sql("SELECT * FROM names").fetchall() == [("a", "Anna")]
+    assert len(db.sql("SELECT * FROM big")) == 4
+    assert [c["id"] for c in db.checkpoints()] == []
+    assert db.checkpoint() == 1
+    assert [c["id"] for c in db.checkpoints()] == [1]
+
+
+def test_adding_and_dropping_while_the_pipeline_runs(db: penstock.Database) -> None:
+    db.execute(PIPELINE)
+    db.insert("s", [("a", 1)])
+    db.flush()
+    db.execute("CREATE MATERIALIZED VIEW later AS SELECT k, count(*) AS total FROM s GROUP BY k")
+    db.insert("s", [("a", 1)])
+    db.flush()
+    assert totals(db) == {"a": 2}
+    assert totals(db, "later") == {"a": 2}
+    subscription = db.subscribe("later")
+    db.execute("DROP MATERIALIZED VIEW later")
+    assert list(subscription) == []
+    db.execute("CREATE MATERIALIZED VIEW later AS SELECT k, max(v) AS total FROM s GROUP BY k")
+    db.insert("s", [("b", 7)])
+    db.flush()
+    assert totals(db) == {"a": 2, "b": 7}
+    assert totals(db, "later") == {"a": 1, "b": 7}
+
+
+def test_replacing_a_view(db: penstock.Database) -> None:
+    db.execute(PIPELINE)
+    db.insert("s", [("a", 1), ("a", 5)])
+    db.flush()
+    db.execute("CREATE OR REPLACE MATERIALIZED VIEW g AS SELECT k, max(v) AS total FROM s GROUP BY k")
+    db.flush()
+    assert totals(db) == {"a": 5}
+    with pytest.raises(penstock.PenstockError):
+        db.execute("CREATE OR REPLACE MATERIALIZED VIEW g AS SELECT nope FROM s")
+    assert totals(db) == {"a": 5}
+    db.execute("CREATE MATERIALIZED VIEW IF NOT EXISTS g AS SELECT k, min(v) AS total FROM s GROUP BY k")
+    assert totals(db) == {"a": 5}
+
+
+def test_drop_names_what_depends_and_cascade_drops_it(db: penstock.Database) -> None:
+    db.execute(PIPELINE)
+    db.execute("""
+        CREATE MATERIALIZED VIEW h AS SELECT count(*) AS n FROM g;
+        CREATE STREAM other AS SELECT v FROM s;
+    """)
+    with pytest.raises(penstock.PenstockError, match="PSK-1009") as caught:
+        db.execute("DROP MATERIALIZED VIEW g")
+    assert "h" in caught.value.detail
+    with pytest.raises(penstock.PenstockError, match="PSK-1009"):
+        db.execute("DROP SOURCE s")
+    db.execute("DROP MATERIALIZED VIEW g CASCADE")
+    assert [s.name for s in db.status()] == ["s", "other"]
+    db.insert("s", [("a", 1)])
+    db.flush()
+    assert db.sql("SELECT * FROM other").fetchall() == [(1,)]
+    db.execute("DROP SOURCE s CASCADE")
+    assert db.status() == []
+    db.execute("DROP SOURCE IF EXISTS s")
+    db.execute(PIPELINE)
+    db.insert("s", [("new", 1)])
+    db.flush()
+    assert totals(db) == {"new": 1}
+
+
+@pytest.mark.parametrize(
+    ("expression", "bad", "says"),
+    [("100 / v", "0", "zero"), ("CAST(k AS INT)", "3", "INT")],
+    ids=["division by zero", "cast"],
+)
+def test_a_failing_query_disturbs_no_other(db: penstock.Database, expression: str, bad: str, says: str) -> None:
+    db.execute(PIPELINE)
+    db.execute(f"CREATE MATERIALIZED VIEW bad AS SELECT k, {expression} AS x FROM s")
+    good = db.subscribe("g")
+    broken = db.subscribe("bad")
+    db.insert("s", [("5", 5)])
+    db.flush()
+    assert broken.next(timeout=SOON_S) is not None
+    db.insert("s", [("five", int(bad))])
+    db.flush()
+    with pytest.raises(penstock.PenstockError) as caught:
+        list(broken)
+    assert caught.value.code == "PSK-7001"
+    assert says.lower() in str(caught.value).lower()
+    status = db.metrics()
+    assert status["bad"].state == "failed"
+    assert status["bad"].error is not None and "PSK-7001" in status["bad"].error
+    assert status["g"].state == "running" and status["g"].error is None
+    db.insert("s", [("5", 6)])
+    db.flush()
+    assert totals(db) == {"5": 11, "five": int(bad)}
+    seen = []
+    while (change := good.next(timeout=0)) is not None:
+        seen += rows_of(change)
+    assert sum(r[1] * r[2] for r in seen) == 11 + int(bad)
+    db.execute("DROP MATERIALIZED VIEW bad")
+    assert [s.name for s in db.status()] == ["s", "g"]
+
+
+def test_a_temporary_database_leaves_nothing_behind(opener: Opener) -> None:
+    db = opener()
+    db.execute(PIPELINE)
+    folder = db._engine.folder
+    assert folder.is_dir()
+    db.close()
+    assert not folder.exists()
+
+
+def test_one_slow_subscriber_does_not_stop_the_pipeline(db: penstock.Database) -> None:
+    db.execute(PIPELINE)
+    slow = db.subscribe("g", policy="coalesce", buffer_bytes=1)
+    fast = Follower(db, "g")
+    for _ in range(5):
+        db.insert("s", [("a", 1)])
+        db.flush(timeout=SOON_S)
+    assert totals(db) == {"a": 5}
+    assert len(fast.rows()) == 9
+    slow.cancel()
