@@ -54,7 +54,6 @@ CODES: dict[str, Code] = {
     "PSK-2006": Code("conflicting EMIT and lateness"),
     "PSK-2007": Code("now() outside a temporal filter", "now() can only bound a time column: WHERE ts > now() - INTERVAL '10' MINUTE."),
     "PSK-2008": Code("bad interval"),
-    "PSK-2009": Code("watermark cannot go back"),
     # 3 joins
     "PSK-3001": Code("unbounded join between streaming sources", "Bound it: ON … AND b.ts BETWEEN a.ts - INTERVAL … AND a.ts + INTERVAL …; or allow the state with WITH (state_ttl = …) or WITH (unbounded_state = true)."),
     "PSK-3002": Code("join without an equality", "Add an equality between the two sides to ON."),
