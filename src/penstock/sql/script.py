@@ -152,8 +152,6 @@ def _small(cursor: Cursor, text: str, offset: int) -> st.Statement:
 def _show(cursor: Cursor, text: str, offset: int) -> st.Statement:
     if cursor.accept("MATERIALIZED VIEWS"):
         return st.Show(text, offset, "views")
-    if cursor.accept("LOOKUP TABLES"):
-        return st.Show(text, offset, "tables")
     for word in _SHOWN:
         if cursor.accept(word):
             return st.Show(text, offset, word.lower())

@@ -200,6 +200,8 @@ def type_of(ctx: Context, node: exp.Expression) -> str | None:
 
 def to_expr(ctx: Context, node: exp.Expression, origin: exp.Expression | None = None) -> Expr:
     """The finished expression; what Spark SQL cannot say is refused here."""
+    if node.find(exp.Parameter) is not None:
+        raise ctx.fail("PSK-1012", "a subquery or variable cannot stand here", origin)
     try:
         node.sql(dialect="spark", unsupported_level=ErrorLevel.IMMEDIATE)
     except UnsupportedError as error:

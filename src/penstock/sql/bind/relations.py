@@ -10,17 +10,13 @@ from sqlglot import exp
 
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.plan.nodes import (
-    AsofJoin,
     Expr,
-    Generate,
     JoinKind,
     LookupJoin,
     Named,
     Node,
-    ProbeJoin,
     Project,
     Scan,
-    TemporalJoin,
     TimeAttr,
     Values,
     WindowAssign,
@@ -29,10 +25,11 @@ from penstock.plan.nodes import (
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr, type_of
-from penstock.sql.bind.joins import Conditions, constant, regular_join
+from penstock.sql.bind.generators import generate
+from penstock.sql.bind.joins import Conditions, regular_join
 from penstock.sql.bind.scope import Col, Relation, Scope
+from penstock.sql.bind.timejoins import TimeJoins
 from penstock.sql.bind.windows import window_kind, window_spec
-from penstock.sql.functions import generator_name
 from penstock.sql.names import suggestion
 from penstock.sql.trees import bare
 
@@ -55,7 +52,7 @@ _KINDS: dict[tuple[str, str], JoinKind] = {
 
 
 @dataclass
-class From:
+class From(TimeJoins):
     """The plan and the names of a FROM clause as it grows, join by join."""
 
     ctx: Context
@@ -439,212 +436,6 @@ class From:
         return regular_join(
             self.ctx, left, block.node, kind, parts, item, keyless=block.single and not block.correlated
         )
-
-    # -- joins in time -------------------------------------------------------------------------------------------------
-
-    def _keys(self, c: Conditions, what: str, item: exp.Expression) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-        if c.residual or c.null_safe:
-            raise self.ctx.fail(
-                "PSK-3003", f"ON of {what} join is equalities only", item, hint="Put other conditions into WHERE."
-            )
-        return tuple(c.left_keys), tuple(c.right_keys)
-
-    def _append_only(self, node: Node, what: str, item: exp.Expression) -> None:
-        if node.changelog:
-            raise self.ctx.fail(
-                "PSK-3003",
-                f"{what} join needs append-only rows here",
-                item,
-                hint="Join a source or an append-only stream.",
-            )
-
-    def _asof(
-        self,
-        left: Node,
-        right: Node,
-        bound: list[exp.Expression],
-        call: exp.Expression,
-        binder: ExprBinder,
-        item: exp.Expression,
-    ) -> Node:
-        kind: Literal["inner", "left"] = "inner" if call.expressions[0].name == "inner" else "left"
-        if len(call.expressions) != 2:
-            raise self.ctx.fail("PSK-3003", "MATCH_CONDITION holds one condition", item)
-        self._append_only(left, "an ASOF", item)
-        self._append_only(right, "an ASOF", item)
-        lefts, rights = frozenset(left.columns), frozenset(right.columns)
-        shape = "Write MATCH_CONDITION (a.ts >= b.ts [AND a.ts - b.ts <= INTERVAL …]), or NEAREST (a.ts, b.ts)."
-        direction: Literal["backward", "forward", "nearest"] | None = None
-        strict, tolerance = False, None
-        left_time = right_time = None
-        differences: list[tuple[exp.Expression, exp.Expression, int]] = []
-        for part in conjuncts(call.expressions[1]):
-            node = binder.bind(part)
-            if (
-                isinstance(node, exp.Anonymous)
-                and node.name.upper() == "NEAREST"
-                and len(node.expressions) == 2
-                and direction is None
-            ):
-                direction, (left_time, right_time) = "nearest", node.expressions
-                continue
-            if isinstance(node, (exp.GT, exp.GTE, exp.LT, exp.LTE)):
-                a, b = bare(node.this), bare(node.expression)
-                flipped = isinstance(node, (exp.LT, exp.LTE))
-                limit = constant(b)
-                if isinstance(a, exp.Sub) and limit is not None and isinstance(node, exp.LTE):
-                    differences.append((a.this, a.expression, limit))
-                    continue
-                if Expr(a).refs <= rights and Expr(b).refs <= lefts:
-                    a, b, flipped = b, a, not flipped
-                if (
-                    direction is None
-                    and Expr(a).refs
-                    and Expr(b).refs
-                    and Expr(a).refs <= lefts
-                    and Expr(b).refs <= rights
-                ):
-                    direction = "forward" if flipped else "backward"
-                    strict = isinstance(node, (exp.GT, exp.LT))
-                    left_time, right_time = a, b
-                    continue
-            raise self.ctx.fail("PSK-3003", "this match condition is not understood", part, hint=shape)
-        if direction is None or left_time is None or right_time is None:
-            raise self.ctx.fail("PSK-3003", "the match condition does not compare the two times", item, hint=shape)
-        if not (Expr(left_time).refs <= lefts and Expr(right_time).refs <= rights):
-            raise self.ctx.fail("PSK-3003", "the match condition takes the left time first", item, hint=shape)
-        for a, b, limit in differences:
-            pair = (left_time.sql(), right_time.sql())
-            wanted = {"backward": [pair], "forward": [pair[::-1]], "nearest": []}[direction]
-            if (bare(a).sql(), bare(b).sql()) not in wanted or limit < 0:
-                raise self.ctx.fail(
-                    "PSK-3003", "the tolerance is not over the times that are matched", item, hint=shape
-                )
-            tolerance = limit if tolerance is None else min(tolerance, limit)
-        c = Conditions(self.ctx, left, right, "asof", bound)
-        keys = self._keys(c, "an ASOF", item)
-        both = bool(left.times) and Expr(right_time).column in {t.column for t in right.times}
-        eager = not both or self.ctx.options.get("asof", "").lower() == "eager"
-        return AsofJoin(
-            left,
-            right,
-            kind,
-            *keys,
-            to_expr(self.ctx, left_time),
-            to_expr(self.ctx, right_time),
-            direction,
-            strict,
-            tolerance,
-            eager,
-        )
-
-    def _temporal(
-        self,
-        left: Node,
-        right: Node,
-        kind: Literal["inner", "left"],
-        bound: list[exp.Expression],
-        call: exp.Expression,
-        binder: ExprBinder,
-        item: exp.Expression,
-    ) -> Node:
-        self._append_only(left, "a temporal", item)
-        time = binder.bind(call.expressions[0])
-        if not Expr(time).refs <= frozenset(left.columns):
-            raise self.ctx.fail("PSK-3003", "FOR SYSTEM_TIME AS OF names a time of the left side", call.expressions[0])
-        c = Conditions(self.ctx, left, right, "temporal", bound)
-        keys = self._keys(c, "a temporal", item)
-        if not keys[0]:
-            raise self.ctx.fail("PSK-3002", "a temporal join needs an equality", item)
-        return TemporalJoin(left, right, kind, *keys, to_expr(self.ctx, time), self._version(right, keys[1], item))
-
-    def _version(self, right: Node, keys: tuple[Expr, ...], item: exp.Expression) -> Expr:
-        """The column that says since when a row is valid: the event time, or the only time column that is no key."""
-        times = [t.column for t in right.times]
-        if not times:
-            used = {k.column for k in keys}
-            for wanted in ("timestamp", "bigint"):
-                times = times or [c for c in right.columns if self.ctx.types.get(c) == wanted and c not in used]
-        if len(times) != 1:
-            raise self.ctx.fail(
-                "PSK-3003",
-                "it is not clear which column says since when a row is valid",
-                item,
-                hint="The right side needs exactly one event time, TIMESTAMP or BIGINT column besides its key.",
-            )
-        return col(times[0])
-
-    def _probe(
-        self, left: Node, right: Node, before: Scope, relation: Relation, call: exp.Expression, item: exp.Expression
-    ) -> Node:
-        self._append_only(left, "a probe", item)
-        self._append_only(right, "a probe", item)
-        probe = self.ctx.query.probes[int(call.expressions[0].name)]
-        sides = (ExprBinder(self.ctx, before), ExprBinder(self.ctx, Scope([relation])))
-        keys = [tuple(s.expr(exp.Column(this=k.copy())) for k in probe.keys) for s in sides]
-        if probe.times is not None:
-            times = [s.expr(t) for s, t in zip(sides, probe.times, strict=True)]
-        else:
-            times = []
-            for node in (left, right):
-                if len(node.times) != 1:
-                    raise self.ctx.fail(
-                        "PSK-3003",
-                        "both sides of a probe join need one event time",
-                        item,
-                        hint="Add TIMESTAMPS (a.ts, b.ts).",
-                    )
-                times.append(col(node.times[0].column))
-        prefix = self.ctx.fresh(probe.alias or "probe")
-        offset, at = f"{prefix}$offset_ms", f"{prefix}$probe_ts"
-        self.ctx.types[offset] = "bigint"
-        known = type_of(self.ctx, times[0].node)
-        if known is not None:
-            self.ctx.types[at] = known
-        self.add(Relation(probe.alias, (Col("offset_ms", offset), Col("probe_ts", at))), item)
-        return ProbeJoin(left, right, keys[0], keys[1], times[0], times[1], probe.offsets_ms, offset, at)
-
-
-def generate(
-    ctx: Context,
-    child: Node,
-    call: exp.Expression,
-    binder: ExprBinder,
-    names: list[str] | None,
-    outer: bool,
-    table: str = "",
-) -> tuple[Node, list[Col]]:
-    """A Generate node over `child` for a call of explode, unnest …, and its columns."""
-    name = generator_name(call)
-    if name is None:
-        raise ctx.fail("PSK-1006", "expected a generator: explode, posexplode, unnest, inline", call)
-    node = binder.bind(call)
-    if name == "unnest":
-        node = exp.Explode(this=node.expressions[0] if isinstance(node, exp.Unnest) else node.this)
-    if name.endswith("_outer"):
-        outer = True
-        base = exp.Explode if name == "explode_outer" else exp.Posexplode
-        node = base(this=node.this if not isinstance(node, exp.Anonymous) else node.expressions[0])
-    if names is None:
-        if name.startswith("posexplode"):
-            names = ["pos", "col"]
-        elif name in ("inline", "stack"):
-            raise ctx.fail(
-                "PSK-1012",
-                f"{name}() needs names for its columns",
-                call,
-                hint="Write LATERAL VIEW inline(…) t AS a, b.",
-            )
-        else:
-            names = ["col"]
-    if (name in ("explode", "explode_outer", "unnest") and len(names) > 2) or (
-        name.startswith("posexplode") and not 2 <= len(names) <= 3
-    ):
-        raise ctx.fail("PSK-1016", f"{name}() does not give {len(names)} columns", call)
-    prefix = ctx.fresh(table or "gen")
-    internals = tuple(f"{prefix}${n}" for n in names)
-    made = Generate(child, to_expr(ctx, node, call), internals, outer)
-    return made, [Col(n, i) for n, i in zip(names, internals, strict=True)]
 
 
 def _is_true(node: exp.Expression) -> bool:

@@ -27,9 +27,10 @@ from penstock.sql.bind.analytic import Analytics
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import ExprBinder, all_of, column, conjuncts, to_expr, type_of, walk_block
+from penstock.sql.bind.generators import generate
 from penstock.sql.bind.grouping import grouping_sets
 from penstock.sql.bind.naming import output_name
-from penstock.sql.bind.relations import BindQuery, Ctes, From, generate
+from penstock.sql.bind.relations import BindQuery, Ctes, From
 from penstock.sql.bind.scope import Col, Relation, Scope
 from penstock.sql.bind.subqueries import Lift, Subqueries
 from penstock.sql.bind.temporal import Bounds, has_now
@@ -235,7 +236,12 @@ class SelectBinder:
             binder = self._binder(attach=True)
             binder.aliases = {k: v for k, v in lateral.items() if k != name.lower()}
             bound.append(binder.bind(core))
-        return self._finish(items, bound, lambda node, origin: node)
+        return self._finish(items, bound, self._resolved)
+
+    def _resolved(self, node: exp.Expression, origin: exp.Expression | None) -> exp.Expression:
+        """QUALIFY and ORDER BY: their subqueries are attached when they are read."""
+        self.node, node = self.subqueries.resolve(self.node, self.scope, node, lambda n, _: n)
+        return node
 
     # -- with GROUP BY -------------------------------------------------------------------------------------------------
 
