@@ -322,7 +322,8 @@ public final class EpochClock {
     if (!eventTime) {
       return true;
     }
-    return watermark(lsn) <= committed.wm && inForce >= committed.wm;
+    // Spark's own watermark starts at zero: one below it closes nothing and calls for no epoch.
+    return watermark(lsn) <= committed.wm && (inForce >= committed.wm || committed.wm <= 0);
   }
 
   /** Rows found late so far, as the job's observed metric tells. */
