@@ -13,6 +13,15 @@ import penstock
 
 Row = tuple[Any, ...]
 
+# Long enough for a loaded machine; a query that hangs becomes a failure that names it.
+SOON_S = 120
+
+
+def settle(database: penstock.Database) -> None:
+    """All that was committed is in every view, and no query has failed."""
+    database.flush(timeout=SOON_S)
+    assert [f"{s.name}: {s.error}" for s in database.status() if s.error] == []
+
 
 class Follower:
     """A subscription that is read dry after `db.flush()`, which returns only when everything has been published."""

@@ -18,12 +18,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from tests.spark.conftest import Opener
-from tests.spark.following import Follower, rows_of
+from tests.spark.following import SOON_S, Follower, rows_of
 
 import penstock
-
-# Something that must come: the time is for a loaded machine.
-SOON_S = 120
 
 
 def simple(db: penstock.Database) -> None:
@@ -62,11 +59,11 @@ def test_rows_in_every_form(db: penstock.Database) -> None:
     follower = Follower(db, "o")
     for form, data in FORMS.items():
         db.insert("s", data)
-        db.flush()
+        db.flush(timeout=SOON_S)
         assert follower.rows() == [("a", 1, int(MOMENT.timestamp() * 1000)), ("b", 2, None)], form
     db.insert("s", (("c", i, None) for i in range(3)))
     db.insert("s", pa.RecordBatchReader.from_batches(FORMS["record batch"].schema, [FORMS["record batch"]]))
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert len(follower.rows()) == 5
 
 
@@ -126,7 +123,7 @@ def test_statements_that_look_around(db: penstock.Database) -> None:
     assert any("watermark" in str(r) or "# kind" in str(r) for r in db.sql("DESCRIBE EXTENDED g").fetchall())
     assert "Aggregate" in db.explain("SELECT k, sum(v) AS t FROM s GROUP BY k")
     db.insert("s", [("a", 1)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     analyzed = db.explain("CREATE MATERIALIZED VIEW g AS SELECT k, sum(v) AS total FROM s GROUP BY k", analyze=True)
     assert "running as g" in analyzed
     assert [r[0] for r in db.sql("SHOW QUERIES").fetchall()] == ["g"]
@@ -159,14 +156,14 @@ def test_snapshot_history_and_filters(db: penstock.Database) -> None:
     grouped(db)
     for k, v in (("a", 1), ("b", 2), ("a", 3)):
         db.insert("s", [(k, v)])
-        db.flush()
+        db.flush(timeout=SOON_S)
 
     with db.subscribe("g", snapshot=True) as subscription:
         first = subscription.next(timeout=SOON_S)
         assert first is not None and first.kind == "snapshot"
         assert sorted(r[:2] for r in rows_of(first)) == [("a", 4), ("b", 2)]
         db.insert("s", [("b", 1)])
-        db.flush()
+        db.flush(timeout=SOON_S)
         after = subscription.next(timeout=SOON_S)
         assert after is not None and rows_of(after) == [("b", 2, -1), ("b", 3, 1)]
         assert after.prev_lsn == first.lsn
@@ -190,9 +187,9 @@ def test_envelopes(db: penstock.Database) -> None:
     upserts = Follower(db, "g", envelope="upsert")
     debezium = db.subscribe("g", envelope="debezium")
     db.insert("s", [("a", 1)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     db.insert("s", [("a", 2)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert upserts.rows() == [("a", 1, "upsert"), ("a", 3, "upsert")]
     first, second = debezium.next(timeout=SOON_S), debezium.next(timeout=SOON_S)
     assert first is not None and second is not None
@@ -209,7 +206,7 @@ def test_any_number_of_subscribers_each_get_everything(db: penstock.Database) ->
     followers = [Follower(db, "g") for _ in range(8)]
     for i in range(3):
         db.insert("s", [("a", 1), ("b", i)])
-        db.flush()
+        db.flush(timeout=SOON_S)
     (first, *others) = [f.rows() for f in followers]
     assert len(first) > 0
     assert all(rows == first for rows in others)
@@ -220,7 +217,7 @@ def test_subscribe_to_a_select(db: penstock.Database) -> None:
     grouped(db)
     with db.subscribe("SELECT k, count(*) AS n FROM s GROUP BY k") as subscription:
         db.insert("s", [("a", 1), ("a", 2)])
-        db.flush()
+        db.flush(timeout=SOON_S)
         change = subscription.next(timeout=SOON_S)
         assert change is not None and rows_of(change) == [("a", 2, 1)]
     assert [s.name for s in db.status()] == ["s", "g"]
@@ -263,7 +260,7 @@ def test_cursors(db: penstock.Database) -> None:
     grouped(db)
     db.execute("DECLARE c CURSOR FOR SUBSCRIBE g")
     db.insert("s", [("a", 1)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert db.sql("FETCH ALL FROM c").fetchall() == [("a", 1, 1)]
     db.execute("CLOSE c")
     with pytest.raises(penstock.PenstockError, match="PSK-1002"):
@@ -280,7 +277,7 @@ def test_a_transaction_is_one_commit_in_every_view(db: penstock.Database) -> Non
         t.insert("accounts", [(1, "a"), (2, "b")])
         t.insert("money", [(1, 100), (2, 0)])
     assert t.lsn is not None
-    db.flush()
+    db.flush(timeout=SOON_S)
     follower = Follower(db, "total")
     for _ in range(3):
         db.execute("""
@@ -288,7 +285,7 @@ def test_a_transaction_is_one_commit_in_every_view(db: penstock.Database) -> Non
             UPDATE money SET amount = CASE id WHEN 1 THEN amount - 10 ELSE amount + 10 END;
             COMMIT;
         """)
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert follower.rows() == []
     assert db.sql("SELECT * FROM total").fetchall() == [(100, 2)]
     assert db.sql("SELECT amount FROM money ORDER BY id").fetchall() == [(70,), (30,)]
@@ -301,7 +298,7 @@ def test_a_transaction_is_one_commit_in_every_view(db: penstock.Database) -> Non
     with pytest.raises(ZeroDivisionError):
         gives_up()
     db.execute("BEGIN; INSERT INTO money VALUES (4, 1); ROLLBACK")
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert db.sql("SELECT count(*) AS n FROM money").fetchone() == (2,)
 
 
@@ -319,16 +316,16 @@ def test_a_source_handle(db: penstock.Database) -> None:
     source.watermark(6000)
     assert source.current_watermark == 7000
     assert [c.name for c in source.schema] == ["k", "ts"]
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert source.pending == 0
     assert not source.is_backpressured
     with source.writer(max_rows=2) as writer:
         for i in range(5):
             writer.write(("b", 8000 + i))
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert len(db.sql("SELECT * FROM o")) == 6
     assert source.insert_json(['{"k": "c", "ts": 9000}']) > 0
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert ("c", 9000) in db.sql("SELECT * FROM o").fetchall()
 
 
@@ -338,7 +335,7 @@ def test_rows_without_time_are_dropped_and_counted(db: penstock.Database) -> Non
         CREATE STREAM o AS SELECT k, ts FROM s;
     """)
     db.insert("s", [("a", 1), ("b", None), ("c", None)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert db.sql("SELECT * FROM o").fetchall() == [("a", 1)]
     assert db.metrics()["s"].dropped_null_time == 2
 
@@ -362,9 +359,9 @@ def test_late_rows_are_counted_and_delivered(db: penstock.Database) -> None:
           LATE DATA TO missed EMIT ON WINDOW CLOSE;
     """)
     db.insert("s", [(1, 100), (2, 5000)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     db.insert("s", [(3, 200), (4, 4999), (5, 5500)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert sorted(db.sql("SELECT * FROM missed").fetchall()) == [(3, 200), (4, 4999)]
     assert db.metrics()["o"].late_rows == 2
 
@@ -372,7 +369,7 @@ def test_late_rows_are_counted_and_delivered(db: penstock.Database) -> None:
 def test_metrics_topology_and_status(db: penstock.Database) -> None:
     grouped(db)
     db.insert("s", [("a", 1), ("b", 2)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     metrics = db.metrics()
     assert metrics["s"].rows == 2
     assert metrics["g"].rows == 2
@@ -393,7 +390,7 @@ def test_python_functions_in_sql(db: penstock.Database) -> None:
     db.register_function(twice, returns="bigint")
     db.execute("CREATE MATERIALIZED VIEW o AS SELECT k, twice(v) AS w FROM s")
     db.insert("s", [("a", 21)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert db.sql("SELECT k, w, twice(w) AS x FROM o").fetchall() == [("a", 42, 84)]
 
 
@@ -407,7 +404,7 @@ def test_select_reads_views_tables_sources_and_streams(db: penstock.Database) ->
     """)
     db.insert("names", [("a", "Anna"), ("b", "Bert")])
     db.insert("s", [("a", 1), ("b", 2), ("a", 3)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert db.sql("SELECT count(*) AS n, sum(v) AS t FROM s").fetchall() == [(3, 6)]
     assert sorted(db.sql("SELECT * FROM big").fetchall()) == [("a", 3), ("b", 2)]
     assert sorted(db.sql("SELECT * FROM sums").fetchall()) == [("a", 4), ("b", 2)]
@@ -415,19 +412,19 @@ def test_select_reads_views_tables_sources_and_streams(db: penstock.Database) ->
     assert db.sql(joined).fetchall() == [("Anna", 4)]
     assert db.sql("SELECT 1 + 1 AS two").fetchall() == [(2,)]
     db.execute("INSERT INTO s SELECT k, total * 10 FROM g")
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert sorted(db.sql("SELECT k, total FROM g").fetchall()) == [("a", 44), ("b", 22)]
 
 
 def test_a_column_added_to_a_source(db: penstock.Database) -> None:
     grouped(db)
     db.insert("s", [("a", 1)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     db.execute("ALTER SOURCE s ADD COLUMN note STRING")
     db.insert("s", [{"k": "a", "v": 2, "note": "x"}])
     db.execute("CREATE MATERIALIZED VIEW notes AS SELECT k, v, note FROM s")
     db.insert("s", [("b", 3, "y")])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert sorted(db.sql("SELECT * FROM g").fetchall()) == [("a", 3), ("b", 3)]
     assert sorted(db.sql("SELECT * FROM notes").fetchall(), key=str) == [("a", 1, None), ("a", 2, "x"), ("b", 3, "y")]
 
@@ -484,7 +481,7 @@ def test_a_folder_belongs_to_one_process(opener: Opener, tmp_path: Path) -> None
     )  # fmt: skip
     assert done.stdout.strip() == "PSK-0005"
     db.insert("s", [("a", 1)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert db.sql("SELECT * FROM g").fetchall() == [("a", 1)]
 
 
@@ -503,7 +500,7 @@ def test_many_threads(db: penstock.Database) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(work, range(4))) == [45] * 4
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert sum(r[1] * r[2] for r in follower.rows()) == 4 * 45
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.spark.conftest import Opener
+from tests.spark.following import settle
 
 import penstock
 
@@ -64,8 +65,7 @@ def test_page(page: Path, opener: Opener, monkeypatch: pytest.MonkeyPatch, tmp_p
         else:
             db = db or opener()
             db.execute(block.text)
-            db.flush()
-            assert [s.error for s in db.status() if s.error] == [], where
+            settle(db)
 
 
 def test_the_readme_shows_the_result_that_it_promises(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from tests.spark.batch_model import Batch, Maintained
 from tests.spark.conftest import Opener
-from tests.spark.following import Row
+from tests.spark.following import Row, settle
 from tests.spark.test_generated_windows import few
 
 CHAIN = {
@@ -56,7 +56,7 @@ def run(opener: Opener, spark: SparkSession, folder: Path, trace: tuple[list[lis
         for new in batches:
             db.insert("s", new)
             whole.extend(new)
-            db.flush()
+            settle(db)
             batch.load({"s": whole})
             views.check(db, batch.answers({name: flat(name) for name in CHAIN}))
     db.close()

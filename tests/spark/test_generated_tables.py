@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from tests.spark.batch_model import Batch, Maintained
 from tests.spark.conftest import Opener
-from tests.spark.following import bag, contents
+from tests.spark.following import bag, contents, settle
 from tests.spark.test_generated_windows import few
 
 Key = int
@@ -115,7 +115,7 @@ def run(opener: Opener, spark: SparkSession, folder: Path, selects: dict[str, st
             change(db, model, step)
         rows = [(k, *v) for k, v in model.items()]
         assert contents(db, "t") == bag(rows)
-        db.flush()
+        settle(db)
         batch.load({"t": rows})
         views.check(db, batch.answers(selects))
     db.close()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.spark.conftest import Opener
-from tests.spark.following import Follower, Row, Sum, bag, contents, plain
+from tests.spark.following import Follower, Row, Sum, bag, contents, plain, settle
 from tests.spark.window_model import Group, Sessions, WindowModel, Windows
 
 import penstock
@@ -183,8 +183,7 @@ def run(opener: Opener, folder: Path, views: list[View], trace: list[Step], type
             times = [r[-1] for r in batch if r[-1] is not None]
             if times:
                 watermark = max(max(times) - DELAY, watermark if watermark is not None else max(times) - DELAY)
-        db.flush()
-        assert [s.error for s in db.status() if s.error] == []
+        settle(db)
         assert db.source("s").current_watermark == watermark
         for c in checked:
             c.check(db, batch, watermark)

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.spark.conftest import Opener
-from tests.spark.following import Follower, rows_of
+from tests.spark.following import SOON_S, Follower, rows_of
 
 import penstock
-
-SOON_S = 120
 
 PIPELINE = """
 CREATE SOURCE s (k STRING, v BIGINT);
@@ -41,14 +39,14 @@ def test_what_comes_while_stopped_is_taken_in_after_the_start(db: penstock.Datab
     db.execute(PIPELINE)
     follower = Follower(db, "g")
     db.insert("s", [("a", 1)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     db.execute("STOP PIPELINE")
     db.insert("s", [("a", 2)])
     assert totals(db) == {"a": 1}
     assert db.metrics()["g"].state == "stopped"
     db.execute("START PIPELINE")
     db.insert("s", [("a", 4)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert totals(db) == {"a": 7}
     assert sum(r[1] * r[2] for r in follower.rows()) == 7
 
@@ -60,14 +58,14 @@ def test_open_without_starting(opener: Opener, tmp_path: Path) -> None:
     db.insert("s", [("a", 1)])
     assert totals(db) == {}
     db.start()
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert totals(db) == {"a": 1}
     db.close()
     db = opener(tmp_path / "data", start=False)
     assert totals(db) == {"a": 1}
     db.insert("s", [("a", 1)])
     db.start()
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert totals(db) == {"a": 2}
 
 
@@ -81,7 +79,7 @@ def test_a_failed_start_unwinds_and_can_be_tried_again(opener: Opener, tmp_path:
     db.register_function(plus_one, returns="bigint")
     db.execute("CREATE MATERIALIZED VIEW h AS SELECT k, plus_one(v) AS w FROM s")
     db.insert("s", [("a", 1)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     db.close()
     db = opener(tmp_path / "data", start=False)
     # The function belongs to the process that registered it; without it `h` cannot be planned.
@@ -91,7 +89,7 @@ def test_a_failed_start_unwinds_and_can_be_tried_again(opener: Opener, tmp_path:
     db.register_function(plus_one, returns="bigint")
     db.start()
     db.insert("s", [("b", 2)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert totals(db) == {"a": 1, "b": 2}
     assert sorted(db.sql("SELECT * FROM h").fetchall()) == [("a", 2), ("b", 3)]
 
@@ -107,12 +105,12 @@ def test_everything_comes_back_when_the_folder_is_opened_again(opener: Opener, t
     db.insert("names", [("a", "Anna")])
     for i in range(3):
         db.insert("s", [("a", i), (f"k{i}", 5)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     names = [s.name for s in db.status()]
     db.insert("s", [("late", 1)])
     db.close()
     db = opener(tmp_path / "data")
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert [s.name for s in db.status()] == names
     assert totals(db) == {"a": 3, "k0": 5, "k1": 5, "k2": 5, "late": 1}
     assert db.sql("SELECT * FROM over").fetchall() == [(5,)]
@@ -126,10 +124,10 @@ def test_everything_comes_back_when_the_folder_is_opened_again(opener: Opener, t
 def test_adding_and_dropping_while_the_pipeline_runs(db: penstock.Database) -> None:
     db.execute(PIPELINE)
     db.insert("s", [("a", 1)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     db.execute("CREATE MATERIALIZED VIEW later AS SELECT k, count(*) AS total FROM s GROUP BY k")
     db.insert("s", [("a", 1)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert totals(db) == {"a": 2}
     assert totals(db, "later") == {"a": 2}
     subscription = db.subscribe("later")
@@ -137,7 +135,7 @@ def test_adding_and_dropping_while_the_pipeline_runs(db: penstock.Database) -> N
     assert list(subscription) == []
     db.execute("CREATE MATERIALIZED VIEW later AS SELECT k, max(v) AS total FROM s GROUP BY k")
     db.insert("s", [("b", 7)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert totals(db) == {"a": 2, "b": 7}
     assert totals(db, "later") == {"a": 1, "b": 7}
 
@@ -145,9 +143,9 @@ def test_adding_and_dropping_while_the_pipeline_runs(db: penstock.Database) -> N
 def test_replacing_a_view(db: penstock.Database) -> None:
     db.execute(PIPELINE)
     db.insert("s", [("a", 1), ("a", 5)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     db.execute("CREATE OR REPLACE MATERIALIZED VIEW g AS SELECT k, max(v) AS total FROM s GROUP BY k")
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert totals(db) == {"a": 5}
     with pytest.raises(penstock.PenstockError):
         db.execute("CREATE OR REPLACE MATERIALIZED VIEW g AS SELECT nope FROM s")
@@ -170,14 +168,14 @@ def test_drop_names_what_depends_and_cascade_drops_it(db: penstock.Database) -> 
     db.execute("DROP MATERIALIZED VIEW g CASCADE")
     assert [s.name for s in db.status()] == ["s", "other"]
     db.insert("s", [("a", 1)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert db.sql("SELECT * FROM other").fetchall() == [(1,)]
     db.execute("DROP SOURCE s CASCADE")
     assert db.status() == []
     db.execute("DROP SOURCE IF EXISTS s")
     db.execute(PIPELINE)
     db.insert("s", [("new", 1)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert totals(db) == {"new": 1}
 
 
@@ -192,10 +190,10 @@ def test_a_failing_query_disturbs_no_other(db: penstock.Database, expression: st
     good = db.subscribe("g")
     broken = db.subscribe("bad")
     db.insert("s", [("5", 5)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert broken.next(timeout=SOON_S) is not None
     db.insert("s", [("five", int(bad))])
-    db.flush()
+    db.flush(timeout=SOON_S)
     with pytest.raises(penstock.PenstockError) as caught:
         list(broken)
     assert caught.value.code == "PSK-7001"
@@ -205,7 +203,7 @@ def test_a_failing_query_disturbs_no_other(db: penstock.Database, expression: st
     assert status["bad"].error is not None and "PSK-7001" in status["bad"].error
     assert status["g"].state == "running" and status["g"].error is None
     db.insert("s", [("5", 6)])
-    db.flush()
+    db.flush(timeout=SOON_S)
     assert totals(db) == {"5": 11, "five": int(bad)}
     seen = []
     while (change := good.next(timeout=0)) is not None:

@@ -65,7 +65,7 @@ STATEMENTS = [
     Refused("CREATE STREAM o AS SELECT x.symbol FROM trades t", "PSK-1004"),
     Refused("SELECT nope FROM totals", "PSK-1004"),
     Refused("CREATE STREAM o AS SELECT nosuchfunction(price) AS p FROM trades", "PSK-1006"),
-    Refused("CREATE STREAM o AS SELECT ts FROM trades t JOIN plain p ON t.volume = p.id", "PSK-1005", "ts"),
+    Refused("CREATE STREAM o AS SELECT id FROM plain a JOIN products p ON a.id = p.id", "PSK-1005", "id", at=(1, 27)),
     Refused("CREATE SOURCE trades (a INT)", "PSK-1003", "already exists"),
     Refused("CREATE TABLE totals (a INT)", "PSK-1003", "already exists"),
     Refused("CREATE MATERIALIZED VIEW cheap AS SELECT * FROM trades", "PSK-1003", "already exists"),
