@@ -53,7 +53,7 @@ format: install ## rewrite the code as the linter and the formatter want it
 	$(BIN)/ruff format
 
 bench: install ## run the benchmarks; BENCH="…" passes arguments
-	$(BIN)/python -m bench $(BENCH)
+	$(BIN)/python -m benchmarks $(BENCH)
 
 docs: install ## make the reference pages anew
 	$(BIN)/python docs/generate.py

@@ -1,0 +1,102 @@
+"""`python -m benchmarks [--quick] [--only NAME …]`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import isolate, peer, picture, report, table
+from benchmarks.summary import Line, line, number
+from benchmarks.work import LAMINAR, TITLES, Row, Work
+from benchmarks.works import WORKS
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+Samples = dict[str, dict[str, list[float]]]
+"""Samples by competitor and figure."""
+
+
+class Run:
+    """The works one after the other, their competitors in turn."""
+
+    def __init__(self, *, quick: bool, repeats: int | None, competitors: Sequence[str], console: Console) -> None:
+        self._quick = quick
+        self._repeats = repeats
+        self._competitors = competitors
+        self._console = console
+        self._python, self.laminardb = peer.interpreter() if LAMINAR in competitors else (None, "left out")
+
+    def work(self, work: Work) -> tuple[Samples, dict[str, str]]:
+        """All samples, and why a competitor has none."""
+        samples: Samples = {}
+        missing: dict[str, str] = {}
+        repeats = self._repeats or (1 if self._quick else work.repeats)
+        for number_ in range(1, repeats + 1):
+            for competitor in work.programs:
+                if competitor in missing or competitor not in self._competitors:
+                    continue
+                python = self._python if competitor == LAMINAR else sys.executable
+                if python is None:
+                    missing[competitor] = self.laminardb
+                    continue
+                began = time.monotonic()
+                outcome = isolate.run(python, work.name, competitor, quick=self._quick, timeout_s=work.timeout_s)
+                took = time.monotonic() - began
+                if outcome.error is not None:
+                    missing[competitor] = outcome.error
+                for figure, values in outcome.figures.items():
+                    samples.setdefault(competitor, {}).setdefault(figure, []).extend(values)
+                said = outcome.error or _brief(work.rows, outcome.figures)
+                head = f"{work.name} {number_}/{repeats} {TITLES[competitor]} ({took:.0f} s): "
+                self._console.print(head + said, markup=False, highlight=False, soft_wrap=True)
+        return samples, missing
+
+
+def _brief(rows: Sequence[Row], figures: dict[str, list[float]]) -> str:
+    shown = [r for r in rows if r.figure in figures]
+    return "; ".join(f"{r.figure} {', '.join(number(v, r) for v in figures[r.figure])} {r.unit}" for r in shown)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes, one process each: does it run, roughly how fast"
+    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=[w.name for w in WORKS], help="only these works")
+    parser.add_argument("--against", nargs="*", metavar="WHO", choices=list(TITLES), help="only these competitors")
+    parser.add_argument("--repeats", type=int, help="processes for each competitor")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where latest.json and latest.png go")
+    given = parser.parse_args(arguments)
+    console = Console()
+    load = os.getloadavg()[0]
+    if load > 0.5 * (os.cpu_count() or 1):
+        console.print(f"The machine is busy (load {load:.1f}): times will be too long, and ratios uncertain.")
+    competitors = list(TITLES) if given.against is None else given.against
+    run = Run(quick=given.quick, repeats=given.repeats, competitors=competitors, console=console)
+    samples: dict[str, Samples] = {}
+    lines: list[Line] = []
+    failed = False
+    for work in WORKS:
+        if given.only and work.name not in given.only:
+            continue
+        of_work, missing = run.work(work)
+        samples[work.name] = of_work
+        failed = failed or any(who != LAMINAR for who in missing)
+        for row in work.rows:
+            by_competitor = {who: figures[row.figure] for who, figures in of_work.items() if row.figure in figures}
+            lines.append(line(work.name, row, by_competitor, missing))
+    table.show(lines, console)
+    report.write(given.results / "latest.json", lines, samples, quick=given.quick, load=load, laminardb=run.laminardb)
+    note = f"{os.cpu_count()} cores; medians with the smallest and largest sample; dashed: the bar"
+    picture.draw(given.results / "latest.png", lines, note=note + ("; small sizes" if given.quick else ""))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""The results as a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.summary import Line
+
+PACKAGES = ("penstock", "pyspark", "pyarrow", "duckdb")
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / (1 << 30), 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+def versions(laminardb: str) -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return {**found, "laminardb": laminardb}
+
+
+def write(
+    path: Path,
+    lines: Sequence[Line],
+    samples: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]],
+    *,
+    quick: bool,
+    load: float,
+    laminardb: str,
+) -> None:
+    content = {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "quick": quick,
+        "machine": machine(),
+        "load_before": round(load, 2),
+        "versions": versions(laminardb),
+        "rows": [
+            {
+                "work": line.work,
+                "title": line.row.title.strip(),
+                "unit": line.row.unit,
+                "values": {who: asdict(value) for who, value in line.values.items()},
+                "missing": dict(line.missing),
+                "bars": [asdict(judged) for judged in line.judged],
+            }
+            for line in lines
+        ],
+        "samples": samples,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")

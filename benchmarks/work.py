@@ -1,0 +1,61 @@
+"""What a work is: a program for each competitor, and the rows of the table that its figures make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+PENSTOCK = "penstock"
+SPARK = "spark"
+LAMINAR = "laminardb"
+TITLES = {PENSTOCK: "Penstock", SPARK: "Spark by hand", LAMINAR: "LaminarDB"}
+
+Figures = dict[str, list[float]]
+Program = Callable[[bool], Figures]
+"""Runs in a process of its own; True: the small size. Gives one or more samples of each figure."""
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    value: float
+
+
+@dataclass(frozen=True)
+class AtMost:
+    value: float
+
+
+@dataclass(frozen=True)
+class Against:
+    """Penstock's figure as a multiple of a competitor's in the same run: at least, or at most, `factor`."""
+
+    competitor: str
+    factor: float
+
+
+Bar = AtLeast | AtMost | Against
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a figure, how it is written and what is asked of it."""
+
+    title: str
+    figure: str
+    unit: str
+    bars: tuple[Bar, ...] = ()
+    better: Literal["more", "less"] = "more"
+    digits: int = 2
+
+
+@dataclass(frozen=True)
+class Work:
+    """`programs` are run `repeats` times each, in turn, each time in a new process."""
+
+    name: str
+    programs: Mapping[str, Program]
+    rows: tuple[Row, ...]
+    repeats: int = 3
+    timeout_s: float = 300.0
+    notes: str = field(default="")

@@ -1,0 +1,20 @@
+"""All works, in the order of the table."""
+
+from __future__ import annotations
+
+from benchmarks.work import Work
+from benchmarks.works import cold, diff, fanout, groups, insert, latency, memory, project, select, steady, window
+
+WORKS: tuple[Work, ...] = (
+    window.WORK,
+    groups.WORK,
+    project.WORK,
+    steady.WORK,
+    insert.WORK,
+    latency.WORK,
+    diff.WORK,
+    fanout.WORK,
+    select.WORK,
+    cold.WORK,
+    memory.WORK,
+)
