@@ -121,6 +121,17 @@ def test_everything_comes_back_when_the_folder_is_opened_again(opener: Opener, t
     assert [c["id"] for c in db.checkpoints()] == [1]
 
 
+def test_the_query_of_a_subscription_does_not_outlive_its_process(opener: Opener, tmp_path: Path) -> None:
+    db = opener(tmp_path / "data")
+    db.execute(PIPELINE)
+    db.subscribe("SELECT k, count(*) AS n FROM s GROUP BY k")
+    assert len(db.sql("SHOW QUERIES")) == 2
+    db.close()
+    db = opener(tmp_path / "data")
+    assert [r[0] for r in db.sql("SHOW QUERIES").fetchall()] == ["g"]
+    db.execute("DROP SOURCE s CASCADE")
+
+
 def test_adding_and_dropping_while_the_pipeline_runs(db: penstock.Database) -> None:
     db.execute(PIPELINE)
     db.insert("s", [("a", 1)])

@@ -26,6 +26,7 @@ from penstock.runtime.lifecycle import Lifecycle, State
 from penstock.runtime.planned import Planned, plan_object
 from penstock.runtime.recording import Recorder
 from penstock.runtime.sinks import SinkRunner, open_sink
+from penstock.runtime.subscribe import ANONYMOUS
 from penstock.runtime.ticker import Ticker
 from penstock.serve.hub import Hub
 from penstock.serve.store import ViewStore
@@ -92,6 +93,7 @@ class Engine:
             self.commits.notify_all()
 
     def _recover(self) -> None:
+        self._forget_subscriptions()
         if self.log.head == 0:
             self.log.append([Part(object_id=UNIT_OBJECT)])
         self.index.add([unit_entry(self.layout.unit)], 1)
@@ -109,6 +111,15 @@ class Engine:
             self.attach(info)
             last = self.log.last_entry(info.id)
             self.hub.open(info.id, info.name, epoch=self.log.epoch(info.id), lsn=last.lsn if last else 0)
+
+    def _forget_subscriptions(self) -> None:
+        """The queries of subscriptions ended with the process that had them."""
+        for info in self.catalog.objects():
+            if info.name.startswith(ANONYMOUS):
+                self.catalog.facts.get("plans", {}).pop(str(info.id), None)
+                self.catalog.remove(info.id)
+                self.layout.snapshot(info.id).unlink(missing_ok=True)
+                shutil.rmtree(self.layout.job(info.id), ignore_errors=True)
 
     def attach(self, info: ObjectInfo) -> None:
         """Makes what an object needs in this process; contents come from its snapshot and the log."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
 
 _numbers = itertools.count(1)
+ANONYMOUS = "__subscription_"
+"""How the names of queries begin that live as long as their subscription, or the process."""
 
 
 def subscribe_statement(engine: Engine, s: st.Subscribe) -> Subscription:
@@ -97,15 +99,13 @@ def _anonymous(engine: Engine, query: ParsedQuery) -> ObjectInfo:
     from penstock.runtime.objects import add_query
 
     with engine.ddl:
-        name = f"__subscription_{next(_numbers)}"
-        while engine.catalog.get(name) is not None:
-            name = f"__subscription_{next(_numbers)}"
+        name = f"{ANONYMOUS}{next(_numbers)}"
         return add_query(engine, name, Kind.VIEW, query, f"CREATE MATERIALIZED VIEW `{name}` AS {query.text}")
 
 
 def _end(engine: Engine, info: ObjectInfo) -> None:
-    from penstock.runtime.objects import drop
     from penstock.runtime.lifecycle import State
+    from penstock.runtime.objects import drop
 
     with engine.ddl:
         if engine.lifecycle.state is not State.CLOSED and engine.catalog.has_id(info.id):
@@ -116,7 +116,11 @@ def _snapshot(engine: Engine, info: ObjectInfo) -> tuple[pa.Table, int, int]:
     if info.kind in (Kind.TABLE, Kind.LOOKUP, Kind.VIEW):
         return engine.store.snapshot(info.id)
     last = engine.log.last_entry(info.id)
-    return (contents(engine, info, last.lsn), last.epoch, last.lsn) if last else (schema_of(info.columns).empty_table(), 0, 0)
+    return (
+        (contents(engine, info, last.lsn), last.epoch, last.lsn)
+        if last
+        else (schema_of(info.columns).empty_table(), 0, 0)
+    )
 
 
 def _history(engine: Engine, info: ObjectInfo, after: int) -> Iterable[tuple[int, int, pa.Table]] | None:
@@ -128,7 +132,9 @@ def _history(engine: Engine, info: ObjectInfo, after: int) -> Iterable[tuple[int
     if info.changelog:
         schema = schema.append(pa.field("__weight", pa.int64()))
     return [
-        (e.epoch, e.lsn, read_entry(engine, e, schema) if e.rows else schema.empty_table()) for e in entries if e.epoch > after
+        (e.epoch, e.lsn, read_entry(engine, e, schema) if e.rows else schema.empty_table())
+        for e in entries
+        if e.epoch > after
     ]
 
 
