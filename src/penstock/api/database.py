@@ -135,7 +135,9 @@ class Database:
             return outcome
         if isinstance(outcome, Subscription):
             outcome.cancel()
-            raise fail("PSK-0009", "SUBSCRIBE gives changes without end, not rows.", hint="Use db.subscribe or db.execute.")
+            raise fail(
+                "PSK-0009", "SUBSCRIBE gives changes without end, not rows.", hint="Use db.subscribe or db.execute."
+            )
         return Result(pa.table({}))
 
     def explain(self, sql: str, analyze: bool = False) -> str:
@@ -180,7 +182,8 @@ class Database:
         """The changes of a stream, view or table, or of a SELECT, from now on or from a past epoch."""
         target: Any = name_or_select
         if self._engine.catalog.get(name_or_select) is None and len(name_or_select.split()) > 1:
-            (statement,) = parse_script(name_or_select) or [None]
+            statements = parse_script(name_or_select)
+            statement = statements[0] if len(statements) == 1 else None
             if not isinstance(statement, st.Select):
                 raise fail("PSK-1001", "Only a name or a SELECT can be subscribed to.")
             target = statement.query
@@ -280,7 +283,9 @@ class Database:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,8 @@ class Result:
         return self._table
 
     def df(self) -> pd.DataFrame:
-        return self._table.to_pandas()
+        frame: pd.DataFrame = self._table.to_pandas()
+        return frame
 
     def pl(self) -> pl.DataFrame:
         import polars
@@ -63,7 +65,7 @@ class Result:
 
     def show(self, limit: int = 40) -> None:
         """Prints the first rows as a text table."""
-        print(self._text(limit))
+        sys.stdout.write(self._text(limit) + "\n")
 
     def _text(self, limit: int) -> str:
         shown = [[_cell(v) for v in row] for row in _tuples(self._table.slice(0, limit))]

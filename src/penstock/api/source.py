@@ -6,7 +6,6 @@ import datetime as dt
 import threading
 from typing import TYPE_CHECKING, Any
 
-
 from penstock.catalog.objects import Column, Kind, ObjectInfo
 from penstock.connect.decode import JsonDecoder
 from penstock.errors import fail
@@ -75,7 +74,9 @@ class SourceHandle:
         for d in self._engine.catalog.dependents(info.id):
             job = self._engine.jobs.get(d.id)
             if job is not None:
-                behind = max(behind, sum(e.rows for e in self._engine.log.entries(info.id, after=job.kernel.position[0])))
+                behind = max(
+                    behind, sum(e.rows for e in self._engine.log.entries(info.id, after=job.kernel.position[0]))
+                )
         return behind
 
     @property
@@ -155,7 +156,9 @@ class BatchingWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
     from penstock.runtime.writes import Writer
 
-Outcome = pa.Table | Subscription | None
-Params = Sequence[object] | Mapping[str, object] | None
+Outcome: TypeAlias = pa.Table | Subscription | None
+Params: TypeAlias = Sequence[object] | Mapping[str, object] | None
 
 
 @dataclass
@@ -100,9 +100,17 @@ def run(session: Session, s: st.Statement) -> Outcome:
         case st.Checkpoint():
             return pa.table({"checkpoint": [checkpoint(engine)]})
         case st.Restore():
-            raise fail("PSK-1012", "RESTORE FROM CHECKPOINT is not supported.", hint="A database recovers to its last commit when it is opened.")
+            raise fail(
+                "PSK-1012",
+                "RESTORE FROM CHECKPOINT is not supported.",
+                hint="A database recovers to its last commit when it is opened.",
+            )
         case st.SetOption():
-            raise fail("PSK-1012", f"{s.key} cannot be changed while the database is open.", hint="Give it to penstock.open(config=…).")
+            raise fail(
+                "PSK-1012",
+                f"{s.key} cannot be changed while the database is open.",
+                hint="Give it to penstock.open(config=…).",
+            )
         case st.StartPipeline():
             engine.start()
         case st.StopPipeline():
@@ -126,12 +134,17 @@ def checkpoint(engine: Engine) -> int:
         checkpoints = engine.catalog.facts.setdefault("checkpoints", [])
         since = checkpoints[-1]["lsn"] if checkpoints else 0
         quiet = [
-            o for o in engine.catalog.objects(Kind.STREAM, Kind.VIEW)
+            o
+            for o in engine.catalog.objects(Kind.STREAM, Kind.VIEW)
             if (last := engine.log.last_entry(o.id)) is None or last.lsn <= since
         ]
         if quiet:
             parts = [
-                Part(object_id=o.id, job_epoch=engine.log.job_epoch(o.id), schema_version=len(o.columns) + int(o.changelog))
+                Part(
+                    object_id=o.id,
+                    job_epoch=engine.log.job_epoch(o.id),
+                    schema_version=len(o.columns) + int(o.changelog),
+                )
                 for o in quiet
             ]
             lsn = engine.log.append(parts)
@@ -162,7 +175,7 @@ def _cursor(session: Session, name: str) -> Subscription:
 def _fetch(session: Session, s: st.Fetch) -> pa.Table:
     """Up to `count` changes that have come, or, if none has, those that come within a second."""
     subscription = _cursor(session, s.cursor)
-    parts = []
+    parts: list[pa.Table] = []
     wait = 1.0
     while s.count is None or len(parts) < s.count:
         change = subscription.next(timeout=wait)

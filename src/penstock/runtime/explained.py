@@ -26,7 +26,9 @@ def explain_query(engine: Engine, query: p.Query) -> list[str]:
     return lines
 
 
-def explain_analyze(engine: Engine, statement: st.CreateStream | st.CreateView | st.Select, query: p.Query) -> list[str]:
+def explain_analyze(
+    engine: Engine, statement: st.CreateStream | st.CreateView | st.Select, query: p.Query
+) -> list[str]:
     """Figures of the job that runs this statement, found by its name or, for a SELECT, by its plan."""
     lines = explain_query(engine, query)
     job = None
@@ -41,7 +43,9 @@ def explain_analyze(engine: Engine, statement: st.CreateStream | st.CreateView |
         return [*lines, "no running query has this plan"]
     progress = job.kernel.progress()
     lsn, watermark, epochs = job.kernel.position
-    lines.append(f"running as {job.name}: {epochs} epochs, {job.figures.rows_out} rows out, LSN {lsn}, watermark {watermark}")
+    lines.append(
+        f"running as {job.name}: {epochs} epochs, {job.figures.rows_out} rows out, LSN {lsn}, watermark {watermark}"
+    )
     times = ", ".join(f"{k} {v} ms" for k, v in sorted(progress.get("durationMs", {}).items()))
     if times:
         lines.append(f"last epoch: {times}")

@@ -60,7 +60,11 @@ class Feed:
             return {}
         now = time.time_ns() // 1000
         field = self.schema.field(wm.column)
-        return {wm.column: now // 1000 if pa.types.is_integer(field.type) else pa.scalar(now, pa.timestamp("us")).cast(field.type).as_py()}
+        return {
+            wm.column: now // 1000
+            if pa.types.is_integer(field.type)
+            else pa.scalar(now, pa.timestamp("us")).cast(field.type).as_py()
+        }
 
     def _timed(self, table: pa.Table) -> tuple[pa.Table, int | None]:
         wm = self.info.watermark

@@ -110,32 +110,55 @@ def show(engine: Engine, what: str) -> pa.Table:
                 continue
             s = by_name[o.name]
             columns = ", ".join(f"{c.name} {c.type}" for c in o.columns)
-            rows.append({"name": o.name, "columns": columns, "state": s.state, "rows": s.rows, "watermark": s.watermark})
+            rows.append(
+                {"name": o.name, "columns": columns, "state": s.state, "rows": s.rows, "watermark": s.watermark}
+            )
         schema = pa.schema(
-            [("name", pa.string()), ("columns", pa.string()), ("state", pa.string()), ("rows", pa.int64()), ("watermark", pa.int64())]
+            [
+                ("name", pa.string()),
+                ("columns", pa.string()),
+                ("state", pa.string()),
+                ("rows", pa.int64()),
+                ("watermark", pa.int64()),
+            ]
         )
         return pa.Table.from_pylist(rows, schema=schema)
     if what == "queries":
         rows = [
-            {"name": j.name, "state": j.state.value, "epochs": j.figures.epochs, "rows_out": j.figures.rows_out,
-             "watermark": j.figures.watermark, "error": str(j.error) if j.error else None}
+            {
+                "name": j.name,
+                "state": j.state.value,
+                "epochs": j.figures.epochs,
+                "rows_out": j.figures.rows_out,
+                "watermark": j.figures.watermark,
+                "error": str(j.error) if j.error else None,
+            }
             for j in engine.jobs.values()
         ]
         schema = pa.schema(
-            [("name", pa.string()), ("state", pa.string()), ("epochs", pa.int64()), ("rows_out", pa.int64()),
-             ("watermark", pa.int64()), ("error", pa.string())]
+            [
+                ("name", pa.string()),
+                ("state", pa.string()),
+                ("epochs", pa.int64()),
+                ("rows_out", pa.int64()),
+                ("watermark", pa.int64()),
+                ("error", pa.string()),
+            ]
         )
         return pa.Table.from_pylist(rows, schema=schema)
     if what == "checkpoints":
         schema = pa.schema([("id", pa.int64()), ("lsn", pa.int64()), ("time", pa.timestamp("us", tz="UTC"))])
         rows = [
-            {"id": c["id"], "lsn": c["lsn"], "time": c["time_ms"] * 1000} for c in engine.catalog.facts.get("checkpoints", [])
+            {"id": c["id"], "lsn": c["lsn"], "time": c["time_ms"] * 1000}
+            for c in engine.catalog.facts.get("checkpoints", [])
         ]
         return pa.Table.from_arrays(
             [pa.array([r[f.name] for r in rows], pa.int64()).cast(f.type) for f in schema], schema=schema
         )
-    rows = [{"name": n, "direction": "sink"} for n in sink_names()] + [{"name": n, "direction": "source"} for n in source_names()]
-    return pa.Table.from_pylist(rows, schema=pa.schema([("name", pa.string()), ("direction", pa.string())]))
+    known = [{"name": n, "direction": "sink"} for n in sink_names()] + [
+        {"name": n, "direction": "source"} for n in source_names()
+    ]
+    return pa.Table.from_pylist(known, schema=pa.schema([("name", pa.string()), ("direction", pa.string())]))
 
 
 def find(engine: Engine, name: str) -> ObjectInfo:
@@ -155,25 +178,48 @@ def show_create(engine: Engine, s: st.ShowCreate) -> pa.Table:
 def describe(engine: Engine, s: st.Describe) -> pa.Table:
     info = find(engine, s.name)
     rows = [
-        {"column": c.name, "type": c.type, "nullable": c.nullable, "key": c.name in info.key, "event_time": any(t.column == c.name for t in info.times)}
+        {
+            "column": c.name,
+            "type": c.type,
+            "nullable": c.nullable,
+            "key": c.name in info.key,
+            "event_time": any(t.column == c.name for t in info.times),
+        }
         for c in info.columns
     ]
     table = pa.Table.from_pylist(
         rows,
         schema=pa.schema(
-            [("column", pa.string()), ("type", pa.string()), ("nullable", pa.bool_()), ("key", pa.bool_()), ("event_time", pa.bool_())]
+            [
+                ("column", pa.string()),
+                ("type", pa.string()),
+                ("nullable", pa.bool_()),
+                ("key", pa.bool_()),
+                ("event_time", pa.bool_()),
+            ]
         ),
     )
     if not s.extended:
         return table
     (one,) = (x for x in status(engine) if x.name == info.name)
     facts = {
-        "kind": one.kind, "state": one.state, "rows": one.rows, "epoch": one.epoch, "lsn": one.lsn, "watermark": one.watermark,
-        "late rows": one.late_rows, "retained bytes": one.retained_bytes, "state rows": one.state_rows, "state bytes": one.state_bytes,
-        "subscribers": one.subscribers, "error": one.error,
+        "kind": one.kind,
+        "state": one.state,
+        "rows": one.rows,
+        "epoch": one.epoch,
+        "lsn": one.lsn,
+        "watermark": one.watermark,
+        "late rows": one.late_rows,
+        "retained bytes": one.retained_bytes,
+        "state rows": one.state_rows,
+        "state bytes": one.state_bytes,
+        "subscribers": one.subscribers,
+        "error": one.error,
         "depends on": ", ".join(engine.catalog.by_id(i).name for i in info.depends_on) or None,
     }
     extra = [
-        {"column": f"# {k}", "type": str(v), "nullable": None, "key": None, "event_time": None} for k, v in facts.items() if v is not None
+        {"column": f"# {k}", "type": str(v), "nullable": None, "key": None, "event_time": None}
+        for k, v in facts.items()
+        if v is not None
     ]
     return pa.concat_tables([table, pa.Table.from_pylist(extra, schema=table.schema)])

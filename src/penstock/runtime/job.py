@@ -37,7 +37,12 @@ class Job:
     """Runs a kernel job. `record` is called on the pump's thread for every epoch, in order; what it raises fails this job alone."""
 
     def __init__(
-        self, object_id: int, name: str, kernel: KernelJob, record: Callable[[Epoch], None], failed: Callable[[PenstockError], None]
+        self,
+        object_id: int,
+        name: str,
+        kernel: KernelJob,
+        record: Callable[[Epoch], None],
+        failed: Callable[[PenstockError], None],
     ) -> None:
         self.object_id = object_id
         self.name = name

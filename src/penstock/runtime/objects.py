@@ -71,7 +71,9 @@ def create_query(engine: Engine, s: st.CreateStream | st.CreateView) -> None:
         add_query(engine, s.name, kind, s.query, s.text)
 
 
-def add_query(engine: Engine, name: str, kind: Kind, parsed: ParsedQuery, text: str, depends: tuple[int, ...] = ()) -> ObjectInfo:
+def add_query(
+    engine: Engine, name: str, kind: Kind, parsed: ParsedQuery, text: str, depends: tuple[int, ...] = ()
+) -> ObjectInfo:
     query = bind(parsed, engine.catalog, statement_text=text)
     _check_retention(parsed.options)
     _unique(query.names)
@@ -112,7 +114,14 @@ def _install(engine: Engine, infos: list[ObjectInfo], planned: Planned) -> Objec
 
 
 def _query_info(
-    engine: Engine, object_id: int, name: str, kind: Kind, query: p.Query, planned: Planned, parsed: ParsedQuery, text: str
+    engine: Engine,
+    object_id: int,
+    name: str,
+    kind: Kind,
+    query: p.Query,
+    planned: Planned,
+    parsed: ParsedQuery,
+    text: str,
 ) -> ObjectInfo:
     out = planned.compiled.outputs[0]
     return ObjectInfo(
@@ -165,7 +174,9 @@ def drop_statement(engine: Engine, s: st.Drop) -> None:
             names = [o.name for o in engine.catalog.objects() if o.kind.value == s.kind]
             raise fail("PSK-1002", f"{s.kind.capitalize()} {s.name} is not found.", hint=suggestion(s.name, names))
         if info.kind.value != s.kind:
-            raise fail("PSK-1008", f"{info.name} is a {info.kind.value}.", hint=f"DROP {info.kind.value.upper()} {info.name}")
+            raise fail(
+                "PSK-1008", f"{info.name} is a {info.kind.value}.", hint=f"DROP {info.kind.value.upper()} {info.name}"
+            )
         drop(engine, info, cascade=s.cascade)
 
 
@@ -224,7 +235,11 @@ def add_column(engine: Engine, s: st.AlterSourceAddColumn) -> None:
         if info.column(s.column.name) is not None:
             raise fail("PSK-1014", f"{info.name} already has a column {s.column.name}.")
         if not s.column.nullable and s.column.default is None:
-            raise fail("PSK-5006", "An added column is NULL in older rows, so it cannot be NOT NULL.", hint="Leave NOT NULL out.")
+            raise fail(
+                "PSK-5006",
+                "An added column is NULL in older rows, so it cannot be NOT NULL.",
+                hint="Leave NOT NULL out.",
+            )
         _check_columns(engine, [s.column])
         grown = replace(info, columns=(*info.columns, s.column), sql=info.sql)
         engine.catalog.replace(grown)

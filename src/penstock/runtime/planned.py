@@ -76,7 +76,9 @@ def late_id(engine: Engine, info: ObjectInfo) -> int | None:
 
 def plan_query(engine: Engine, object_id: int, query: p.Query, late: int | None) -> Planned:
     job = f"{engine.uid}-{object_id}"
-    compiler = Compiler(engine.spark, job, engine.catalog.by_id, parallelism=engine.spark.sparkContext.defaultParallelism)
+    compiler = Compiler(
+        engine.spark, job, engine.catalog.by_id, parallelism=engine.spark.sparkContext.defaultParallelism
+    )
     compiled = compiler.compile(query)
     idle = {}
     for t in compiled.timed:
@@ -118,4 +120,3 @@ def _seed(stored: dict[str, object]) -> Seed:
 
 
 __all__ = ["Planned", "late_id", "parsed_query", "plan_object", "plan_query"]
-

@@ -26,7 +26,7 @@ def run_select(engine: Engine, s: st.Select) -> pa.Table:
 def select(engine: Engine, query: ParsedQuery) -> pa.Table:
     """The rows of a one-shot query; each object as of one whole epoch."""
     batch = bind_batch(query, engine.catalog)
-    known = list(batch.objects)
+    known = [i for i in (engine.catalog.get(n) for n in batch.objects) if i is not None]
     if batch.duckdb_sql is not None and all(i.kind in _STORED for i in known):
         return _typed(engine.store.query(batch.duckdb_sql, {i.name: i.id for i in known}), known)
     return engine.batch.select(batch.spark_sql, {i.name: contents(engine, i) for i in known})

@@ -34,7 +34,9 @@ def create_sink(engine: Engine, s: st.CreateSink) -> None:
             raise fail("PSK-1003", f"{have.name} already exists.")
         hidden = None
         if s.query is not None:
-            hidden = add_query(engine, f"__sink_{s.name}", Kind.STREAM, s.query, f"CREATE STREAM `__sink_{s.name}` AS {s.query.text}")
+            hidden = add_query(
+                engine, f"__sink_{s.name}", Kind.STREAM, s.query, f"CREATE STREAM `__sink_{s.name}` AS {s.query.text}"
+            )
             feeding = hidden
         else:
             assert s.source is not None

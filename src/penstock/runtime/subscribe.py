@@ -27,7 +27,7 @@ ANONYMOUS = "__subscription_"
 
 
 def subscribe_statement(engine: Engine, s: st.Subscribe) -> Subscription:
-    flags = {k: v.lower() == "true" for k, v in s.options.items() if k in ("snapshot", "progress")}
+    flags = {k: v.lower() == "true" for k, v in s.options.items()}
     where = s.where.sql(dialect="spark") if s.where is not None else None
     return subscribe(
         engine,
@@ -36,7 +36,8 @@ def subscribe_statement(engine: Engine, s: st.Subscribe) -> Subscription:
         up_to=s.up_to,
         where=where,
         envelope=s.options.get("envelope", "diff"),
-        **flags,
+        snapshot=flags.get("snapshot", False),
+        progress=flags.get("progress", False),
     )
 
 

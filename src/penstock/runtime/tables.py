@@ -75,7 +75,9 @@ def _insert(session: Session, s: st.Insert) -> Write:
 
             raise fail("PSK-1004", f"{info.name} has no column {n}.", hint=suggestion(n, types))
     cast = ", ".join(f"CAST(`v{i}` AS {types[n.lower()]}) AS `{n}`" for i, n in enumerate(names))
-    typed = session.engine.batch.select(f"SELECT {cast} FROM v", {"v": rows.rename_columns([f"v{i}" for i in range(len(names))])})
+    typed = session.engine.batch.select(
+        f"SELECT {cast} FROM v", {"v": rows.rename_columns([f"v{i}" for i in range(len(names))])}
+    )
     return info, "insert", session.engine.feeds[info.id].part(typed)
 
 
@@ -92,7 +94,9 @@ def _values(session: Session, s: st.Insert, names: list[str]) -> pa.Table:
 def _table(session: Session, name: str) -> ObjectInfo:
     info = session.writer.target(name)
     if info.kind is Kind.SOURCE:
-        raise fail("PSK-5005", f"{info.name} is a source and only takes new rows.", hint="Use a TABLE for rows that change.")
+        raise fail(
+            "PSK-5005", f"{info.name} is a source and only takes new rows.", hint="Use a TABLE for rows that change."
+        )
     if session.pending:
         raise fail(
             "PSK-1012",
@@ -125,5 +129,7 @@ def _update(session: Session, s: st.Update) -> list[Write]:
 def _delete(session: Session, s: st.Delete) -> list[Write]:
     info = _table(session, s.target)
     where = f" WHERE {s.where.sql(dialect='spark')}" if s.where is not None else ""
-    rows = session.engine.batch.select(f"SELECT * FROM `{info.name}`{where}", {info.name: contents(session.engine, info)})
+    rows = session.engine.batch.select(
+        f"SELECT * FROM `{info.name}`{where}", {info.name: contents(session.engine, info)}
+    )
     return [(info, "delete", session.engine.feeds[info.id].part(rows))]

@@ -7,16 +7,43 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.column import Column
+from sqlglot import exp
 
 from penstock.plan import nodes as p
-from penstock.spark.windows import micros, restore
+from penstock.spark.windows import assign, micros, restore
 
 if TYPE_CHECKING:
     from penstock.spark.compile import Compiler
 
 NATIVE = frozenset(
-    "count sum avg min max stddev stddev_samp stddev_pop variance var_samp var_pop covar_samp covar_pop corr bool_and bool_or "
-    "every some any count_if min_by max_by bit_and bit_or bit_xor approx_count_distinct".split()
+    [
+        "count",
+        "sum",
+        "avg",
+        "min",
+        "max",
+        "stddev",
+        "stddev_samp",
+        "stddev_pop",
+        "variance",
+        "var_samp",
+        "var_pop",
+        "covar_samp",
+        "covar_pop",
+        "corr",
+        "bool_and",
+        "bool_or",
+        "every",
+        "some",
+        "any",
+        "count_if",
+        "min_by",
+        "max_by",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+        "approx_count_distinct",
+    ]
 )
 """Aggregates whose native result does not depend on the order of rows."""
 
@@ -58,14 +85,8 @@ def _late_rows(c: Compiler, n: p.Aggregate) -> DataFrame:
     below = n.child
     while not isinstance(below, p.WindowAssign):
         (below,) = below.children
-    df = c.node(below.child)
-    numbered = df.withColumn("__id", F.monotonically_increasing_id()) if below.kind != "tumble" else df
-    from penstock.spark.windows import assign
-
-    windows = assign(numbered, below)
-    if below.kind == "hop":
-        windows = _last_window(windows, below)
-    elif below.kind == "cumulate":
+    windows = assign(c.node(below.child), below)
+    if below.kind != "tumble":
         windows = _last_window(windows, below)
     millis, _ = micros(windows, f"`{below.end}`")
     late = windows.where((millis / 1000 + n.lateness_ms) <= F.col("__pwm"))
@@ -117,7 +138,11 @@ def _typed_call(a: p.AggCall) -> str:
         case "array_agg" | "collect_list":
             return f"collect_list({args[0]})"
         case "percentile_cont" | "percentile_disc" | "percentile" | "median":
-            return f"percentile({args[0]}, {args[1] if len(args) > 1 else '0.5'})" if a.func != "percentile_disc" else f"min({args[0]})"
+            return (
+                f"percentile({args[0]}, {args[1] if len(args) > 1 else '0.5'})"
+                if a.func != "percentile_disc"
+                else f"min({args[0]})"
+            )
         case _:
             return f"{a.func}({', '.join(args) or '*'})"
 
@@ -134,7 +159,9 @@ def agg_specs(df: DataFrame, aggs: tuple[p.AggCall, ...]) -> tuple[list[Column],
         exprs = [x.sql() for x in a.args]
         if a.filter is not None:
             when = a.filter.sql()
-            exprs = [f"CASE WHEN {when} THEN {e} END" for e in exprs[:1]] + exprs[1:] or [f"CASE WHEN {when} THEN 1 END"]
+            exprs = [f"CASE WHEN {when} THEN {e} END" for e in exprs[:1]] + exprs[1:] or [
+                f"CASE WHEN {when} THEN 1 END"
+            ]
         for j, e in enumerate(exprs):
             columns.append(F.expr(e).alias(f"__a{i}_{j}"))
             args.append(f"__a{i}_{j}")
@@ -245,16 +272,16 @@ def temporal_filter(c: Compiler, n: p.TemporalFilter) -> DataFrame:
 def _bound(df: DataFrame, expr: p.Expr | None) -> Column:
     if expr is None:
         return F.lit(None)
-    from sqlglot import exp
 
     def convert(node: exp.Expression) -> exp.Expression:
         if isinstance(node, exp.Anonymous) and node.name.lower() == "__millis":
             inner = node.expressions[0].sql(dialect="spark")
-            millis, kind = micros(df, inner)
+            _, kind = micros(df, inner)
             text = f"unix_millis({inner})" if kind.typeName() == "timestamp" else inner
             if kind.typeName() == "timestamp_ntz":
                 text = f"unix_millis(CAST({inner} AS TIMESTAMP))"
-            return exp.maybe_parse(text, dialect="spark")
+            parsed: exp.Expression = exp.maybe_parse(text, dialect="spark")
+            return parsed
         return node
 
     return F.expr(expr.node.copy().transform(convert).sql(dialect="spark"))

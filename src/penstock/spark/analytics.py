@@ -64,7 +64,9 @@ def analytic(c: Compiler, n: p.Analytic) -> DataFrame:
             }
         )
     spec["calls"] = calls
-    return c.kernel("Analytic", spec, df.select("*", *args)).select(*(F.col(f"`{x}`") for x in (*n.columns, "__weight")))
+    return c.kernel("Analytic", spec, df.select("*", *args)).select(
+        *(F.col(f"`{x}`") for x in (*n.columns, "__weight"))
+    )
 
 
 _LITERAL_FROM = {"ntile": 0, "lag": 1, "lead": 1, "nth_value": 1}
@@ -95,7 +97,9 @@ def _constant(e: p.Expr) -> object:
 def _over(w: p.WindowCall, n: p.Analytic) -> str:
     """The call as Spark types it; frames do not change a type."""
     order = ", ".join(f"`__o{i}`" for i in range(len(n.order))) or "1"
-    return f"{w.func}({', '.join(e.sql() for e in w.args) or ('*' if w.func == 'count' else '')}) OVER (ORDER BY {order})"
+    return (
+        f"{w.func}({', '.join(e.sql() for e in w.args) or ('*' if w.func == 'count' else '')}) OVER (ORDER BY {order})"
+    )
 
 
 def set_op(c: Compiler, n: p.SetOp) -> DataFrame:

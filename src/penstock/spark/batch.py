@@ -80,4 +80,6 @@ def arrow(df: DataFrame) -> pa.Table:
     table = df.toArrow()
     columns = [Column(f.name, f.dataType.simpleString()) for f in df.schema.fields]
     schema = schema_of(columns)
-    return pa.table([c.cast(f.type) if c.type != f.type else c for c, f in zip(table.columns, schema, strict=True)], schema=schema)
+    return pa.table(
+        [c.cast(f.type) if c.type != f.type else c for c, f in zip(table.columns, schema, strict=True)], schema=schema
+    )

@@ -102,7 +102,8 @@ class KernelJob:
             "database": database,
             "objects": compiled.objects,
             "timed": [
-                {"object": t.object_id, "lagMs": t.lag_ms, "idleMs": idle_ms.get(t.object_id, 0)} for t in compiled.timed
+                {"object": t.object_id, "lagMs": t.lag_ms, "idleMs": idle_ms.get(t.object_id, 0)}
+                for t in compiled.timed
             ],
             "eventTime": compiled.event_time,
             "maxRows": max_rows,

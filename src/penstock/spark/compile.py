@@ -106,7 +106,9 @@ class Compiler:
         right = [F.lit(None).cast(f.dataType).alias(f.name) for f in main_types]
         right += [F.col(f"`{n}`").alias(f"l{i}") for i, n in enumerate(names)]
         frame = main.select(*left, F.lit(0).alias("__out")).unionAll(late.select(*right, F.lit(1).alias("__out")))
-        columns = tuple(Column(n.split("$", 1)[-1], f.dataType.simpleString()) for n, f in zip(names, late_types, strict=True))
+        columns = tuple(
+            Column(n.split("$", 1)[-1], f.dataType.simpleString()) for n, f in zip(names, late_types, strict=True)
+        )
         return frame, Output(columns, False, True)
 
     # Linear operators
@@ -156,7 +158,7 @@ class Compiler:
     def scan(self, n: p.Scan) -> DataFrame:
         info = self._objects(n.object_id)
         stored = [*info.columns]
-        schema = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in stored))
+        schema: StructType = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in stored))
         if info.changelog:
             schema = schema.add("__weight", LongType())
         count = len(schema)
@@ -195,7 +197,9 @@ class Compiler:
         return self._load(StructType().add("u", LongType()), UNIT_OBJECT, 1)
 
     def values(self, n: p.Values) -> DataFrame:
-        rows = ", ".join("struct(" + ", ".join(f"{e.sql()} AS `{c}`" for c, e in zip(n.names, r, strict=True)) + ")" for r in n.rows)
+        rows = ", ".join(
+            "struct(" + ", ".join(f"{e.sql()} AS `{c}`" for c, e in zip(n.names, r, strict=True)) + ")" for r in n.rows
+        )
         df = self.unit().select(F.expr(f"inline(array({rows}))"), *(["__pwm"] if self.event_time else []))
         return df
 
@@ -224,7 +228,9 @@ class Compiler:
         for child, f in zip(n.inputs, frames, strict=True):
             select = [F.col(f"`{c}`").alias(name) for c, name in zip(child.columns, n.columns, strict=True)]
             if n.changelog:
-                select.append(F.col("__weight") if "__weight" in f.columns else F.lit(1).cast("bigint").alias("__weight"))
+                select.append(
+                    F.col("__weight") if "__weight" in f.columns else F.lit(1).cast("bigint").alias("__weight")
+                )
             if keep_pwm:
                 select.append(F.col("__pwm"))
             parts.append(f.select(*select))
@@ -285,7 +291,8 @@ def _consolidated(n: p.Node) -> bool:
 def _key(n: p.Node) -> set[str | None]:
     match n:
         case p.Aggregate():
-            return {k.name for k in n.keys} | ({n.session.start} if n.session else set())
+            start = [n.session.start] if n.session else []
+            return {*(k.name for k in n.keys), *start}
         case p.Filter():
             return _key(n.child)
         case p.Project():

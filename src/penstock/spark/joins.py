@@ -49,7 +49,9 @@ def _sides(
     for side, (node, df, keys) in enumerate(zip((left, right), inputs, (left_keys, right_keys), strict=True)):
         mark = "lr"[side]
         select = [F.col(f"`{x}`") for x in node.columns]
-        select += [F.expr(k.sql()).cast(t).alias(f"__{mark}k{i}") for i, (k, t) in enumerate(zip(keys, types, strict=True))]
+        select += [
+            F.expr(k.sql()).cast(t).alias(f"__{mark}k{i}") for i, (k, t) in enumerate(zip(keys, types, strict=True))
+        ]
         if times is not None:
             time, kind = micros(df, times[side].sql())
             kinds.append(kind)
@@ -73,8 +75,12 @@ def _key_types(frames: list[DataFrame], keys: tuple[tuple[p.Expr, ...], tuple[p.
     """The type in which Spark would compare each pair of keys."""
     if not keys[0]:
         return []
-    left = [f.dataType for f in frames[0].select(*(F.expr(k.sql()).alias(f"k{i}") for i, k in enumerate(keys[0]))).schema]
-    right = [f.dataType for f in frames[1].select(*(F.expr(k.sql()).alias(f"k{i}") for i, k in enumerate(keys[1]))).schema]
+    left = [
+        f.dataType for f in frames[0].select(*(F.expr(k.sql()).alias(f"k{i}") for i, k in enumerate(keys[0]))).schema
+    ]
+    right = [
+        f.dataType for f in frames[1].select(*(F.expr(k.sql()).alias(f"k{i}") for i, k in enumerate(keys[1]))).schema
+    ]
     out = []
     for a, b in zip(left, right, strict=True):
         if a == b:
@@ -136,7 +142,9 @@ def _temporal(c: Compiler, n: p.TemporalJoin) -> DataFrame:
 
 def _lookup(c: Compiler, n: p.LookupJoin) -> DataFrame:
     if n.residual is not None and n.kind == "left":
-        raise fail("PSK-3003", "A LEFT lookup join takes equalities only.", hint="Filter the lookup table's columns in WHERE.")
+        raise fail(
+            "PSK-3003", "A LEFT lookup join takes equalities only.", hint="Filter the lookup table's columns in WHERE."
+        )
     left, right, spec, _ = _sides(c, n.left, n.right, n.left_keys, n.right_keys)
     # A lookup is a temporal join in which every version is valid from the beginning: the row that is there now answers.
     zero = F.lit(0).cast("bigint")

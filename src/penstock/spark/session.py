@@ -113,9 +113,8 @@ def spark_conf(settings: Settings, scratch: Path) -> dict[str, str]:
         streaming + "stateStore.rocksdb.maxMemoryUsageMB": "512",
         streaming + "stateStore.rocksdb.trackTotalNumberOfRows": "false",
         streaming + "stateStore.checkpointFormatVersion": "2",
-        streaming + "checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-        ),
+        streaming + "checkpointFileManagerClass": "dev.penstock.kernel.CheckpointFiles",
+        streaming + "checkpoint.fileChecksum.enabled": "false",
         streaming + "minBatchesToRetain": "10",
         streaming + "numRecentProgressUpdates": "2",
         streaming + "metricsEnabled": "false",

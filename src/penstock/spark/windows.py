@@ -59,7 +59,9 @@ def assign(df: DataFrame, node: WindowAssign) -> DataFrame:
     else:
         df = df.withColumn("__s", F.expr(base.format(size)))
         first = f"(({axis} - __s) div {step}L) + 1L"
-        df = df.withColumn("__e", F.explode(F.expr(f"transform(sequence({first}, {size // step}L), j -> __s + j * {step}L)")))
+        df = df.withColumn(
+            "__e", F.explode(F.expr(f"transform(sequence({first}, {size // step}L), j -> __s + j * {step}L)"))
+        )
     start, end = (_unaxis(c, calendar) for c in ("__s", "__e"))
     df = df.withColumn(node.start, restore(F.expr(start), kind)).withColumn(node.end, restore(F.expr(end), kind))
     return df.drop("__t", "__s", "__e")
