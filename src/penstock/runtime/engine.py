@@ -31,7 +31,7 @@ from penstock.runtime.ticker import Ticker
 from penstock.serve.hub import Hub
 from penstock.serve.store import ViewStore
 from penstock.spark.batch import BatchReader
-from penstock.spark.bridge import KernelIndex, KernelJob
+from penstock.spark.bridge import FolderClaim, KernelIndex, KernelJob
 from penstock.spark.compile import UNIT_OBJECT
 from penstock.spark.seeds import unit_entry
 from penstock.spark.session import get_session
@@ -55,9 +55,11 @@ class Engine:
         self.commits = threading.Condition()
         self._lock = FolderLock(self.folder)
         self._lock.acquire()
+        self._claim: FolderClaim | None = None
         try:
             say("starting Spark")
             self.spark = get_session(settings)
+            self._claim = FolderClaim(self.folder / "jvm.lock")
             say("opening the log")
             self.uid = uuid.uuid4().hex[:8]
             self.catalog = Catalog(self.layout.catalog)
@@ -82,8 +84,14 @@ class Engine:
             self._recover()
             self._ticker = Ticker(self)
         except BaseException:
-            self._lock.release()
+            self._let_go()
             raise
+
+    def _let_go(self) -> None:
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            claim.release()
+        self._lock.release()
 
     # Recovery
 
@@ -198,7 +206,7 @@ class Engine:
             self.log.close()
             self.index.close()
             self.store.close()
-            self._lock.release()
+            self._let_go()
             if self.temporary:
                 shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from penstock.catalog.objects import Column
 from penstock.catalog.types import schema_of
+from penstock.spark.calls import interruptible
 from penstock.spark.translate import translated
 
 
@@ -43,7 +44,7 @@ class BatchReader:
     def select(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
         """The result of Spark SQL in which `tables` gives the names their rows."""
         with translated():
-            return arrow(self._session(tables).sql(sql))
+            return interruptible(lambda: arrow(self._session(tables).sql(sql)))
 
     def schema(self, sql: str, tables: Mapping[str, Sequence[Column]]) -> tuple[Column, ...]:
         """The columns that a SELECT has; nothing is run."""

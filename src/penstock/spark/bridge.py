@@ -13,14 +13,27 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, fail
 from penstock.log import Entry
+from penstock.spark.calls import interruptible
 from penstock.spark.compile import Compiled
 from penstock.spark.session import jvm
 from penstock.spark.translate import translate, translated
 
 LOG_SINK = "dev.penstock.kernel.LogSink"
 NO_WATERMARK = -(1 << 63)
+
+
+class FolderClaim:
+    """The JVM's claim on a database folder: it waits until the JVM of a killed process is gone."""
+
+    def __init__(self, path: Path, timeout_ms: int = 30_000) -> None:
+        self._hold = interruptible(lambda: jvm().FolderHold.acquire(str(path), timeout_ms))
+        if self._hold is None:
+            raise fail("PSK-0005", f"{path.parent} is still held by the JVM of another process.")
+
+    def release(self) -> None:
+        self._hold.release()
 
 
 class KernelIndex:
@@ -160,7 +173,7 @@ class KernelJob:
 
     def settled(self, lsn: int, timeout_ms: int) -> bool:
         """Waits until everything committed up to an LSN is in the job's output."""
-        return bool(self._clock.awaitSettled(lsn, timeout_ms))
+        return interruptible(lambda: bool(self._clock.awaitSettled(lsn, timeout_ms)))
 
     @property
     def durable_lsn(self) -> int:

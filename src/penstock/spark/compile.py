@@ -158,7 +158,9 @@ class Compiler:
     def scan(self, n: p.Scan) -> DataFrame:
         info = self._objects(n.object_id)
         stored = [*info.columns]
-        schema: StructType = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in stored))
+        parsed = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in stored))
+        assert isinstance(parsed, StructType)
+        schema = parsed
         if info.changelog:
             schema = schema.add("__weight", LongType())
         count = len(schema)

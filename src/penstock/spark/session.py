@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -68,7 +71,8 @@ def _start(settings: Settings) -> SparkSession:
     stderr = (scratch / "spark.log").open("wb")
     try:
         gateway = launch_gateway(conf, popen_kwargs={"stdout": stderr, "stderr": stderr})
-        context = SparkContext(gateway=gateway, conf=conf)
+        with _own_interrupts():
+            context = SparkContext(gateway=gateway, conf=conf)
         session = SparkSession(context)
         context._jvm.dev.penstock.kernel.Observed.install(session._jsparkSession)  # type: ignore[union-attr]
         return session
@@ -78,6 +82,19 @@ def _start(settings: Settings) -> SparkSession:
         raise fail("PSK-0007", "Spark could not be started: " + (" ".join(tail) or str(error))) from error
     finally:
         stderr.close()
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """PySpark makes Ctrl-C cancel every job of the session, streaming queries too; the program's own handler is put back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def spark_conf(settings: Settings, scratch: Path) -> dict[str, str]:
