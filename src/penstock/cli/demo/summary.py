@@ -13,7 +13,7 @@ from penstock.cli.demo.ledger import Balance
 
 @dataclass(frozen=True)
 class Summary:
-    """Totals of a run. Latencies are in seconds, over all rows; None if nothing arrived."""
+    """Totals of a run. Latencies are in seconds, over all rows after warm-up; None if nothing arrived."""
 
     seconds: float
     rows: int
@@ -75,7 +75,7 @@ def summary_table(summary: Summary) -> Table:
     table.add_row("windows closed", f"{summary.bars:,}", "one-second bars, each put out once")
     table.add_row("changes", f"{summary.changes:,}", f"of positions, {summary.retractions:,} of them retractions")
     table.add_row("late rows", f"{summary.late:,}", "put aside in late_trades")
-    table.add_row("latency p50", milliseconds(summary.p50), "insert → subscriber, durable, over all rows")
+    table.add_row("latency p50", milliseconds(summary.p50), "insert → subscriber, durable, after warm-up")
     table.add_row("latency p99", milliseconds(summary.p99), "")
     return table
 
