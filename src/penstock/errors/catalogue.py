@@ -17,9 +17,14 @@ CODES: dict[str, Code] = {
     # 0 configuration and use
     "PSK-0001": Code("unknown setting"),
     "PSK-0002": Code("bad value for a setting"),
-    "PSK-0003": Code("unresolved variable in an option value", "Set it in config or in the environment, or write ${NAME:-default}."),
+    "PSK-0003": Code(
+        "unresolved variable in an option value", "Set it in config or in the environment, or write ${NAME:-default}."
+    ),
     "PSK-0004": Code("the database is closed", "Open it again with penstock.open()."),
-    "PSK-0005": Code("the folder is in use by another process", "Close the other process first; one process at a time can hold a database."),
+    "PSK-0005": Code(
+        "the folder is in use by another process",
+        "Close the other process first; one process at a time can hold a database.",
+    ),
     "PSK-0006": Code("illegal state transition"),
     "PSK-0007": Code("Spark could not be started", "Run `penstock doctor` to see what is missing."),
     "PSK-0008": Code("a different Spark session already runs in this process"),
@@ -44,18 +49,32 @@ CODES: dict[str, Code] = {
     "PSK-1016": Code("wrong number of columns or values"),
     "PSK-1017": Code("cyclic dependency"),
     "PSK-1018": Code("missing bound parameter"),
-    "PSK-1019": Code("misplaced aggregate or column", "Every selected column must be grouped or inside an aggregate; aggregates belong into SELECT and HAVING."),
+    "PSK-1019": Code(
+        "misplaced aggregate or column",
+        "Every selected column must be grouped or inside an aggregate; aggregates belong into SELECT and HAVING.",
+    ),
     # 2 time and windows
-    "PSK-2001": Code("unsupported watermark", "Write WATERMARK FOR ts AS ts - INTERVAL 'n' unit, WATERMARK FOR ts, or … AS PROCTIME()."),
+    "PSK-2001": Code(
+        "unsupported watermark",
+        "Write WATERMARK FOR ts AS ts - INTERVAL 'n' unit, WATERMARK FOR ts, or … AS PROCTIME().",
+    ),
     "PSK-2002": Code("event time column has the wrong type", "Event time is TIMESTAMP, or BIGINT epoch milliseconds."),
     "PSK-2003": Code("bad window"),
-    "PSK-2004": Code("no watermark to close windows with", "Declare WATERMARK FOR … on the source, or use EMIT CHANGES."),
+    "PSK-2004": Code(
+        "no watermark to close windows with", "Declare WATERMARK FOR … on the source, or use EMIT CHANGES."
+    ),
     "PSK-2005": Code("EMIT needs a window", "Group by TUMBLE, HOP, SESSION or CUMULATE, or use EMIT CHANGES."),
     "PSK-2006": Code("conflicting EMIT and lateness"),
-    "PSK-2007": Code("now() outside a temporal filter", "now() can only bound a time column: WHERE ts > now() - INTERVAL '10' MINUTE."),
+    "PSK-2007": Code(
+        "now() outside a temporal filter",
+        "now() can only bound a time column: WHERE ts > now() - INTERVAL '10' MINUTE.",
+    ),
     "PSK-2008": Code("bad interval"),
     # 3 joins
-    "PSK-3001": Code("unbounded join between streaming sources", "Bound it: ON … AND b.ts BETWEEN a.ts - INTERVAL … AND a.ts + INTERVAL …; or allow the state with WITH (state_ttl = …) or WITH (unbounded_state = true)."),
+    "PSK-3001": Code(
+        "unbounded join between streaming sources",
+        "Bound it: ON … AND b.ts BETWEEN a.ts - INTERVAL … AND a.ts + INTERVAL …; or allow the state with WITH (state_ttl = …) or WITH (unbounded_state = true).",
+    ),
     "PSK-3002": Code("join without an equality", "Add an equality between the two sides to ON."),
     "PSK-3003": Code("unsupported join"),
     # 4 state
@@ -65,13 +84,20 @@ CODES: dict[str, Code] = {
     "PSK-5001": Code("unknown connector"),
     "PSK-5002": Code("connector failed"),
     "PSK-5003": Code("row does not fit the object"),
-    "PSK-5004": Code("sink cannot take a changelog", "Use a sink that applies updates, or EMIT ON WINDOW CLOSE to make the stream append-only."),
+    "PSK-5004": Code(
+        "sink cannot take a changelog",
+        "Use a sink that applies updates, or EMIT ON WINDOW CLOSE to make the stream append-only.",
+    ),
     "PSK-5005": Code("object cannot be written to"),
     "PSK-5006": Code("constraint violated"),
     "PSK-5007": Code("row could not be decoded"),
     "PSK-5010": Code("subscriber was too slow"),
-    "PSK-5011": Code("history is no longer retained", "Subscribe with a snapshot, or retain more with WITH (retain_history = …)."),
-    "PSK-5012": Code("cannot be subscribed to", "Create a stream on it: CREATE STREAM n AS SELECT * FROM …, and subscribe to that."),
+    "PSK-5011": Code(
+        "history is no longer retained", "Subscribe with a snapshot, or retain more with WITH (retain_history = …)."
+    ),
+    "PSK-5012": Code(
+        "cannot be subscribed to", "Create a stream on it: CREATE STREAM n AS SELECT * FROM …, and subscribe to that."
+    ),
     "PSK-5030": Code("a source cannot be replayed"),
     "PSK-5031": Code("a sink cannot be exactly-once"),
     "PSK-5032": Code("exactly-once without checkpoints"),

@@ -18,7 +18,8 @@ import org.apache.spark.sql.types.StructType;
  * GROUP BY over a Z-set.
  *
  * <p>Groups: a group exists while its rows' weights sum to more than zero. NULL keys group together, as do -0.0 and
- * 0.0, and NaN. Without keys there is one group, which exists from its first row on.
+ * 0.0, and NaN. Without keys there is one group. With
+ * {@code always} a group stays when its rows are gone; a row of weight zero makes it exist and counts for nothing.
  *
  * <p>Output: the keys, the aggregates, {@code __weight}. Mode {@code changes}: per epoch and changed group the old row
  * with −1, then the new one with +1; nothing if the row is the same; only −1 when the group is gone. Mode {@code close}: the row
@@ -67,7 +68,7 @@ public final class Aggregate {
     }
     long unit = endAt < 0 || input.declared(windowEnd) instanceof LongType ? 1 : 1000;
     AggregateProcessor processor = new AggregateProcessor(
-        combiner, functions, close, endAt, unit, spec.path("latenessMs").asLong());
+        combiner, functions, close, endAt, unit, spec.path("latenessMs").asLong(), spec.path("always").asBoolean());
 
     Dataset<Row> combined = input.dataset().mapPartitions(combiner, Encoders.row(parts));
     Dataset<Row> out = combined

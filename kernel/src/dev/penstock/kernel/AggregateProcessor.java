@@ -25,21 +25,25 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private final int endAt;
   private final long unit;
   private final long latenessMs;
+  private final boolean always;
   private transient ValueState<byte[]> state;
   private transient StateBytes.Out out;
 
   /**
    * @param endAt ordinal of the window's end in the key, or -1
    * @param unit how many of the units of the window's end make a millisecond
+   * @param always a group, once it exists, stays when it has no rows
    */
   AggregateProcessor(
-      Combiner combiner, List<AggFunction> functions, boolean close, int endAt, long unit, long latenessMs) {
+      Combiner combiner, List<AggFunction> functions, boolean close, int endAt, long unit, long latenessMs,
+      boolean always) {
     this.combiner = combiner;
     this.functions = functions;
     this.close = close;
     this.endAt = endAt;
     this.unit = unit;
     this.latenessMs = latenessMs;
+    this.always = always;
   }
 
   @Override
@@ -67,10 +71,11 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     if (known != null) {
       group.read(new StateBytes.In(known));
     }
-    Object[] before = close || group.weight <= 0 ? null : group.results();
+    boolean was = always ? known != null : group.weight > 0;
+    Object[] before = close || !was ? null : group.results();
     group.apply(changes);
     Long due = due(key);
-    if (group.weight == 0) {
+    if (group.weight == 0 && !always) {
       remove();
       if (due != null && known != null) {
         getHandle().deleteTimer(due);
@@ -87,7 +92,7 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     if (close) {
       return scala.collection.Iterator$.MODULE$.empty();
     }
-    Object[] after = group.weight <= 0 ? null : group.results();
+    Object[] after = always || group.weight > 0 ? group.results() : null;
     return iterator(changes(key, before, after));
   }
 

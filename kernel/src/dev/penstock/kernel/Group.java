@@ -30,6 +30,9 @@ final class Group {
   }
 
   void add(Row row, long rowWeight) {
+    if (rowWeight == 0) {
+      return;
+    }
     weight += rowWeight;
     for (int i = 0; i < accumulators.length; i++) {
       accumulators[i].add(functions.get(i).arguments(row), rowWeight);
