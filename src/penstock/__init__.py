@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.api import Change, Database, Result, SourceHandle, Subscription, open, open_async
+from typing import TYPE_CHECKING
+
 from penstock.errors import (
     CheckpointError,
     ConfigError,
@@ -15,6 +16,9 @@ from penstock.errors import (
     StateError,
     TimeError,
 )
+
+if TYPE_CHECKING:
+    from penstock.api import Change, Database, Result, SourceHandle, Subscription, open, open_async
 
 __version__ = "0.1.0"
 
@@ -37,3 +41,12 @@ __all__ = [
     "open",
     "open_async",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # Spark, Arrow and DuckDB take seconds to import; `penstock --help` and errors need none of them.
+    if name in __all__:
+        from penstock import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'penstock' has no attribute {name!r}")

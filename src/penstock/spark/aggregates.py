@@ -76,7 +76,7 @@ def _without_late(c: Compiler, n: p.Aggregate, df: DataFrame, end: p.Named) -> D
     df = df.withColumn("__late", late)
     if n.late_to is not None:
         c.late = _late_rows(c, n)
-    df = df.observe("penstock_late", F.expr("count_if(__late)").alias("late"))
+    df = df.observe(f"penstock_late_{n.window_end}", F.expr("count_if(__late)").alias("late"))
     return df.where("NOT __late").drop("__late")
 
 

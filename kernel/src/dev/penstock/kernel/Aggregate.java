@@ -26,8 +26,8 @@ import org.apache.spark.sql.types.StructType;
  * once, with +1, when its window closes.
  *
  * <p>Time: with {@code windowEnd} (a TIMESTAMP key, or BIGINT epoch milliseconds) a group closes when end + lateness ≤
- * watermark, to the millisecond, and its state goes. Late rows must have been taken out before. A row for a window that the
- * watermark of the epoch has already passed is still counted, and the window closes in the same epoch. A window whose end is NULL never closes.
+ * watermark, to the millisecond, and its state goes. A row for a window that has closed is late and
+ * counts for nothing. A window whose end is NULL never closes.
  *
  * <p>Ties, NULLs and order inside a group: see {@link AggFunction}. Rows arrive in the order of the input's partitions.
  *

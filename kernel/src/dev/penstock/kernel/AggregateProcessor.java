@@ -60,6 +60,10 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   @Override
   public scala.collection.Iterator<Row> handleInputRows(
       Row key, scala.collection.Iterator<Row> rows, TimerValues timers) {
+    Long due = due(key);
+    if (due != null && due <= timers.getCurrentWatermarkInMs()) {
+      return scala.collection.Iterator$.MODULE$.empty();
+    }
     List<byte[]> parts = new ArrayList<>(2);
     while (rows.hasNext()) {
       Row row = rows.next();
@@ -74,7 +78,6 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     boolean was = always ? known != null : group.weight > 0;
     Object[] before = close || !was ? null : group.results();
     group.apply(changes);
-    Long due = due(key);
     if (group.weight == 0 && !always) {
       remove();
       if (due != null && known != null) {
@@ -85,8 +88,7 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
       group.write(out);
       state.update(out.toByteArray());
       if (due != null && known == null) {
-        // A time that the watermark has passed would not be found any more.
-        getHandle().registerTimer(Math.max(due, timers.getCurrentWatermarkInMs()));
+        getHandle().registerTimer(due);
       }
     }
     if (close) {

@@ -29,9 +29,11 @@ public final class Observed extends StreamingQueryListener {
 
   @Override
   public void onQueryProgress(QueryProgressEvent event) {
-    Row late = event.progress().observedMetrics().get("penstock_late");
-    if (late != null && !late.isNullAt(0)) {
-      LATE.merge(event.progress().name(), late.getLong(0), Long::sum);
+    for (Map.Entry<String, Row> metric : event.progress().observedMetrics().entrySet()) {
+      Row late = metric.getValue();
+      if (metric.getKey().startsWith("penstock_late") && !late.isNullAt(0)) {
+        LATE.merge(event.progress().name(), late.getLong(0), Long::sum);
+      }
     }
   }
 
