@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.catalog.objects import Column, Kind, ObjectInfo
+from penstock.catalog.objects import Column, Connector, Kind, ObjectInfo
 from penstock.catalog.types import to_arrow
 from penstock.connect import make_source
 from penstock.errors import fail
@@ -30,8 +30,7 @@ def create_fed(engine: Engine, s: st.CreateSource | st.CreateTable | st.CreateLo
         kind = {st.CreateSource: Kind.SOURCE, st.CreateTable: Kind.TABLE, st.CreateLookupTable: Kind.LOOKUP}[type(s)]
         _check_columns(engine, s.columns)
         _check_retention(s.options)
-        if s.connector is not None and kind is Kind.SOURCE:
-            make_source(s.connector, s.columns)
+        connector = _connector(kind, s)
         watermark = s.watermark if isinstance(s, st.CreateSource) else None
         if watermark is not None:
             _check_time(s.columns, watermark.column)
@@ -45,7 +44,7 @@ def create_fed(engine: Engine, s: st.CreateSource | st.CreateTable | st.CreateLo
             changelog=kind is not Kind.SOURCE,
             times=(p.TimeAttr(watermark.column),) if watermark is not None else (),
             watermark=watermark,
-            connector=s.connector,
+            connector=connector,
             options=dict(s.options),
             sql=s.text,
         )
@@ -58,6 +57,22 @@ def create_fed(engine: Engine, s: st.CreateSource | st.CreateTable | st.CreateLo
         except BaseException:
             drop_objects(engine, [info])
             raise
+
+
+def _connector(kind: Kind, s: st.CreateSource | st.CreateTable | st.CreateLookupTable) -> Connector | None:
+    """What feeds the object, checked; None where rows come through INSERT alone, which `static` says of a lookup table."""
+    if kind is Kind.SOURCE:
+        if s.connector is not None:
+            make_source(s.connector, s.columns)
+        return s.connector
+    if s.connector is not None and (kind is Kind.TABLE or s.connector.name != "static"):
+        raise fail("PSK-5001", f"A {kind.value} cannot be fed by {s.connector.name}.", hint="Fill it with INSERT.")
+    unused: list[str] = [o for o in ("cache.max_entries", "cache.ttl", "refresh") if o in s.options]
+    if s.options.get("strategy", "replicated").lower() != "replicated":
+        unused.append("strategy = 'on-demand'")
+    if unused:
+        raise fail("PSK-1012", f"{unused[0]} has no meaning for a lookup table that is filled with INSERT.")
+    return None
 
 
 def create_query(engine: Engine, s: st.CreateStream | st.CreateView) -> None:
