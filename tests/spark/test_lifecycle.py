@@ -9,6 +9,7 @@ from tests.spark.conftest import Opener
 from tests.spark.following import SOON_S, Follower, rows_of
 
 import penstock
+from penstock.runtime.job import Job
 
 PIPELINE = """
 CREATE SOURCE s (k STRING, v BIGINT);
@@ -69,26 +70,30 @@ def test_open_without_starting(opener: Opener, tmp_path: Path) -> None:
     assert totals(db) == {"a": 2}
 
 
-def test_a_failed_start_unwinds_and_can_be_tried_again(opener: Opener, tmp_path: Path) -> None:
+def test_a_failed_start_unwinds_and_can_be_tried_again(
+    opener: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     db = opener(tmp_path / "data")
-
-    def plus_one(value: int) -> int:
-        return value + 1
-
     db.execute(PIPELINE)
-    db.register_function(plus_one, returns="bigint")
-    db.execute("CREATE MATERIALIZED VIEW h AS SELECT k, plus_one(v) AS w FROM s")
+    db.execute("CREATE MATERIALIZED VIEW h AS SELECT k, v + 1 AS w FROM s")
     db.insert("s", [("a", 1)])
     db.flush(timeout=SOON_S)
-    db.close()
-    db = opener(tmp_path / "data", start=False)
-    # The function belongs to the process that registered it; without it `h` cannot be planned.
-    with pytest.raises(penstock.PenstockError):
-        db.start()
+    db.stop()
+    start = Job.start
+
+    def start_all_but_h(job: Job) -> None:
+        if job.name == "h":
+            raise penstock.ExecutionError("PSK-7003", "h does not start.")
+        start(job)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Job, "start", start_all_but_h)
+        with pytest.raises(penstock.PenstockError, match="PSK-7003"):
+            db.start()
     assert db.state == "Created"
-    db.register_function(plus_one, returns="bigint")
-    db.start()
+    assert {s.state for s in db.status() if s.kind == "materialized view"} == {"stopped"}
     db.insert("s", [("b", 2)])
+    db.start()
     db.flush(timeout=SOON_S)
     assert totals(db) == {"a": 1, "b": 2}
     assert sorted(db.sql("SELECT * FROM h").fetchall()) == [("a", 2), ("b", 3)]

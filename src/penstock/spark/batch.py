@@ -29,7 +29,8 @@ class BatchReader:
         from pyspark.sql.functions import udf
 
         with translated():
-            made = udf(function, returns)
+            # Spark would take type hints for those of its own vectorized functions, and warn where they are not.
+            made = udf(function, returns, useArrow=False)
             self._spark.udf.register(name, made)
             self._functions[name] = made
 
