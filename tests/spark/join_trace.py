@@ -65,7 +65,9 @@ class JoinTrace:
             sides = []
             for number, columns in enumerate((self.left, self.right)):
                 marked = source.withWatermark("__wm", "0 seconds") if self.event_time else source
-                sides.append(marked.where(F.col("side") == number).select(*[f"`{c}`" for c in columns]))
+                # A condition without the event time would be moved below the watermark and keep rows from it.
+                mine = (F.col("side") == number) | F.col("__wm").isNull()
+                sides.append(marked.where(mine).select(*[f"`{c}`" for c in columns]))
             joined = getattr(jvm.dev.penstock.kernel, operator).apply(sides[0]._jdf, sides[1]._jdf, json.dumps(spec))
             frame = DataFrame(joined, self.spark)
             data = [F.col(f"`{c}`") for c in frame.columns[:-1]]

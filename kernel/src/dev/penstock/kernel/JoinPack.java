@@ -79,6 +79,11 @@ final class JoinPack extends Expression implements CodegenFallback, java.io.Seri
   }
 
   @Override
+  public boolean deterministic() {
+    return mode != Mode.SEQUENCE && super.deterministic();
+  }
+
+  @Override
   public boolean stateful() {
     return true;
   }

@@ -103,7 +103,10 @@ final class JoinPlan {
     columns.forEach(name -> row.add(column(name)));
     Column packed = JoinPack.of(JoinPack.Mode.ROW, row);
     Column key = JoinPack.of(JoinPack.Mode.KEY, parts);
-    Dataset<Row> wanted = alone ? frame : frame.where(functions.not(lost));
+    // Spark moves a condition that is deterministic below withWatermark, where it would keep the watermarks of the rows
+    // that it drops from being seen.
+    Column never = JoinPack.of(JoinPack.Mode.SEQUENCE, List.of()).lt(0L);
+    Dataset<Row> wanted = alone ? frame : frame.where(functions.not(lost).or(never));
     Column spread = alone ? functions.when(lost, packed).otherwise(key) : key;
     Column flag = alone ? functions.when(lost, side + 2).otherwise(side) : functions.lit(side);
     Column order = sequenced ? JoinPack.of(JoinPack.Mode.SEQUENCE, List.of()) : functions.lit(0L);
