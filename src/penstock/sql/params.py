@@ -45,9 +45,15 @@ def _places(tokens: Sequence[Token]) -> list[tuple[int, int, str | None]]:
             places.append((t.start, t.end + 1, None))
         elif t.token_type is TokenType.COLON and i + 1 < len(tokens) and tokens[i + 1].start == t.end + 1:
             after = tokens[i + 1]
-            if after.text.isidentifier() and not (i and tokens[i - 1].end + 1 == t.start):
+            # `value:field` reads a field.
+            field = i > 0 and tokens[i - 1].end + 1 == t.start and _ends_value(tokens[i - 1])
+            if after.text.isidentifier() and not field:
                 places.append((t.start, after.end + 1, after.text))
     return places
+
+
+def _ends_value(token: Token) -> bool:
+    return token.text.isidentifier() or token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.IDENTIFIER)
 
 
 def literal(value: object) -> str:
