@@ -13,7 +13,6 @@ from tests.spark import test_generated_chains as chains
 from tests.spark import test_generated_tables as tables
 from tests.spark import test_generated_windows as windows
 from tests.spark.conftest import Opener
-from tests.spark.following import Row
 
 many = settings(
     max_examples=int(os.environ.get("LONG_EXAMPLES", "25")),
@@ -27,10 +26,10 @@ many = settings(
 @pytest.mark.parametrize("type_", ["BIGINT", "TIMESTAMP"])
 def test_windows(opener: Opener, type_: str) -> None:
     @many
-    @given(windows.traces())
-    def check(trace: list[windows.Step]) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            windows.run(opener, Path(folder), windows.VIEWS, trace, type_)
+    @given(windows.seeds)
+    def check(seed: int) -> None:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            windows.run(opener, Path(folder), windows.VIEWS, windows.trace_of(seed), type_)
 
     check()
 
@@ -38,19 +37,19 @@ def test_windows(opener: Opener, type_: str) -> None:
 @pytest.mark.parametrize("selects", [tables.AGGREGATES, tables.SHAPES], ids=["aggregates", "shapes"])
 def test_tables(opener: Opener, spark: SparkSession, selects: dict[str, str]) -> None:
     @many
-    @given(tables.traces())
-    def check(trace: list[tables.Step]) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            tables.run(opener, spark, Path(folder), selects, trace)
+    @given(windows.seeds)
+    def check(seed: int) -> None:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            tables.run(opener, spark, Path(folder), selects, tables.trace_of(seed))
 
     check()
 
 
 def test_chains(opener: Opener, spark: SparkSession) -> None:
     @many
-    @given(chains.traces)
-    def check(trace: tuple[list[list[Row]], list[list[Row]]]) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            chains.run(opener, spark, Path(folder), trace)
+    @given(windows.seeds)
+    def check(seed: int) -> None:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            chains.run(opener, spark, Path(folder), chains.trace_of(seed))
 
     check()

@@ -427,6 +427,13 @@ def test_a_column_added_to_a_source(db: penstock.Database) -> None:
     db.flush(timeout=SOON_S)
     assert sorted(db.sql("SELECT * FROM g").fetchall()) == [("a", 3), ("b", 3)]
     assert sorted(db.sql("SELECT * FROM notes").fetchall(), key=str) == [("a", 1, None), ("a", 2, "x"), ("b", 3, "y")]
+    db.execute("CREATE STREAM whole AS SELECT * FROM s")
+    with pytest.raises(penstock.PenstockError, match="PSK-1009") as caught:
+        db.execute("ALTER SOURCE s ADD COLUMN another INT")
+    assert "whole" in caught.value.detail
+    db.insert("s", [("c", 1, "z")])
+    db.flush(timeout=SOON_S)
+    assert ("c", 1) in db.sql("SELECT * FROM g").fetchall()
 
 
 def calls(db: penstock.Database) -> Iterator[tuple[str, Any]]:

@@ -98,7 +98,9 @@ STATEMENTS = [
     Refused("CREATE SINK k FROM cheap INTO CARRIER_PIGEON (loft = 'x')", "PSK-5001"),
     Refused("CREATE TABLE t (a INT PRIMARY KEY) FROM WEBSOCKET (url = 'ws://localhost:1')", "PSK-5001"),
     Refused("CREATE LOOKUP TABLE t (a INT PRIMARY KEY) FROM CARRIER_PIGEON (loft = 'x')", "PSK-5001"),
-    Refused("CREATE LOOKUP TABLE t (a INT PRIMARY KEY) WITH (connector = 'static', strategy = 'on-demand')", "PSK-1012"),
+    Refused(
+        "CREATE LOOKUP TABLE t (a INT PRIMARY KEY) WITH (connector = 'static', strategy = 'on-demand')", "PSK-1012"
+    ),
     Refused("CREATE LOOKUP TABLE t (a INT PRIMARY KEY) WITH (connector = 'static', refresh = '1 minute')", "PSK-1012"),
     Refused("CREATE SOURCE s (a INT) FROM WEBSOCKET (url = '${UNSET_URL}')", "PSK-0003", "UNSET_URL"),
     Refused("SUBSCRIBE totals WITH (envelope = 'letter')", "PSK-1011"),

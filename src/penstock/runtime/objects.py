@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from penstock.catalog.objects import Column, Connector, Kind, ObjectInfo
 from penstock.catalog.types import to_arrow
 from penstock.connect import make_source
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.plan import nodes as p
 from penstock.runtime.durations import duration_ms, size_bytes
-from penstock.runtime.planned import Planned, plan_query
+from penstock.runtime.planned import Planned, plan_object, plan_query
 from penstock.spark.compile import Output, output_key, output_times
 from penstock.sql import statements as st
 from penstock.sql.bind import bind
@@ -92,6 +92,8 @@ def add_query(
     query = bind(parsed, engine.catalog, statement_text=text)
     _check_retention(parsed.options)
     _unique(query.names)
+    if parsed.late_to is not None and engine.catalog.get(parsed.late_to) is not None:
+        raise fail("PSK-1003", f"{parsed.late_to} already exists.", hint="LATE DATA TO names a new stream.")
     object_id = engine.catalog.new_id()
     late = engine.catalog.new_id() if parsed.late_to is not None else None
     try:
@@ -256,10 +258,42 @@ def add_column(engine: Engine, s: st.AlterSourceAddColumn) -> None:
                 hint="Leave NOT NULL out.",
             )
         _check_columns(engine, [s.column])
-        grown = replace(info, columns=(*info.columns, s.column), sql=info.sql)
+        grown = replace(info, columns=(*info.columns, s.column))
         engine.catalog.replace(grown)
+        try:
+            again = _planned_again(engine, info)
+        except BaseException:
+            engine.catalog.replace(info)
+            raise
+        # 1. No query reads the source. 2. Rows come with the new column. 3. The queries go on, and know it.
+        for reader, _ in again:
+            engine.stop_query(reader)
         engine.feeds.pop(info.id)
         engine.attach(grown)
+        for reader, planned in again:
+            engine.planned[reader.id] = planned
+            if engine.running:
+                engine.start_query(reader)
+
+
+def _planned_again(engine: Engine, source: ObjectInfo) -> list[tuple[ObjectInfo, Planned]]:
+    """The plans of a source's readers now that it has a column more; one that would change stands in the way."""
+    again = []
+    for reader in engine.catalog.dependents(source.id):
+        try:
+            planned = plan_object(engine, reader)
+        except PenstockError as error:
+            if error.code != "PSK-6003":
+                raise
+            planned = None
+        if planned is None:
+            raise fail(
+                "PSK-1009",
+                f"{reader.name} takes all columns of {source.name}.",
+                hint=f"Name the columns in {reader.name}, or drop it first.",
+            )
+        again.append((reader, planned))
+    return again
 
 
 def _check_columns(engine: Engine, columns: tuple[Column, ...] | list[Column]) -> None:

@@ -35,6 +35,16 @@ def _ordered(c: Compiler, n: p.TopN | p.Analytic) -> tuple[DataFrame, dict[str, 
 
 def top_n(c: Compiler, n: p.TopN) -> DataFrame:
     df, spec = _ordered(c, n)
+    # The kernel partitions and orders by columns of the row: those that it has, and for other expressions one more each.
+    exprs = {f"__p{i}": e for i, e in enumerate(n.partition)} | {f"__o{i}": k.expr for i, k in enumerate(n.order)}
+    own = {name: e.column for name, e in exprs.items() if e.column in n.child.columns}
+    df = df.drop(*own)
+    spec["columns"] = [x for x in df.columns if x != "__weight"]
+    spec["partition"] = [own.get(f"__p{i}", f"__p{i}") for i in range(len(n.partition))]
+    spec["order"] = [
+        {"col": own.get(f"__o{i}", f"__o{i}"), "desc": k.desc, "nullsFirst": k.nulls_first}
+        for i, k in enumerate(n.order)
+    ]
     spec |= {"limit": n.limit, "offset": n.offset}
     plain = n.rank is None or (n.rank == "row_number" and n.rank_name is None)
     spec["rank"] = None if plain else {"name": n.rank_name or "__rank", "func": n.rank}

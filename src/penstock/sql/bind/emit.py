@@ -85,7 +85,9 @@ def _lateness(ctx: Context, root: Node) -> Node:
     if query.late_to is not None:
         if len(found) > 1:
             raise ctx.fail("PSK-1012", "LATE DATA TO with more than one windowed aggregate is not supported")
-        if ctx.catalog.get(query.late_to) is not None:
+        there = ctx.catalog.get(query.late_to)
+        # A stored query is bound again when its database is opened; its side stream is then there.
+        if there is not None and not there.sql.startswith("LATE DATA TO"):
             raise ctx.fail("PSK-1003", f"{query.late_to} already exists", hint="LATE DATA TO names a new stream.")
         late = query.late_to
         root = transform(root, lambda n: replace(n, late_to=late) if isinstance(n, Aggregate) and n.windowed else n)
