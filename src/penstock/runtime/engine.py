@@ -25,6 +25,7 @@ from penstock.runtime.layout import Layout
 from penstock.runtime.lifecycle import Lifecycle, State
 from penstock.runtime.planned import Planned, plan_object
 from penstock.runtime.recording import Recorder
+from penstock.runtime.shared import SharedJobs
 from penstock.runtime.sinks import SinkRunner, open_sink
 from penstock.runtime.subscribe import ANONYMOUS
 from penstock.runtime.ticker import Ticker
@@ -80,6 +81,8 @@ class Engine:
             self.intakes: dict[int, Intake] = {}
             self.planned: dict[int, Planned] = {}
             self.recorder = Recorder(self)
+            self.shared = SharedJobs(self)
+            self.parallelism = self.spark.sparkContext.defaultParallelism
             say("recovering")
             self._recover()
             self._ticker = Ticker(self)
@@ -159,7 +162,9 @@ class Engine:
             self.lifecycle.to(State.STARTING)
             try:
                 for info in self.catalog.objects(*QUERIES):
-                    self.start_query(info)
+                    if not self.shared.member(info.id):
+                        self.start_query(info)
+                self.shared.start_all()
                 for info in self.catalog.objects(Kind.SINK):
                     self.start_sink(info)
                 for info in self.catalog.objects(Kind.SOURCE):
@@ -184,7 +189,7 @@ class Engine:
             intake.stop()
         for sink in [self.sinks.pop(i) for i in list(self.sinks)]:
             sink.stop()
-        jobs = [self.jobs.pop(i) for i in list(self.jobs)]
+        jobs = {id(j): j for j in (self.jobs.pop(i) for i in list(self.jobs))}.values()
         threads = [threading.Thread(target=j.stop) for j in jobs]
         for t in threads:
             t.start()
@@ -237,6 +242,9 @@ class Engine:
         if planned is None:
             return
         self.planned[info.id] = planned
+        if self.shared.takes(info, planned):
+            self.shared.join(info, planned)
+            return
         job = self._job(info, planned)
         self.jobs[info.id] = job
         try:
@@ -246,8 +254,19 @@ class Engine:
             job.stop()
             raise
 
+    def plan(self, info: ObjectInfo) -> Planned:
+        """The plan of a stream or view, made at most once in this process."""
+        planned = self.planned.get(info.id) or plan_object(self, info)
+        assert planned is not None
+        self.planned[info.id] = planned
+        return planned
+
+    def stored_schema(self, info: ObjectInfo) -> pa.Schema:
+        return stored_schema(info)
+
     def _job(self, info: ObjectInfo, planned: Planned) -> Job:
         outputs = [self.catalog.by_id(i) for i in planned.output_ids]
+        start, base = self.shared.begin(info)
         kernel = KernelJob(
             self.spark,
             self.uid,
@@ -260,16 +279,20 @@ class Engine:
             poll_ms=self.settings.engine.poll_timeout_ms,
             every_ms=planned.every_ms,
             seeds=planned.seeds,
+            start=start,
         )
-        record = self.recorder.of(outputs, planned.compiled.outputs)
+        record = self.recorder.of(outputs, planned.compiled.outputs, base)
 
         def failed(error: PenstockError) -> None:
             for o in outputs:
                 self.hub.fail(o.id, error)
 
-        return Job(info.id, info.name, kernel, record, failed)
+        return Job(planned.output_ids, info.name, kernel, record, failed)
 
     def stop_query(self, info: ObjectInfo) -> None:
+        if self.shared.member(info.id):
+            self.shared.leave(info)
+            return
         job = self.jobs.pop(info.id, None)
         if job is not None:
             job.stop()

@@ -44,7 +44,7 @@ def explain_analyze(
     progress = job.kernel.progress()
     lsn, watermark, epochs = job.kernel.position
     lines.append(
-        f"running as {job.name}: {epochs} epochs, {job.figures.rows_out} rows out, LSN {lsn}, watermark {watermark}"
+        f"running as {job.name}: {epochs} epochs, {sum(job.figures.rows_by_output)} rows out, LSN {lsn}, watermark {watermark}"
     )
     times = ", ".join(f"{k} {v} ms" for k, v in sorted(progress.get("durationMs", {}).items()))
     if times:

@@ -60,7 +60,7 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict) -> ObjectStatus:  # typ
     last = engine.log.last_entry(info.id)
     state, rows, error, state_rows, state_bytes, lag = "ready", 0, None, 0, 0, 0
     if job is not None:
-        state, rows = job.state.value, job.figures.rows_out
+        state, rows = job.state.value, job.rows_out(info.id)
         error = str(job.error) if job.error else None
         for op in job.kernel.progress().get("stateOperators", []):
             state_rows += op.get("numRowsTotal", 0)
@@ -129,11 +129,11 @@ def show(engine: Engine, what: str) -> pa.Table:
                 "name": j.name,
                 "state": j.state.value,
                 "epochs": j.figures.epochs,
-                "rows_out": j.figures.rows_out,
+                "rows_out": sum(j.figures.rows_by_output),
                 "watermark": j.figures.watermark,
                 "error": str(j.error) if j.error else None,
             }
-            for j in engine.jobs.values()
+            for j in {id(j): j for j in engine.jobs.values()}.values()
         ]
         schema = pa.schema(
             [

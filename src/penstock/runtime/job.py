@@ -27,24 +27,24 @@ class JobFigures:
     """Counted since the job was started."""
 
     epochs: int = 0
-    rows_out: int = 0
+    rows_by_output: list[int] = field(default_factory=list)
     last_epoch_ms: float = 0.0
     watermark: int | None = None
     started_at: float = field(default_factory=time.time)
 
 
 class Job:
-    """Runs a kernel job. `record` is called on the pump's thread for every epoch, in order; what it raises fails this job alone."""
+    """Runs a kernel job that maintains one object, or several (`objects`, in the order of its outputs). `record` is called on the pump's thread for every epoch, in order; what it raises fails this job alone."""
 
     def __init__(
         self,
-        object_id: int,
+        objects: tuple[int, ...],
         name: str,
         kernel: KernelJob,
         record: Callable[[Epoch], None],
         failed: Callable[[PenstockError], None],
     ) -> None:
-        self.object_id = object_id
+        self.objects = objects
         self.name = name
         self.kernel = kernel
         self.state = JobState.STARTING
@@ -96,7 +96,10 @@ class Job:
         for path in epoch.files:
             path.unlink(missing_ok=True)
         self.figures.epochs += 1
-        self.figures.rows_out += sum(b.num_rows for b in epoch.batches[0])
+        rows = [sum(b.num_rows for b in output) for output in epoch.batches]
+        self.figures.rows_by_output = [
+            a + b for a, b in zip(self.figures.rows_by_output or [0] * len(rows), rows, strict=True)
+        ]
         self.figures.watermark = epoch.watermark
         self.figures.last_epoch_ms = (time.perf_counter() - begin) * 1000
 
@@ -104,6 +107,11 @@ class Job:
         self.error = error
         self.state = JobState.FAILED
         self._failed(error)
+
+    def rows_out(self, object_id: int) -> int:
+        """Rows put out for one of its objects since the job was started."""
+        rows = self.figures.rows_by_output
+        return rows[self.objects.index(object_id)] if rows and object_id in self.objects else 0
 
     @property
     def late_rows(self) -> int:

@@ -76,9 +76,7 @@ def late_id(engine: Engine, info: ObjectInfo) -> int | None:
 
 def plan_query(engine: Engine, object_id: int, query: p.Query, late: int | None) -> Planned:
     job = f"{engine.uid}-{object_id}"
-    compiler = Compiler(
-        engine.spark, job, engine.catalog.by_id, parallelism=engine.spark.sparkContext.defaultParallelism
-    )
+    compiler = Compiler(engine.spark, job, engine.catalog.by_id, parallelism=engine.parallelism)
     compiled = compiler.compile(query)
     idle = {}
     for t in compiled.timed:

@@ -25,12 +25,16 @@ class Recorder:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def of(self, objects: Sequence[ObjectInfo], outputs: Sequence[Output]) -> Callable[[Epoch], None]:
+    def of(self, objects: Sequence[ObjectInfo], outputs: Sequence[Output], base: int = 0) -> Callable[[Epoch], None]:
+        """Records epochs into `objects`, one per output. `base` is added to Spark's number of an epoch, so that the
+        numbers of an object go on rising when its rows come from another job than before.
+        """
         schemas = [_stored(o) for o in objects]
 
         def record(epoch: Epoch) -> None:
             log = self._engine.log
-            if epoch.number <= log.job_epoch(objects[0].id):
+            number = base + epoch.number
+            if number <= max(log.job_epoch(o.id) for o in objects):
                 return  # A replay of an epoch that was recorded before a crash.
             tables = [
                 _ordered(pa.Table.from_batches(b, s), o)
@@ -41,13 +45,15 @@ class Recorder:
                     object_id=info.id,
                     batches=tuple(t.to_batches()) if t.num_rows else (),
                     watermark=epoch.watermark,
-                    job_epoch=epoch.number,
+                    job_epoch=number,
                     schema_version=len(t.schema),
                 )
                 for info, t in zip(objects, tables, strict=True)
+                if t.num_rows or epoch.watermark is not None
             ]
-            lsn = log.append(parts)
-            self._publish(objects, tables, lsn, epoch.watermark)
+            if parts:
+                lsn = log.append(parts)
+                self._publish(objects, tables, lsn, epoch.watermark)
 
         return record
 
@@ -56,6 +62,8 @@ class Recorder:
     ) -> None:
         engine = self._engine
         for info, table in zip(objects, tables, strict=True):
+            if not table.num_rows and watermark is None:
+                continue
             entry = engine.log.last_entry(info.id)
             assert entry is not None
             if info.kind is Kind.VIEW:

@@ -104,6 +104,7 @@ class KernelJob:
         poll_ms: int,
         every_ms: int,
         seeds: Iterable[Seed],
+        start: int = 0,
     ) -> None:
         self._spark = spark
         self._job = job
@@ -122,6 +123,7 @@ class KernelJob:
             "maxRows": max_rows,
             "pollMs": poll_ms,
             "everyMs": every_ms,
+            "start": start,
         }
         self._clock = kernel.EpochClock.create(job, json.dumps(spec))
         for s in seeds:
@@ -174,6 +176,11 @@ class KernelJob:
     def settled(self, lsn: int, timeout_ms: int) -> bool:
         """Waits until everything committed up to an LSN is in the job's output."""
         return interruptible(lambda: bool(self._clock.awaitSettled(lsn, timeout_ms)))
+
+    def quiesce(self, timeout_ms: int) -> int | None:
+        """Lets no further epoch begin; the LSN up to which everything is recorded, or None when the time is over."""
+        lsn = interruptible(lambda: int(self._clock.quiesce(timeout_ms)))
+        return None if lsn < 0 else lsn
 
     @property
     def durable_lsn(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -61,6 +62,9 @@ def get_session(settings: Settings) -> SparkSession:
 
 
 def _start(settings: Settings) -> SparkSession:
+    # PySpark prints each error of a query as JSON on the terminal; ours say it once, where it belongs.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     scratch = Path(tempfile.mkdtemp(prefix="penstock-spark-"))

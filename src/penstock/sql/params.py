@@ -53,7 +53,11 @@ def _places(tokens: Sequence[Token]) -> list[tuple[int, int, str | None]]:
 
 
 def _ends_value(token: Token) -> bool:
-    return token.text.isidentifier() or token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.IDENTIFIER)
+    return token.text.isidentifier() or token.token_type in (
+        TokenType.R_PAREN,
+        TokenType.R_BRACKET,
+        TokenType.IDENTIFIER,
+    )
 
 
 def literal(value: object) -> str:

@@ -48,6 +48,7 @@ public final class EpochClock {
   private final long maxRows;
   private final long pollMs;
   private final long everyMs;
+  private final LogOffset initial;
   private final long created = System.currentTimeMillis();
   private final Map<Integer, Long> seedLsn = new HashMap<>();
   private final Map<Integer, List<LogSlice>> seeds = new HashMap<>();
@@ -62,7 +63,7 @@ public final class EpochClock {
 
   private LogOffset running;
   private LogOffset runningStart;
-  private LogOffset committed = LogOffset.ZERO;
+  private LogOffset committed;
   private long inForce = LogOffset.NO_WATERMARK;
   private long durableLsn;
   private long rowsIn;
@@ -83,6 +84,9 @@ public final class EpochClock {
     maxRows = spec.get("maxRows").asLong();
     pollMs = spec.get("pollMs").asLong();
     everyMs = spec.get("everyMs").asLong();
+    initial = new LogOffset(spec.get("start").asLong(), LogOffset.NO_WATERMARK, 0);
+    committed = initial;
+    durableLsn = initial.lsn;
   }
 
   /** Makes the clock of a job anew. */
@@ -112,6 +116,11 @@ public final class EpochClock {
   public void seed(int object, long lsn, int columns, String path, String slices) {
     seedLsn.put(object, lsn);
     seeds.put(object, LogSlice.parse(path, columns, slices));
+  }
+
+  /** Where a job without a checkpoint begins: after everything up to the LSN that it was given. */
+  LogOffset initial() {
+    return initial;
   }
 
   LogOffset latest(int scan, LogOffset start) throws InterruptedException {
@@ -331,11 +340,24 @@ public final class EpochClock {
     return Observed.lateRows(job);
   }
 
-  /** Holds the job before its next epoch, or lets it go on. */
-  public void halt(boolean on) {
+  /**
+   * Lets no further epoch begin and waits until the last one is recorded; its LSN, or -1 when the time is over. Whoever goes on from
+   * that LSN misses nothing and repeats nothing.
+   */
+  public long quiesce(long timeoutMs) throws InterruptedException {
+    long deadline = System.currentTimeMillis() + timeoutMs;
     synchronized (index) {
-      halted = on;
+      halted = true;
       index.notifyAll();
+      while (started && (running != null || target == null || target.lsn != committed.lsn || target.wm != committed.wm)) {
+        long wait = deadline - System.currentTimeMillis();
+        if (wait <= 0) {
+          halted = false;
+          return -1;
+        }
+        index.wait(Math.min(wait, 20));
+      }
+      return committed.lsn;
     }
   }
 

@@ -13,7 +13,6 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
  */
 final class LogOffset extends Offset {
   static final long NO_WATERMARK = Long.MIN_VALUE;
-  static final LogOffset ZERO = new LogOffset(0, NO_WATERMARK, 0);
 
   private static final ObjectMapper JSON = new ObjectMapper();
 

@@ -136,7 +136,7 @@ public final class LogSource implements TableProvider {
 
     @Override
     public Offset initialOffset() {
-      return LogOffset.ZERO;
+      return clock.initial();
     }
 
     @Override
