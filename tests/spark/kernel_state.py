@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyspark.sql import DataFrameReader
 from tests.spark.kernel_trace import Trace
 
 
@@ -15,6 +16,6 @@ def timers(trace: Trace, operator: int = 0) -> int:
     return _reader(trace, operator).option("readRegisteredTimers", True).load().count()
 
 
-def _reader(trace: Trace, operator: int):  # type: ignore[no-untyped-def]
+def _reader(trace: Trace, operator: int) -> DataFrameReader:
     reader = trace.spark.read.format("statestore").option("path", str(trace.folder / "checkpoint"))
     return reader.option("operatorId", operator)
