@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 # An engine that has given nothing for so long has lost rows, or will not end within the run.
-SILENCE_S = 60.0
+SILENCE_S = 120.0
 
 
 class Query(ABC):

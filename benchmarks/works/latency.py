@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from benchmarks.data import START_MS, record_batch
 from benchmarks.engines import laminar, penstock
-from benchmarks.engines.query import Query
+from benchmarks.engines.query import SILENCE_S, Query
 from benchmarks.work import LAMINAR, PENSTOCK, Against, AtMost, Figures, Row, Work
 
 STATELESS = "SELECT k, v * 2 AS doubled FROM {source} WHERE v < 500"
@@ -30,7 +30,7 @@ def latencies(query: Query, pushes: int) -> list[float]:
         time.sleep(dice.uniform(0.0, LONGEST_PAUSE_S))
         began = time.perf_counter()
         query.push(batch)
-        table = query.poll(10.0)
+        table = query.poll(SILENCE_S)
         seconds = time.perf_counter() - began
         if table is None:
             raise TimeoutError(f"push {number} did not arrive")
