@@ -18,6 +18,7 @@ CHAIN = {
     "per_region": "SELECT region, avg(v) AS a, min(v) AS lo, max(v) AS hi, count(*) AS n FROM {per_id} GROUP BY region",
     "how_many": "SELECT n, count(*) AS regions FROM {per_region} GROUP BY n",
     "best": "SELECT id, v FROM {per_id} ORDER BY v DESC, id LIMIT 2",
+    "beside_best": "SELECT per_id.id, per_id.v, best.v AS b FROM {per_id} LEFT JOIN {best} ON per_id.id = best.id",
     "both": "SELECT region AS a FROM {per_region} UNION ALL SELECT CAST(id AS STRING) AS a FROM {best}",
 }
 """Each reads the ones before it by name."""

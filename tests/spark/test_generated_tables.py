@@ -28,7 +28,7 @@ AGGREGATES = {
     "lists": "SELECT g, sort_array(array_agg(v)) AS vs, string_agg(CAST(v AS STRING), ',') WITHIN GROUP (ORDER BY v) AS t, "
     "median(v) AS m, percentile(x, 0.25) AS q FROM t GROUP BY g",
     "total": "SELECT count(*) AS n, sum(v) AS s, max(x) AS hi FROM t",
-    "having": "SELECT g, sum(v) AS s FROM t GROUP BY g HAVING count(*) > 1",
+    "big_groups": "SELECT g, sum(v) AS s FROM t GROUP BY g HAVING count(*) > 1",
 }
 SHAPES = {
     "kept": "SELECT id, v + 1 AS w FROM t WHERE v > 0",
@@ -43,6 +43,9 @@ SHAPES = {
     "rolled_up": "SELECT g, v, count(*) AS n FROM t GROUP BY ROLLUP (g, v)",
     "united": "SELECT g AS a FROM t UNION ALL SELECT CAST(v AS STRING) AS a FROM t",
     "except_set": "SELECT g FROM t EXCEPT SELECT g FROM t WHERE v > 2",
+    "pairs": "SELECT a.id, b.id AS other FROM t a JOIN t b ON a.g = b.g AND a.id < b.id",
+    "unequalled": "SELECT id FROM t a WHERE NOT EXISTS (SELECT 1 FROM t b WHERE b.g = a.g AND b.v > a.v)",
+    "of_all": "SELECT id, v, (SELECT max(v) FROM t) AS m FROM t WHERE id IN (SELECT id FROM t WHERE v > 0)",
     "intersect_all": "SELECT v FROM t WHERE id < 5 INTERSECT ALL SELECT v FROM t WHERE id >= 3",
 }
 

@@ -479,7 +479,9 @@ class SelectBinder:
         always = [k for k in keys if k not in every]
         branches: list[Node] = []
         for one in sets:
-            made = over([*(k for k in every if k in one), *always])
+            keys = [*(k for k in every if k in one), *always]
+            # Over no rows the empty set has no group, unlike an aggregate without GROUP BY; so it has a constant key.
+            made = over(keys or [Named(self.ctx.fresh("all"), Expr(exp.Literal.number(1)))])
             items = [Named(k.name, col(k.name) if k in one else Expr(exp.Null())) for k in every]
             items += [
                 Named(n, col(n))
