@@ -229,6 +229,62 @@ def test_a_failing_query_disturbs_no_other(db: penstock.Database, expression: st
     assert [s.name for s in db.status()] == ["s", "g"]
 
 
+def test_a_failing_filter_disturbs_no_other_on_the_same_source(db: penstock.Database) -> None:
+    db.execute("""
+        CREATE SOURCE s (k STRING, v BIGINT);
+        CREATE STREAM one AS SELECT k FROM s WHERE v > 0;
+        CREATE MATERIALIZED VIEW bad AS SELECT 100 / v AS x FROM s;
+        CREATE MATERIALIZED VIEW two AS SELECT k, v * 2 AS w FROM s;
+    """)
+    followers = [Follower(db, name) for name in ("one", "two")]
+    broken = db.subscribe("bad")
+    db.insert("s", [("a", 1)])
+    db.flush(timeout=SOON_S)
+    for number in (0, 5, 6):
+        db.insert("s", [("b", number)])
+        db.flush(timeout=SOON_S)
+    assert [f.rows() for f in followers] == [
+        [("a",), ("b",), ("b",)],
+        [("a", 2), ("b", 0), ("b", 10), ("b", 12)],
+    ]
+    with pytest.raises(penstock.PenstockError, match="PSK-7001"):
+        list(broken)
+    assert {s.name: s.state for s in db.status()} == {"s": "ready", "one": "running", "bad": "failed", "two": "running"}
+    db.execute("DROP MATERIALIZED VIEW bad")
+    db.execute("CREATE STREAM three AS SELECT v FROM s")
+    db.insert("s", [("c", 0)])
+    db.flush(timeout=SOON_S)
+    assert [f.rows() for f in followers] == [[], [("c", 0)]]
+    assert len(db.sql("SELECT * FROM three")) == 5
+
+
+def test_filters_on_one_source_come_and_go(opener: Opener, tmp_path: Path) -> None:
+    """They share one job, whose members change while rows come in; each stream has every row once."""
+    db = opener(tmp_path / "data")
+    db.execute("CREATE SOURCE s (v BIGINT)")
+    names: list[str] = []
+    for n in range(4):
+        db.execute(f"CREATE STREAM f{n} AS SELECT v FROM s WHERE v % 4 >= {n}")
+        names.append(f"f{n}")
+    for n in range(12):
+        db.insert("s", [{"v": n}])
+        if n == 3:
+            db.execute("DROP STREAM f1")
+            names.remove("f1")
+        if n == 6:
+            db.execute("ALTER SOURCE s ADD COLUMN note STRING")
+            db.insert("s", [(100, "x")])
+        if n == 9:
+            db.close()
+            db = opener(tmp_path / "data")
+    db.flush(timeout=SOON_S)
+    every = [*range(12), 100]
+    for name in names:
+        wanted = [v for v in every if v % 4 >= int(name[1:])]
+        assert sorted(r[0] for r in db.sql(f"SELECT * FROM {name}").fetchall()) == wanted, name
+        assert sorted(r[0] for r in Follower(db, name, as_of=0).rows()) == wanted, name
+
+
 def test_a_temporary_database_leaves_nothing_behind(opener: Opener) -> None:
     db = opener()
     db.execute(PIPELINE)

@@ -20,7 +20,7 @@ from penstock.errors import PenstockError, fail
 from penstock.log import Entry, FolderLock, Log, Part
 from penstock.runtime.feed import Feed
 from penstock.runtime.intake import Intake
-from penstock.runtime.job import Job
+from penstock.runtime.job import Job, JobState
 from penstock.runtime.layout import Layout
 from penstock.runtime.lifecycle import Lifecycle, State
 from penstock.runtime.planned import Planned, plan_object
@@ -315,12 +315,13 @@ class Engine:
         self.check_open()
         deadline = None if timeout is None else time.monotonic() + timeout
         for info in self.catalog.objects(*QUERIES):
-            job = self.jobs.get(info.id)
-            if job is None:
-                continue
             target = max([lsn, *(self._last_lsn(i) for i in info.depends_on)])
-            if not job.settle(target, deadline):
-                raise fail("PSK-0010", f"{info.name} has not caught up within {timeout} s.")
+            while True:
+                job = self.jobs.get(info.id)
+                if job is not None and not job.settle(target, deadline):
+                    raise fail("PSK-0010", f"{info.name} has not caught up within {timeout} s.")
+                if (job is not None and job.state is not JobState.FAILED) or not self.shared.split_up(info):
+                    break
         for sink in list(self.sinks.values()):
             if not sink.settle(deadline):
                 raise fail("PSK-0010", f"Sink {sink.name} has not caught up within {timeout} s.")

@@ -265,15 +265,15 @@ def add_column(engine: Engine, s: st.AlterSourceAddColumn) -> None:
         except BaseException:
             engine.catalog.replace(info)
             raise
-        # 1. No query reads the source. 2. Rows come with the new column. 3. The queries go on, and know it.
-        for reader, _ in again:
-            engine.stop_query(reader)
-        engine.feeds.pop(info.id)
-        engine.attach(grown)
+        # Readers come first: they take rows without the new column, but the old ones could not take rows with it.
         for reader, planned in again:
             engine.planned[reader.id] = planned
-            if engine.running:
+            if engine.running and not engine.shared.member(reader.id):
+                engine.stop_query(reader)
                 engine.start_query(reader)
+        engine.shared.renew(info.id)
+        engine.feeds.pop(info.id)
+        engine.attach(grown)
 
 
 def _planned_again(engine: Engine, source: ObjectInfo) -> list[tuple[ObjectInfo, Planned]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.catalog.objects import ObjectInfo
 from penstock.errors import PenstockError, fail
-from penstock.runtime.job import Job
+from penstock.runtime.job import Job, JobState
 from penstock.runtime.planned import Planned
 from penstock.spark.bridge import KernelJob
 from penstock.spark.compile import UNIT_OBJECT, Compiler
@@ -147,6 +147,21 @@ class SharedJobs:
                 engine.jobs.pop(m, None)
             job.stop()
             raise
+
+    def renew(self, input_id: int) -> None:
+        """The object that a shared job reads has changed its columns: a new generation, with the same members, knows them."""
+        if input_id in self._by_input:
+            self._change(input_id, self._by_input[input_id].members)
+
+    def split_up(self, info: ObjectInfo) -> bool:
+        """Waits until the failed job of a member has been split up; False if the query has not failed in company."""
+        with self._engine.ddl:
+            for input_id, generation in list(self._by_input.items()):
+                job = self._engine.jobs.get(info.id)
+                if info.id in generation.members and job is not None and job.error is not None:
+                    self._split(input_id, job.error)
+            job = self._engine.jobs.get(info.id)
+            return job is not None and job.state is not JobState.FAILED
 
     def _splitter(self, input_id: int):  # type: ignore[no-untyped-def]
         def failed(error: PenstockError) -> None:
