@@ -109,6 +109,7 @@ def test_parameters(db: penstock.Database) -> None:
     db.execute("INSERT INTO t VALUES (:id, :name)", {"id": 2, "name": None})
     assert db.sql("SELECT name FROM t WHERE id = ?", [1]).fetchone() == ("it's; here",)
     assert db.sql("SELECT count(*) AS n FROM t WHERE name IS NULL AND id = :id", {"id": 2}).fetchone() == (1,)
+    assert db.sql("SELECT NULL AS a").fetchall() == [(None,)]
     with pytest.raises(penstock.PenstockError, match="PSK-1018"):
         db.sql("SELECT ? AS a", [])
 

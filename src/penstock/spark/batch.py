@@ -81,7 +81,8 @@ def arrow(df: DataFrame) -> pa.Table:
     """A result with Spark's types as Penstock writes them: UTC timestamps in microseconds."""
     table = df.toArrow()
     columns = [Column(f.name, f.dataType.simpleString()) for f in df.schema.fields]
-    schema = schema_of(columns)
+    # A column of bare NULLs has no type that an object could have, but a result may.
+    schema = pa.schema([pa.field(c.name, pa.null()) if c.type == "void" else schema_of([c]).field(0) for c in columns])
     return pa.table(
         [c.cast(f.type) if c.type != f.type else c for c, f in zip(table.columns, schema, strict=True)], schema=schema
     )
