@@ -419,7 +419,8 @@ JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 class Join(Node):
     """Equi-join with an optional residual. `left_keys[i] = right_keys[i]`; NULL keys match nothing.
 
-    `null_safe` marks the positions that compare with `<=>`. `time_bound`: see IntervalBound.
+    `null_safe` marks the positions that compare with `<=>`. `time_bound`: see IntervalBound. `ttl_ms`: a row that has not changed for
+    that long is forgotten, and matches nothing any more.
     """
 
     left: Node
@@ -430,6 +431,7 @@ class Join(Node):
     residual: Expr | None = None
     null_safe: frozenset[int] = frozenset()
     time_bound: IntervalBound | None = None
+    ttl_ms: int | None = None
 
     @property
     def children(self) -> tuple[Node, ...]:

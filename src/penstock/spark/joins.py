@@ -103,7 +103,7 @@ def _regular(c: Compiler, n: p.Join) -> DataFrame:
         "kind": n.kind,
         "nullSafe": [i in n.null_safe for i in range(len(n.left_keys))],
         "residual": n.residual.sql() if n.residual is not None else None,
-        "ttlMs": None,
+        "ttlMs": n.ttl_ms,
     }
     return _out(n, c.kernel("Join", spec, left, right))
 

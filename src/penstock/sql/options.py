@@ -16,9 +16,9 @@ ALLOWED: dict[str, frozenset[str]] = {
     "SOURCE": frozenset({"max_future_skew", "idle_timeout", "retain_history"}),
     "TABLE": frozenset({"retain_history"}),
     "LOOKUP TABLE": frozenset({"connector", "strategy", "cache.max_entries", "cache.ttl", "refresh"}),
-    "STREAM": frozenset({"retain_history", "state_ttl", "unbounded_state", "max_state_bytes", "asof"}),
-    "MATERIALIZED VIEW": frozenset({"retain_history", "state_ttl", "unbounded_state", "max_state_bytes", "asof"}),
-    "SINK": frozenset({"state_ttl", "unbounded_state", "max_state_bytes", "asof"}),
+    "STREAM": frozenset({"retain_history", "state_ttl", "unbounded_state", "asof"}),
+    "MATERIALIZED VIEW": frozenset({"retain_history", "state_ttl", "unbounded_state", "asof"}),
+    "SINK": frozenset({"state_ttl", "unbounded_state", "asof"}),
     "SUBSCRIBE": frozenset({"snapshot", "progress", "envelope"}),
 }
 VALUES: dict[str, frozenset[str]] = {

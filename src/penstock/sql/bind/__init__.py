@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import fail
-from penstock.plan.nodes import Named, Project, Query, col
+from penstock.plan.nodes import Join, Named, Project, Query, col
 from penstock.plan.passes import run_passes
 from penstock.sql.bind.batch import BatchQuery, bind_batch
 from penstock.sql.bind.context import CatalogView, Context
@@ -41,4 +41,8 @@ def _bind(query: ParsedQuery, catalog: CatalogView) -> Query:
         root = Project(root, tuple(Named(n, col(n)) for n in wanted))
     root, emit = apply_emit(ctx, root)
     root = run_passes(root)
+    if "state_ttl" in ctx.options and not any(isinstance(n, Join) and n.ttl_ms for n in root.walk()):
+        raise ctx.fail(
+            "PSK-1012", "state_ttl is for regular joins, and this query has none", hint="Leave state_ttl out."
+        )
     return Query(root, tuple(c.name for c in block.cols), emit)

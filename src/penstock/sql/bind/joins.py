@@ -194,4 +194,17 @@ def regular_join(
         allowed = "state_ttl" in ctx.options or ctx.options.get("unbounded_state", "").lower() == "true"
         if not allowed:
             raise ctx.fail("PSK-3001", "unbounded join between streaming sources", origin)
-    return Join(c.left, c.right, kind, tuple(c.left_keys), tuple(c.right_keys), residual, frozenset(c.null_safe), bound)
+    keys = (tuple(c.left_keys), tuple(c.right_keys))
+    ttl = _state_ttl(ctx) if bound is None else None
+    return Join(c.left, c.right, kind, *keys, residual, frozenset(c.null_safe), bound, ttl)
+
+
+def _state_ttl(ctx: Context) -> int | None:
+    text = ctx.options.get("state_ttl")
+    if text is None:
+        return None
+    length = intervals.from_text(text)
+    millis = intervals.millis(length) if length is not None else None
+    if millis is None or millis <= 0:
+        raise ctx.fail("PSK-1011", f"state_ttl = '{text}' is not a length of time", hint="Write it like '1 hour'.")
+    return millis
