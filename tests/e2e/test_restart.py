@@ -64,7 +64,7 @@ class Reader:
 def killed_and_compared(folder: Path, seed: int, rounds: int) -> None:
     """Several lives of one database, each ended by a kill, each looked at by the next process."""
     chance = random.Random(seed)
-    readers = [Reader(n) for n in ("sums", "windows", "overall", "latest_sum")]
+    readers = [Reader(n) for n in ("sums", "windows", "overall", "even", "odd", "latest_sum")]
     stored = 0
     for _ in range(rounds):
         acknowledged = killed_after(folder, stored, chance.choice([1, 3, 10, 40, 120]))
@@ -79,7 +79,7 @@ def killed_and_compared(folder: Path, seed: int, rounds: int) -> None:
 
 
 def test_kill_at_random_moments(tmp_path: Path) -> None:
-    killed_and_compared(tmp_path / "data", seed=7, rounds=4)
+    killed_and_compared(tmp_path / "data", seed=7, rounds=3)
 
 
 def check(db: penstock.Database, stored: int, readers: list[Reader]) -> None:
@@ -97,6 +97,8 @@ def check(db: penstock.Database, stored: int, readers: list[Reader]) -> None:
         "sums": {(k, len(vs), sum(vs)) for k, vs in by_key.items()},
         "windows": {(start, len(vs), sum(vs)) for start, vs in by_window.items() if start + 1000 <= watermark},
         "overall": {(len(by_key), sum(v for _, v, _ in rows))},
+        "even": {(v,) for _, v, _ in rows if v % 2 == 0},
+        "odd": {(v, k) for k, v, _ in rows if v % 2 == 1},
         "latest_sum": {(sum(vs[-1] for vs in by_key.values()), len(by_key))},
     }
     for reader in readers:

@@ -1,0 +1,75 @@
+"""What the clock on the wall has a part in. Nothing sleeps: each test waits for the change that must come."""
+
+from __future__ import annotations
+
+import time
+
+from tests.spark.following import SOON_S, Follower, rows_of
+
+import penstock
+
+
+def test_processing_time_closes_windows_by_itself(db: penstock.Database) -> None:
+    db.execute("""
+        CREATE SOURCE s (v BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS PROCTIME());
+        CREATE STREAM o AS SELECT sum(v) AS total FROM s GROUP BY TUMBLE(ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE;
+    """)
+    with db.subscribe("o") as subscription:
+        db.insert("s", [{"v": 1}, {"v": 2}])
+        change = subscription.next(timeout=SOON_S)
+    assert change is not None
+    assert rows_of(change) == [(3,)]
+
+
+def test_an_idle_source_stops_holding_the_others_back(db: penstock.Database) -> None:
+    db.execute("""
+        CREATE SOURCE quiet (ts BIGINT, WATERMARK FOR ts) WITH (idle_timeout = '1 second');
+        CREATE SOURCE busy (ts BIGINT, WATERMARK FOR ts);
+        CREATE STREAM o AS SELECT window_start, count(*) AS n
+          FROM (SELECT ts FROM quiet UNION ALL SELECT ts FROM busy)
+          GROUP BY TUMBLE(ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE;
+    """)
+    with db.subscribe("o") as subscription:
+        db.insert("quiet", [(100,)])
+        db.insert("busy", [(200,), (5000,)])
+        change = subscription.next(timeout=SOON_S)
+    assert change is not None
+    assert rows_of(change) == [(0, 2)]
+
+
+def test_a_source_that_is_not_idle_holds_the_others_back(db: penstock.Database) -> None:
+    db.execute("""
+        CREATE SOURCE slow (ts BIGINT, WATERMARK FOR ts);
+        CREATE SOURCE fast (ts BIGINT, WATERMARK FOR ts);
+        CREATE STREAM o AS SELECT window_start, count(*) AS n
+          FROM (SELECT ts FROM slow UNION ALL SELECT ts FROM fast)
+          GROUP BY TUMBLE(ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE;
+    """)
+    follower = Follower(db, "o")
+    db.insert("slow", [(100,)])
+    db.insert("fast", [(200,), (5000,)])
+    db.flush(timeout=SOON_S)
+    assert follower.rows() == []
+    db.insert("slow", [(900,), (1000,)])
+    db.flush(timeout=SOON_S)
+    assert follower.rows() == [(0, 3)]
+
+
+def test_emit_every_tells_once_per_tick(db: penstock.Database) -> None:
+    db.execute("""
+        CREATE SOURCE s (k STRING, v BIGINT);
+        CREATE STREAM o AS SELECT k, sum(v) AS total FROM s GROUP BY k EMIT EVERY INTERVAL '3' SECOND;
+    """)
+    follower = Follower(db, "o")
+    began = time.time()
+    for _ in range(20):
+        db.insert("s", [("a", 1), ("b", 2)])
+    db.flush(timeout=SOON_S)
+    ticks = int(time.time() // 3) - int(began // 3) + 1
+    changes = follower.changes()
+    assert len(changes) <= ticks
+    total: dict[str, int] = {}
+    for change in changes:
+        for k, value, weight in rows_of(change):
+            total[k] = total.get(k, 0) + value * weight
+    assert total == {"a": 20, "b": 40}
