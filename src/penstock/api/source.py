@@ -47,11 +47,13 @@ class SourceHandle:
         return self.insert(JsonDecoder(info.columns, wanted).decode(lines))
 
     def watermark(self, ts: int | dt.datetime) -> int:
-        """Moves the watermark by hand: a time, or epoch milliseconds. It never goes back: a time that it has passed changes nothing."""
+        """Moves the watermark by hand: a time (without a zone: UTC), or epoch milliseconds. It never goes back: a time that it has passed changes nothing."""
         info = self._info
         if info.kind is not Kind.SOURCE:
             raise fail("PSK-1008", f"{info.name} is a {info.kind.value} and has no watermark of its own.")
-        millis = int(ts.timestamp() * 1000) if isinstance(ts, dt.datetime) else int(ts)
+        if isinstance(ts, dt.datetime):
+            ts = int((ts if ts.tzinfo else ts.replace(tzinfo=dt.UTC)).timestamp() * 1000)
+        millis = int(ts)
         current = self.current_watermark
         if current is not None and millis <= current:
             return self._engine.log.head

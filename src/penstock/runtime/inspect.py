@@ -70,6 +70,9 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict) -> ObjectStatus:  # typ
         state = "stopped" if not engine.running else "running"
     if feed is not None:
         rows = feed.counters.rows
+    intake = engine.intakes.get(info.id)
+    if intake is not None:
+        state, error = intake.state, intake.error
     if sink is not None:
         state, rows, error = sink.state, sink.rows, sink.error
     subscribers = hub[info.id].subscribers if info.id in hub else 0

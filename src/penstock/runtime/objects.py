@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def create_fed(engine: Engine, s: st.CreateSource | st.CreateTable | st.CreateLookupTable) -> None:
     """CREATE SOURCE, TABLE and LOOKUP TABLE."""
     with engine.ddl:
-        if not _make_room(engine, s.name, s.or_replace, s.if_not_exists):
+        if not make_room(engine, s.name, s.or_replace, s.if_not_exists):
             return
         kind = {st.CreateSource: Kind.SOURCE, st.CreateTable: Kind.TABLE, st.CreateLookupTable: Kind.LOOKUP}[type(s)]
         _check_columns(engine, s.columns)
@@ -64,6 +64,12 @@ def _connector(kind: Kind, s: st.CreateSource | st.CreateTable | st.CreateLookup
     if kind is Kind.SOURCE:
         if s.connector is not None:
             make_source(s.connector, s.columns)
+        if not s.columns:
+            raise fail(
+                "PSK-1016", f"{s.name} has no columns, and nothing that could tell them.", hint="Write the columns."
+            )
+        if "idle_timeout" in s.options:
+            duration_ms(s.options["idle_timeout"])
         return s.connector
     if s.connector is not None and (kind is Kind.TABLE or s.connector.name != "static"):
         raise fail("PSK-5001", f"A {kind.value} cannot be fed by {s.connector.name}.", hint="Fill it with INSERT.")
@@ -81,7 +87,7 @@ def create_query(engine: Engine, s: st.CreateStream | st.CreateView) -> None:
     with engine.ddl:
         if s.or_replace and engine.catalog.get(s.name) is not None:
             bind(s.query, engine.catalog, statement_text=s.text)
-        if not _make_room(engine, s.name, s.or_replace, s.if_not_exists):
+        if not make_room(engine, s.name, s.or_replace, s.if_not_exists):
             return
         add_query(engine, s.name, kind, s.query, s.text)
 
@@ -167,7 +173,7 @@ def _late_info(late: int, name: str, of: int, output: Output, query: p.Query) ->
     )
 
 
-def _make_room(engine: Engine, name: str, or_replace: bool, if_not_exists: bool) -> bool:
+def make_room(engine: Engine, name: str, or_replace: bool, if_not_exists: bool) -> bool:
     """False if there is nothing to do. A replaced object must have no dependents."""
     have = engine.catalog.get(name)
     if have is None:
@@ -203,11 +209,24 @@ def drop(engine: Engine, info: ObjectInfo, *, cascade: bool) -> None:
         owner = engine.catalog.by_id(info.depends_on[0])
         raise fail("PSK-1009", f"{info.name} takes the late rows of {owner.name}.", hint=f"Drop {owner.name}.")
     gone = _with_dependents(engine, info)
-    others = [o for o in gone if o.id != info.id and not (o.sql.startswith("LATE DATA") and o.depends_on == (info.id,))]
+    if info.kind is Kind.SINK and (own := engine.catalog.get(hidden_name(info.name))) is not None:
+        gone.append(own)
+    others = [o for o in gone if o.id != info.id and not _belongs(o, info)]
     if others and not cascade:
         names = ", ".join(sorted(o.name for o in others))
         raise fail("PSK-1009", f"{info.name} is in use by {names}.")
     drop_objects(engine, gone)
+
+
+def hidden_name(sink: str) -> str:
+    """The name of the stream that feeds a sink with a query of its own."""
+    return f"__sink_{sink}"
+
+
+def _belongs(o: ObjectInfo, owner: ObjectInfo) -> bool:
+    """An object that has no life of its own: the late rows of a query, the query of a sink."""
+    late = o.sql.startswith("LATE DATA") and o.depends_on == (owner.id,)
+    return late or (owner.kind is Kind.SINK and o.name == hidden_name(owner.name))
 
 
 def drop_objects(engine: Engine, gone: list[ObjectInfo]) -> None:
@@ -251,7 +270,7 @@ def add_column(engine: Engine, s: st.AlterSourceAddColumn) -> None:
             raise fail("PSK-1002", f"Source {s.name} is not found.")
         if info.column(s.column.name) is not None:
             raise fail("PSK-1014", f"{info.name} already has a column {s.column.name}.")
-        if not s.column.nullable and s.column.default is None:
+        if not s.column.nullable:
             raise fail(
                 "PSK-5006",
                 "An added column is NULL in older rows, so it cannot be NOT NULL.",

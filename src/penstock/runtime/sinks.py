@@ -15,7 +15,7 @@ from penstock.catalog.types import schema_of
 from penstock.connect import Sink, make_sink
 from penstock.errors import PenstockError, fail
 from penstock.runtime.contents import read_entry
-from penstock.runtime.objects import add_query, drop_objects
+from penstock.runtime.objects import add_query, drop_objects, hidden_name, make_room
 from penstock.sql import statements as st
 from penstock.sql.names import suggestion
 from penstock.sql.script import parse_script
@@ -27,23 +27,13 @@ if TYPE_CHECKING:
 def create_sink(engine: Engine, s: st.CreateSink) -> None:
     """CREATE SINK: over a stream as it is, or over a query of its own, which is then a hidden stream."""
     with engine.ddl:
-        have = engine.catalog.get(s.name)
-        if have is not None:
-            if s.if_not_exists:
-                return
-            raise fail("PSK-1003", f"{have.name} already exists.")
+        if not make_room(engine, s.name, s.or_replace, s.if_not_exists):
+            return
         hidden = None
-        if s.query is not None:
-            hidden = add_query(
-                engine, f"__sink_{s.name}", Kind.STREAM, s.query, f"CREATE STREAM `__sink_{s.name}` AS {s.query.text}"
-            )
-            feeding = hidden
-        else:
-            assert s.source is not None
-            found = engine.catalog.get(s.source)
-            if found is None:
-                raise fail("PSK-1002", f"{s.source} is not found.", hint=suggestion(s.source, engine.catalog.names()))
-            feeding = found
+        feeding = _as_it_is(engine, s)
+        if feeding is None:
+            assert s.query is not None
+            feeding = hidden = add_query(engine, hidden_name(s.name), Kind.STREAM, s.query, s.text)
         try:
             make_sink(s.connector, changelog=feeding.changelog)
             info = ObjectInfo(
@@ -64,6 +54,25 @@ def create_sink(engine: Engine, s: st.CreateSink) -> None:
             if hidden is not None:
                 drop_objects(engine, [hidden])
             raise
+
+
+def _as_it_is(engine: Engine, s: st.CreateSink) -> ObjectInfo | None:
+    """The object whose epochs the sink takes without a query between; None if there must be one."""
+    if s.source is None:
+        return None
+    if s.options:
+        raise fail(
+            "PSK-1010",
+            f"{next(iter(s.options))} is an option of a query, and FROM names an object.",
+            hint="Use INTO … AS SELECT.",
+        )
+    found = engine.catalog.get(s.source)
+    if found is None:
+        raise fail("PSK-1002", f"{s.source} is not found.", hint=suggestion(s.source, engine.catalog.names()))
+    if found.kind is Kind.SINK:
+        raise fail("PSK-1008", f"{found.name} is a sink.")
+    filtered = s.query is not None and s.query.ast.args.get("where") is not None
+    return None if filtered or found.kind is Kind.SOURCE else found
 
 
 def open_sink(engine: Engine, info: ObjectInfo) -> SinkRunner:

@@ -630,6 +630,15 @@ def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortK
         if order:
             raise ctx.fail("PSK-4001", "ORDER BY without LIMIT has no end on a stream", query.args["order"])
         return
+    odd = (
+        [k for k, v in limit.args.items() if v and k not in ("this", "expression", "count", "direction")]
+        if limit
+        else []
+    )
+    if odd:
+        raise ctx.fail(
+            "PSK-1012", f"LIMIT takes a number of rows alone, without {odd[0].replace('_', ' ').upper()}", limit
+        )
     amount = (
         limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression if limit is not None else None
     )
