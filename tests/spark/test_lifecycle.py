@@ -70,19 +70,20 @@ def test_open_without_starting(opener: Opener, tmp_path: Path) -> None:
     assert totals(db) == {"a": 2}
 
 
+@pytest.mark.parametrize("grouping", ["", " GROUP BY k, v"], ids=["sharing a job", "with a job of its own"])
 def test_a_failed_start_unwinds_and_can_be_tried_again(
-    opener: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    db: penstock.Database, monkeypatch: pytest.MonkeyPatch, grouping: str
 ) -> None:
-    db = opener(tmp_path / "data")
     db.execute(PIPELINE)
-    db.execute("CREATE MATERIALIZED VIEW h AS SELECT k, v + 1 AS w FROM s")
+    db.execute(f"CREATE MATERIALIZED VIEW h AS SELECT k, v + 1 AS w FROM s{grouping}")
+    h = db._object("h").id
     db.insert("s", [("a", 1)])
     db.flush(timeout=SOON_S)
     db.stop()
     start = Job.start
 
     def start_all_but_h(job: Job) -> None:
-        if job.name == "h":
+        if h in job.objects:
             raise penstock.ExecutionError("PSK-7003", "h does not start.")
         start(job)
 
