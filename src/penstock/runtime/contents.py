@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.catalog.types import schema_of
 from penstock.errors import fail
+from penstock.log import Entry
 from penstock.serve.zset import assertions, consolidate
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def history(engine: Engine, info: ObjectInfo, up_to: int | None = None) -> pa.Ta
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def read_entry(engine: Engine, entry, schema: pa.Schema) -> pa.Table:  # type: ignore[no-untyped-def]
+def read_entry(engine: Engine, entry: Entry, schema: pa.Schema) -> pa.Table:
     stored = pa.schema(list(schema)[: entry.schema_version]) if entry.schema_version else schema
     table = engine.log.read(entry, stored)
     for field in list(schema)[len(stored) :]:

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import PenstockError, fail
-from penstock.plan.explain import explain
 from penstock.runtime import objects, tables
 from penstock.runtime.inspect import describe, show, show_create
 from penstock.runtime.select import run_select
@@ -196,6 +195,3 @@ def _explain(session: Session, s: st.Explain) -> pa.Table:
     query = bind(inner.query, engine.catalog, statement_text=inner.text)
     lines = explain_analyze(engine, inner, query) if s.analyze else explain_query(engine, query)
     return pa.table({"plan": lines})
-
-
-__all__ = ["Outcome", "Params", "Session", "checkpoint", "execute", "explain", "run"]

@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.connect import sink_names, source_names
 from penstock.errors import fail
+from penstock.serve.hub import ChannelStats
 from penstock.sql import statements as st
 from penstock.sql.names import suggestion
 
@@ -53,7 +54,7 @@ def status(engine: Engine) -> list[ObjectStatus]:
     return [_status(engine, info, hub) for info in engine.catalog.objects() if not info.name.startswith("__")]
 
 
-def _status(engine: Engine, info: ObjectInfo, hub: dict) -> ObjectStatus:  # type: ignore[type-arg]
+def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> ObjectStatus:
     job = engine.jobs.get(info.id)
     feed = engine.feeds.get(info.id)
     sink = engine.sinks.get(info.id)

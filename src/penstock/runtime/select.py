@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.catalog.objects import Column, Kind
-from penstock.catalog.types import schema_of
+from penstock.catalog.objects import Kind
 from penstock.runtime.contents import contents
 from penstock.sql import statements as st
 from penstock.sql.bind import bind_batch
@@ -28,11 +27,11 @@ def select(engine: Engine, query: ParsedQuery) -> pa.Table:
     batch = bind_batch(query, engine.catalog)
     known = [i for i in (engine.catalog.get(n) for n in batch.objects) if i is not None]
     if batch.duckdb_sql is not None and all(i.kind in _STORED for i in known):
-        return _typed(engine.store.query(batch.duckdb_sql, {i.name: i.id for i in known}), known)
+        return _typed(engine.store.query(batch.duckdb_sql, {i.name: i.id for i in known}))
     return engine.batch.select(batch.spark_sql, {i.name: contents(engine, i) for i in known})
 
 
-def _typed(table: pa.Table, infos: list) -> pa.Table:  # type: ignore[type-arg]
+def _typed(table: pa.Table) -> pa.Table:
     """DuckDB widens some types (sums to HUGEINT); the result has the types that Spark would give where they differ."""
     fields = []
     for f in table.schema:
@@ -43,6 +42,3 @@ def _typed(table: pa.Table, infos: list) -> pa.Table:  # type: ignore[type-arg]
             kind = pa.timestamp("us", tz="UTC" if kind.tz else None)
         fields.append(pa.field(f.name, kind))
     return table.cast(pa.schema(fields))
-
-
-__all__ = ["Column", "run_select", "schema_of", "select"]

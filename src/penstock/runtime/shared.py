@@ -9,6 +9,7 @@ alone from the same LSN, and the one that fails again is known.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -163,7 +164,7 @@ class SharedJobs:
             job = self._engine.jobs.get(info.id)
             return job is not None and job.state is not JobState.FAILED
 
-    def _splitter(self, input_id: int):  # type: ignore[no-untyped-def]
+    def _splitter(self, input_id: int) -> Callable[[PenstockError], None]:
         def failed(error: PenstockError) -> None:
             # On the pump's thread of the job itself, which must end before the job can be stopped.
             threading.Thread(target=self._split, args=(input_id, error), name="penstock-split", daemon=True).start()

@@ -146,7 +146,7 @@ class Compiler:
             case p.Values():
                 return self.values(n)
             case p.Filter():
-                return self.node(n.child).where(F.expr(self.text(n.child, n.predicate)))
+                return self.node(n.child).where(F.expr(n.predicate.sql()))
             case p.Project():
                 return self.project(n)
             case p.Generate():
@@ -171,9 +171,6 @@ class Compiler:
                 return analytics.set_op(self, n)
             case _:
                 return joins.join(self, n)
-
-    def text(self, child: p.Node, expr: p.Expr) -> str:
-        return expr.sql()
 
     def hidden(self, df: DataFrame) -> list[str]:
         return [c for c in ("__weight", "__pwm") if c in df.columns]
@@ -230,7 +227,7 @@ class Compiler:
 
     def project(self, n: p.Project) -> DataFrame:
         df = self.node(n.child)
-        select = [F.expr(self.text(n.child, i.expr)).alias(i.name) for i in n.items]
+        select = [F.expr(i.expr.sql()).alias(i.name) for i in n.items]
         return df.select(*select, *self.hidden(df))
 
     def generate(self, n: p.Generate) -> DataFrame:
