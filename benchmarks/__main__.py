@@ -18,6 +18,9 @@ from benchmarks.works import WORKS
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
+# A table in a file or a log need not fit a window.
+FILE_WIDTH = 150
+
 Samples = dict[str, dict[str, list[float]]]
 """Samples by competitor and figure."""
 
@@ -74,6 +77,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, help="where latest.json and latest.png go")
     given = parser.parse_args(arguments)
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=FILE_WIDTH)
     load = os.getloadavg()[0]
     if load > 0.5 * (os.cpu_count() or 1):
         console.print(f"The machine is busy (load {load:.1f}): times will be too long, and ratios uncertain.")
@@ -91,7 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
         for row in work.rows:
             by_competitor = {who: figures[row.figure] for who, figures in of_work.items() if row.figure in figures}
             lines.append(line(work.name, row, by_competitor, missing))
-    table.show(lines, console)
+    table.show(lines, console, quick=given.quick)
     report.write(given.results / "latest.json", lines, samples, quick=given.quick, load=load, laminardb=run.laminardb)
     note = f"{os.cpu_count()} cores; medians with the smallest and largest sample; dashed: the bar"
     picture.draw(given.results / "latest.png", lines, note=note + ("; small sizes" if given.quick else ""))

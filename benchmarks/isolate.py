@@ -11,10 +11,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from benchmarks.child import RESULT
 from benchmarks.work import Figures
 
 ROOT = Path(__file__).resolve().parent.parent
+FAREWELL_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,14 @@ def run(python: str, work: str, competitor: str, *, quick: bool, timeout_s: floa
         )
         try:
             out, _ = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            return Outcome({}, f"not finished after {timeout_s:.0f} s")
-        finally:
-            # The JVM is in the child's session; it must be gone before the next competitor starts.
-            _end(process)
+        except BaseException as error:
+            # The JVM is in the child's session and goes with it.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                return Outcome({}, f"not finished after {timeout_s:.0f} s")
+            raise
+        _wait_for_session(process.pid)
         for line in out.decode().splitlines():
             if line.startswith(RESULT):
                 return Outcome(json.loads(line.removeprefix(RESULT)))
@@ -45,10 +51,20 @@ def run(python: str, work: str, competitor: str, *, quick: bool, timeout_s: floa
         return Outcome({}, _reason(noise.read().decode(errors="replace")))
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def _wait_for_session(leader: int) -> None:
+    """What the child has left behind, its JVM above all, must be gone before the next competitor starts."""
+    left = [p for p in psutil.process_iter() if _session(p.pid) == leader]
+    _, alive = psutil.wait_procs(left, timeout=FAREWELL_S)
+    for process in alive:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
 
 
 def _reason(noise: str) -> str:

@@ -13,8 +13,11 @@ from benchmarks.work import LAMINAR, PENSTOCK, SPARK, TITLES, Row
 MARKS = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "[yellow]?[/yellow]"}
 
 
-def show(lines: Sequence[Line], console: Console) -> None:
-    table = Table(title="Medians, and the smallest and largest sample", title_justify="left")
+def show(lines: Sequence[Line], console: Console, *, quick: bool) -> None:
+    title = "Medians, and the smallest and largest sample"
+    if quick:
+        title += ". Small sizes: fewer rows than the lines say, so that no bar is really tested"
+    table = Table(title=title, title_justify="left")
     table.add_column("work")
     for competitor in (PENSTOCK, SPARK, LAMINAR):
         table.add_column(TITLES[competitor], justify="right")

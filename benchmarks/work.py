@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 PENSTOCK = "penstock"
@@ -58,4 +58,3 @@ class Work:
     rows: tuple[Row, ...]
     repeats: int = 3
     timeout_s: float = 300.0
-    notes: str = field(default="")

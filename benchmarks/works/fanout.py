@@ -51,4 +51,5 @@ WORK = Work(
         Row("20 streams on one source, 10 of them keyed", "mixed_s", "s", (AtMost(0.8),), better="less"),
     ),
     repeats=2,
+    timeout_s=600.0,
 )
