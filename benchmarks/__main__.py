@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -76,6 +77,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, help="processes for each competitor")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where latest.json and latest.png go")
     given = parser.parse_args(arguments)
+    # As Ctrl-C does: the child that runs, and its JVM, are ended with this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     console = Console()
     if not console.is_terminal:
         console = Console(width=FILE_WIDTH)
