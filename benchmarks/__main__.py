@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
             lines.append(line(work.name, row, by_competitor, missing))
     table.show(lines, console, quick=given.quick)
     report.write(given.results / "latest.json", lines, samples, quick=given.quick, load=load, laminardb=run.laminardb)
-    note = f"{os.cpu_count()} cores; medians with the smallest and largest sample; dashed: the bar"
+    note = f"{os.cpu_count()} cores; medians with the smallest and largest sample; dashed: the bar; the arrow points to better"
     picture.draw(given.results / "latest.png", lines, note=note + ("; small sizes" if given.quick else ""))
     return 1 if failed else 0
 

@@ -62,8 +62,9 @@ def _panel(panel: Axes, line: Line) -> None:
         if limit is not None:
             panel.axvline(limit / scale, color="#c0392b", linewidth=1, linestyle="--")
     arrow = "←" if line.row.better == "less" or any(isinstance(b, AtMost) for b in line.row.bars) else "→"
-    panel.set_title(f"{line.row.title.strip()} ({line.row.unit}, better {arrow})", fontsize=9, loc="left")
+    panel.set_title(f"{line.row.title} ({line.row.unit} {arrow})", fontsize=9, loc="left")
     panel.margins(x=0.15)
+    panel.set_ylim(-0.7, max(len(who), 2) - 0.3)
     panel.set_xlim(left=0)
     panel.tick_params(labelsize=8)
     panel.spines[["top", "right"]].set_visible(False)

@@ -56,7 +56,7 @@ def write(
         "rows": [
             {
                 "work": line.work,
-                "title": line.row.title.strip(),
+                "title": line.row.title,
                 "unit": line.row.unit,
                 "values": {who: asdict(value) for who, value in line.values.items()},
                 "missing": dict(line.missing),
