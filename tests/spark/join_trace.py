@@ -38,7 +38,12 @@ class JoinTrace:
     """
 
     def __init__(
-        self, spark: SparkSession, folder: Path, left: str, right: str, joins: dict[str, tuple[str, Spec]],
+        self,
+        spark: SparkSession,
+        folder: Path,
+        left: str,
+        right: str,
+        joins: dict[str, tuple[str, Spec]],
         event_time: bool = False,
     ) -> None:
         self.spark = spark
@@ -72,7 +77,9 @@ class JoinTrace:
             frame = DataFrame(joined, self.spark)
             data = [F.col(f"`{c}`") for c in frame.columns[:-1]]
             assert frame.columns[-1] == "__weight"
-            frames.append(frame.select(F.lit(label).alias("label"), F.to_json(F.struct(*data)).alias("row"), "__weight"))
+            frames.append(
+                frame.select(F.lit(label).alias("label"), F.to_json(F.struct(*data)).alias("row"), "__weight")
+            )
         union = frames[0]
         for frame in frames[1:]:
             union = union.union(frame)
@@ -132,4 +139,3 @@ def rows_of(change: Bag) -> list[dict[str, Any]]:
     """Output rows with positive weight as dictionaries without NULLs, repeated by weight, in a stable order."""
     assert all(weight > 0 for weight in change.values()), change
     return [json.loads(row) for row in sorted(change) for _ in range(change[row])]
-

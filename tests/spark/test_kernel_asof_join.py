@@ -67,7 +67,12 @@ def test_conformance_of_eager_joins(spark: SparkSession, tmp_path: Path) -> None
         assert not any(run.step(Step(right=at(*QUOTES))).values())
         got = run.step(Step(left=at(*TRADES, ("AAPL", 0.0, 180), (None, 1.0, 100), ("MSFT", 1.0, 100))))
         alone = [("MSFT", 100, None, None), (None, 100, None, None)]
-        back = [("AAPL", 100, 90, 149.0), ("AAPL", 200, 180, 151.0), ("AAPL", 300, 250, 153.0), ("GOOG", 150, 140, 2790.0)]
+        back = [
+            ("AAPL", 100, 90, 149.0),
+            ("AAPL", 200, 180, 151.0),
+            ("AAPL", 300, 250, 153.0),
+            ("GOOG", 150, 140, 2790.0),
+        ]
         assert brief(got["backward"]) == sorted([*back, ("AAPL", 180, 180, 151.0), *alone], key=repr)
         assert brief(got["strict"]) == sorted([*back, ("AAPL", 180, 90, 149.0), *alone], key=repr)
         assert brief(got["temporal"]) == sorted([*back, ("AAPL", 180, 180, 151.0)], key=repr)
@@ -137,7 +142,9 @@ def test_a_retracted_left_row_takes_its_answer_back(spark: SparkSession, tmp_pat
     assert run.state_rows([1], ["waiting", "waitingChunks"]) == 0
 
 
-def naive(direction: str, strict: bool, tolerance: int | None, trade: tuple[Any, ...], quotes: list[tuple[Any, ...]]) -> Any:
+def naive(
+    direction: str, strict: bool, tolerance: int | None, trade: tuple[Any, ...], quotes: list[tuple[Any, ...]]
+) -> Any:
     """The answer over all quotes, in order of arrival."""
     best: tuple[tuple[int, ...], tuple[Any, ...]] | None = None
     for number, quote in enumerate(quotes):
@@ -182,7 +189,10 @@ def test_watermark_joins_against_a_naive_reference(spark: SparkSession, tmp_path
                 run.start()
             count = 200 if i == 2 else 25
             new_quotes = [(rng.choice("AB"), float(len(quotes) + n), mark + rng.randint(0, 120)) for n in range(count)]
-            new_trades = [(rng.choice(["A", "B", "C", None]), float(len(trades) + n), mark + rng.randint(0, 120)) for n in range(20)]
+            new_trades = [
+                (rng.choice(["A", "B", "C", None]), float(len(trades) + n), mark + rng.randint(0, 120))
+                for n in range(20)
+            ]
             quotes += new_quotes
             trades += new_trades
             mark += rng.choice([0, 50, 90])
@@ -207,7 +217,10 @@ def test_watermark_joins_against_a_naive_reference(spark: SparkSession, tmp_path
 
 
 def test_when_the_watermark_settles_an_answer(spark: SparkSession, tmp_path: Path) -> None:
-    joins = {"backward": ("AsofJoin", spec(mode="watermark")), "strict": ("AsofJoin", spec(mode="watermark", strict=True))}
+    joins = {
+        "backward": ("AsofJoin", spec(mode="watermark")),
+        "strict": ("AsofJoin", spec(mode="watermark", strict=True)),
+    }
     run = JoinTrace(spark, tmp_path, LEFT, RIGHT, joins, event_time=True)
     run.start()
     try:
@@ -224,7 +237,9 @@ def test_when_the_watermark_settles_an_answer(spark: SparkSession, tmp_path: Pat
 
 
 def probe(offsets: list[int], mode: str = "watermark", **more: Any) -> tuple[str, Spec]:
-    made = spec(None, mode, offsetsMicros=[o * 1000 for o in offsets], offsetName="p$offset_ms", probeName="p$probe_ts", **more)
+    made = spec(
+        None, mode, offsetsMicros=[o * 1000 for o in offsets], offsetName="p$offset_ms", probeName="p$probe_ts", **more
+    )
     del made["kind"], made["leftWeight"]
     return "ProbeJoin", made
 

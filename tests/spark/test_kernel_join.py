@@ -16,7 +16,14 @@ from .kernel_trace import write
 LEFT = "`l$k` bigint, `l$j` string, `l$v` bigint, lw bigint"
 RIGHT = "`r$k` bigint, `r$j` string, `r$v` bigint, rw bigint"
 KINDS = ("inner", "left", "right", "full", "semi", "anti")
-SQL_KINDS = {"inner": "INNER", "left": "LEFT", "right": "RIGHT", "full": "FULL", "semi": "LEFT SEMI", "anti": "LEFT ANTI"}
+SQL_KINDS = {
+    "inner": "INNER",
+    "left": "LEFT",
+    "right": "RIGHT",
+    "full": "FULL",
+    "semi": "LEFT SEMI",
+    "anti": "LEFT ANTI",
+}
 RESIDUAL = "`l$v` + coalesce(`r$v`, 0) > 5"
 
 
@@ -59,7 +66,9 @@ def trace(seed: int, steps: int, size: int, keys: int) -> list[Step]:
     return made
 
 
-def expected(spark: SparkSession, folder: Path, steps: list[Step], joins: dict[str, tuple[str, Spec]]) -> dict[str, list[Bag]]:
+def expected(
+    spark: SparkSession, folder: Path, steps: list[Step], joins: dict[str, tuple[str, Spec]]
+) -> dict[str, list[Bag]]:
     """What Spark's batch join gives after each step."""
     for name, ddl, side in (("lefts", LEFT, "left"), ("rights", RIGHT, "right")):
         total: Counter[tuple[Any, ...]] = Counter()
@@ -87,7 +96,9 @@ def expected(spark: SparkSession, folder: Path, steps: list[Step], joins: dict[s
     return out
 
 
-def check(spark: SparkSession, folder: Path, joins: dict[str, tuple[str, Spec]], steps: list[Step], restart: int) -> None:
+def check(
+    spark: SparkSession, folder: Path, joins: dict[str, tuple[str, Spec]], steps: list[Step], restart: int
+) -> None:
     answers = expected(spark, folder, steps, joins)
     run = JoinTrace(spark, folder / "run", LEFT, RIGHT, joins)
     run.start()
