@@ -71,13 +71,15 @@ def _all_native(n: p.Aggregate) -> bool:
 
 
 def _without_late(c: Compiler, n: p.Aggregate, df: DataFrame, end: p.Named) -> DataFrame:
-    millis, _ = micros(df, end.expr.sql())
-    late = (millis / 1000 + n.lateness_ms) <= F.col("__pwm")
-    df = df.withColumn("__late", late)
     if n.late_to is not None:
         c.late = _late_rows(c, n)
-    df = df.observe(f"penstock_late_{n.window_end}", F.expr("count_if(__late)").alias("late"))
-    return df.where("NOT __late").drop("__late")
+    counted = c.late_counter()
+    return df.where(~(_is_late(df, end.expr.sql(), n.lateness_ms) & F.expr(f"{counted}()")))
+
+
+def _is_late(df: DataFrame, end: str, lateness_ms: int) -> Column:
+    time, _ = micros(df, end)
+    return (time + lateness_ms * 1000) <= F.col("__pwm") * 1000
 
 
 def _late_rows(c: Compiler, n: p.Aggregate) -> DataFrame:
@@ -88,8 +90,7 @@ def _late_rows(c: Compiler, n: p.Aggregate) -> DataFrame:
     windows = assign(c.node(below.child), below)
     if below.kind != "tumble":
         windows = _last_window(windows, below)
-    millis, _ = micros(windows, f"`{below.end}`")
-    late = windows.where((millis / 1000 + n.lateness_ms) <= F.col("__pwm"))
+    late = windows.where(_is_late(windows, f"`{below.end}`", n.lateness_ms))
     return late.select(*(F.col(f"`{x}`") for x in below.child.columns))
 
 
@@ -106,19 +107,35 @@ def _last_window(windows: DataFrame, node: p.WindowAssign) -> DataFrame:
 
 def _native(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
     end = next(k for k in n.keys if k.name == n.window_end)
+    start, size = _start_of(n, end)
     end_micros, kind = micros(df, end.expr.sql())
-    others = [k for k in n.keys if k.name != n.window_end]
     # Spark closes a group when field 1 of the struct that carries the watermark's mark is not after the watermark.
     bounds = F.struct(
         F.lit(None).cast("timestamp").alias("start"), F.timestamp_micros(end_micros + n.lateness_ms * 1000).alias("end")
     )
     df = df.withColumn("__w", bounds.alias("__w", metadata={"spark.watermarkDelayMs": 0}))
+    derived = {end.name: 0} if start is None else {end.name: 0, start: size}
+    others = [k for k in n.keys if k.name not in derived]
     grouped = df.groupBy(F.col("__w"), *(F.expr(k.expr.sql()).alias(k.name) for k in others))
-    out = grouped.agg(*(F.expr(_call(a)).alias(a.name) for a in n.aggs) if n.aggs else [F.count(F.lit(1)).alias("__n")])
+    aggs = [F.expr(_call(a)).alias(a.name) for a in n.aggs] or [F.count(F.lit(1)).alias("__n")]
+    out = grouped.agg(*aggs)
     c.operators.append("native aggregate")
-    back = restore(F.expr("unix_micros(__w.end)") - n.lateness_ms * 1000, kind).alias(end.name)
-    keys = [back if k.name == n.window_end else F.col(f"`{k.name}`") for k in n.keys]
+    closed = F.expr("unix_micros(__w.end)") - n.lateness_ms * 1000
+    keys = [
+        restore(closed - derived[k.name], kind).alias(k.name) if k.name in derived else F.col(f"`{k.name}`")
+        for k in n.keys
+    ]
     return out.select(*keys, *(F.col(f"`{a.name}`") for a in n.aggs))
+
+
+def _start_of(n: p.Aggregate, end: p.Named) -> tuple[str | None, int]:
+    """The key that is the start of the same window, and the window's length, if the one follows from the other's end."""
+    for below in n.child.walk():
+        if isinstance(below, p.WindowAssign) and below.end == end.expr.column:
+            if below.kind == "cumulate" or below.size.months:
+                return None, 0
+            return next((k.name for k in n.keys if k.expr.column == below.start), None), below.size.micros
+    return None, 0
 
 
 def _call(a: p.AggCall) -> str:

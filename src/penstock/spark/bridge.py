@@ -202,7 +202,7 @@ class KernelJob:
         return translate(failure) if failure is not None else None
 
     def late_rows(self) -> int:
-        return int(self._clock.lateRows())
+        return int(self._compiled.late_rows.value()) if self._compiled.late_rows is not None else 0
 
     def progress(self) -> dict[str, Any]:
         """Spark's own figures for the last epoch: durations, rows, state operators."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -57,6 +58,8 @@ class Compiled:
     timed: list[Timed]
     event_time: bool
     operators: list[str] = field(default_factory=list)
+    late_rows: Any = None
+    """The accumulator of late rows, where rows can be late."""
 
 
 class Compiler:
@@ -71,6 +74,8 @@ class Compiler:
         self._lags: dict[int, int] = {}
         self.event_time = False
         self.late: DataFrame | None = None
+        self.late_rows: Any = None
+        self._late_name = ""
         self.stateful = 0
         self.operators: list[str] = []
 
@@ -96,7 +101,8 @@ class Compiler:
             outputs.append(late)
             slots.append(list(range(len(select), len(select) + len(late.columns))))
         timed = [Timed(o, lag) for o, lag in self._lags.items()] if self.event_time else []
-        return Compiled(frame, outputs, slots, list(dict.fromkeys(self._scans)), timed, self.event_time, self.operators)
+        objects = list(dict.fromkeys(self._scans))
+        return Compiled(frame, outputs, slots, objects, timed, self.event_time, self.operators, self.late_rows)
 
     def compile_together(self, queries: Sequence[p.Query]) -> Compiled:
         """Several queries without state or event time as one job: their columns side by side, and `__out` says whose a row is."""
@@ -272,6 +278,13 @@ class Compiler:
     def typed(self, df: DataFrame) -> DataFrame:
         """An empty batch frame of the same columns, to ask Spark for types of what a stream may not do natively."""
         return self.spark.createDataFrame([], df.schema)
+
+    def late_counter(self) -> str:
+        """The SQL function that counts a late row of this job."""
+        if self.late_rows is None:
+            self._late_name = "penstock_late_" + self.job.replace("-", "_")
+            self.late_rows = jvm().LateCounter.register(self.spark._jsparkSession, self._late_name)
+        return self._late_name
 
     def weight(self, df: DataFrame) -> str | None:
         return "__weight" if "__weight" in df.columns else None

@@ -78,7 +78,6 @@ def _start(settings: Settings) -> SparkSession:
         with _own_interrupts():
             context = SparkContext(gateway=gateway, conf=conf)
         session = SparkSession(context)
-        context._jvm.dev.penstock.kernel.Observed.install(session._jsparkSession)  # type: ignore[union-attr]
         return session
     except Exception as error:
         stderr.flush()

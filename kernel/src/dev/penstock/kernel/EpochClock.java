@@ -40,7 +40,6 @@ public final class EpochClock {
   private static final Map<String, EpochClock> ALL = new ConcurrentHashMap<>();
   private static final ObjectMapper JSON = new ObjectMapper();
 
-  private final String job;
   private final LogIndex index;
   private final int[] objects;
   private final List<Timed> timed = new ArrayList<>();
@@ -70,8 +69,7 @@ public final class EpochClock {
   private long epochs;
   private long told = LogOffset.NO_WATERMARK;
 
-  private EpochClock(String job, JsonNode spec) {
-    this.job = job;
+  private EpochClock(JsonNode spec) {
     index = LogIndex.of(spec.get("database").asText());
     objects = new int[spec.get("objects").size()];
     for (int i = 0; i < objects.length; i++) {
@@ -92,7 +90,7 @@ public final class EpochClock {
   /** Makes the clock of a job anew. */
   public static EpochClock create(String job, String spec) {
     try {
-      EpochClock clock = new EpochClock(job, JSON.readTree(spec));
+      EpochClock clock = new EpochClock(JSON.readTree(spec));
       ALL.put(job, clock);
       return clock;
     } catch (IOException e) {
@@ -333,11 +331,6 @@ public final class EpochClock {
     }
     // Spark's own watermark starts at zero: one below it closes nothing and calls for no epoch.
     return watermark(lsn) <= committed.wm && (inForce >= committed.wm || committed.wm <= 0);
-  }
-
-  /** Rows found late so far, as the job's observed metric tells. */
-  public long lateRows() {
-    return Observed.lateRows(job);
   }
 
   /**

@@ -128,7 +128,8 @@ final class LogReaderFactory implements PartitionReaderFactory {
           v.setLong(partition.wmAfter == LogOffset.NO_WATERMARK ? 0 : Math.max(0, partition.wmAfter) * 1000);
           break;
         case "__pwm":
-          v.setLong(partition.wmBefore);
+          // Far enough back to be before every row, and still a number when taken in microseconds.
+          v.setLong(Math.max(partition.wmBefore, -9_000_000_000_000_000L));
           break;
         case "__hb":
           v.setBoolean(beat);
