@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-
-import pytest
 
 COMMAND = [sys.executable, "-c", "from penstock.cli import main; main()"]
 ENVIRONMENT = {**os.environ, "COLUMNS": "120", "LINES": "40", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
@@ -121,69 +116,3 @@ def test_the_demo_adds_up() -> None:
     bars = re.search(r"windows closed\s+([\d,]+)", answer.stdout)
     assert late is not None and int(late.group(1).replace(",", "")) >= 1
     assert bars is not None and int(bars.group(1).replace(",", "")) >= 100
-
-
-class Terminal:
-    """The shell in a pseudo-terminal."""
-
-    def __init__(self, home: Path) -> None:
-        self.pid, self._fd = pty.fork()
-        if self.pid == 0:
-            os.execvpe(
-                COMMAND[0],
-                COMMAND,
-                {**ENVIRONMENT, "XDG_STATE_HOME": str(home), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"},
-            )
-        self.seen = ""
-
-    def type(self, text: str) -> None:
-        os.write(self._fd, text.encode())
-
-    def expect(self, pattern: str) -> str:
-        """Read until the pattern has come, and take what was read up to its end."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while (found := re.search(pattern, self.seen)) is None:
-            ready, _, _ = select.select([self._fd], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                pytest.fail(f"{pattern!r} did not come; seen: {self.seen!r}")
-            try:
-                data = os.read(self._fd, 65536)
-            except OSError:
-                pytest.fail(f"the shell ended before {pattern!r}; seen: {self.seen!r}")
-            self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode(errors="replace"))
-        taken, self.seen = self.seen[: found.end()], self.seen[found.end() :]
-        return taken
-
-    def exit_code(self) -> int:
-        deadline = time.monotonic() + TIMEOUT_S
-        while time.monotonic() < deadline:
-            select.select([self._fd], [], [], 0.1)
-            try:
-                os.read(self._fd, 65536)
-            except OSError:
-                break
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-
-
-def test_the_shell(tmp_path: Path) -> None:
-    shell = Terminal(tmp_path)
-    shell.expect("penstock> ")
-    shell.type("CREATE SOURCE s (v BIGINT);\r")
-    shell.expect("CREATE done")
-    shell.type("CREATE MATERIALIZED VIEW t AS\rSELECT sum(v) AS total FROM s;\r")
-    shell.expect("CREATE done")
-    shell.type("SUBSCRIBE t;\r")
-    shell.expect("Ctrl-C ends the subscription")
-    shell.type("\x03")
-    shell.expect(r"\d rows?")
-    shell.type("INSERT INTO s VALUES (20), (22); FLUSH; SELECT total FROM t;\r")
-    shell.expect("FLUSH done")
-    shell.expect("42")
-    shell.type("SELECT nope FROM t;\r")
-    shell.expect("PSK-1004")
-    shell.type("\\d\r")
-    shell.expect("total")
-    shell.type("half a statement\x03")
-    shell.type("\\q\r")
-    assert shell.exit_code() == 0
-    assert "INSERT INTO s" in (tmp_path / "penstock" / "history").read_text()
