@@ -8,9 +8,10 @@ from penstock.plan.nodes import Distinct, Named, Node, Project, SetKind, SetOp, 
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import ExprBinder, to_expr
+from penstock.sql.bind.limit import limited
 from penstock.sql.bind.relations import Ctes
 from penstock.sql.bind.scope import Col, Relation, Scope
-from penstock.sql.bind.select import SelectBinder, limited
+from penstock.sql.bind.select import SelectBinder
 from penstock.sql.trees import bare
 
 

@@ -1,0 +1,78 @@
+"""A SELECT block while it is bound: its plan so far, the names it can use, and the binder for its expressions."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.plan.nodes import Expr, Node, Session
+from penstock.sql.bind.context import Context
+from penstock.sql.bind.exprs import ExprBinder, column
+from penstock.sql.bind.relations import BindQuery, Ctes
+from penstock.sql.bind.scope import Scope
+from penstock.sql.bind.subqueries import Subqueries
+from penstock.sql.bind.windows import WindowSpec, bound_of, window_kind, window_spec
+from penstock.sql.functions import is_now
+
+Items = list[tuple[exp.Expression, str]]
+
+
+class BlockExprs(ExprBinder):
+    """Also understands the window calls of a windowed query; now() is refused."""
+
+    window: tuple[WindowSpec, str, str] | None = None
+
+    def _bind(self, node: exp.Expression) -> exp.Expression:
+        if is_now(node):
+            raise self.ctx.fail("PSK-2007", "now() cannot stand here", node)
+        half = bound_of(node)
+        kind = window_kind(node)
+        if half is None and kind is None:
+            return super()._bind(node)
+        assert isinstance(node, exp.Anonymous)
+        if self.window is None:
+            raise self.ctx.fail(
+                "PSK-2003", f"{node.name.removeprefix('__').upper()} needs the same window in GROUP BY", node
+            )
+        spec, start, end = self.window
+        wanted = kind or (half[0] if half else None)
+        if node.expressions:
+            assert wanted is not None
+            own = window_spec(self.ctx, wanted, super()._bind(node.expressions[0]), list(node.expressions[1:]), node)
+            if own != spec:
+                raise self.ctx.fail("PSK-2003", "this window is not the one in GROUP BY", node)
+        elif wanted != spec.kind or kind is not None:
+            raise self.ctx.fail("PSK-2003", "this window is not the one in GROUP BY", node)
+        return column(end if half is not None and half[1] == "end" else start)
+
+
+class Draft:
+    """What the parts of a block share. `outer` is the scope of the query around it, for correlated names."""
+
+    def __init__(
+        self, ctx: Context, select: exp.Select, outer: Scope | None, ctes: Ctes, bind_query: BindQuery
+    ) -> None:
+        self.ctx = ctx
+        self.select = select
+        self.scope = Scope(outer=outer)
+        self.ctes = ctes
+        self.bind_query = bind_query
+        self.correlated: list[exp.Expression] = []
+        self.aliases = {e.alias.lower(): e.this for e in select.expressions if isinstance(e, exp.Alias)}
+        self.window: tuple[WindowSpec, str, str] | None = None
+        self.session: Session | None = None
+        self.subqueries = Subqueries(ctx, bind_query, ctes)
+        self.node: Node
+
+    def _outer_refs(self, node: exp.Expression) -> frozenset[str]:
+        return Expr(node).refs - frozenset(self.node.columns)
+
+    def _binder(self, *, aliases: bool = False, attach: bool = False) -> BlockExprs:
+        binder = BlockExprs(
+            self.ctx, self.scope, self.aliases if aliases else None, self._attach if attach else self.subqueries.later
+        )
+        binder.window = self.window
+        return binder
+
+    def _attach(self, node: exp.Expression) -> exp.Expression:
+        self.node, value = self.subqueries.scalar(self.node, self.scope, node)
+        return value

@@ -1,0 +1,189 @@
+"""GROUP BY and HAVING: keys, grouping sets, correlated keys and the Aggregate itself."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.plan.nodes import AggCall, Aggregate, Expr, Filter, Mode, Named, Node, Project, Union, col
+from penstock.sql.bind.aggregates import Grouped, has_aggregate
+from penstock.sql.bind.block import Block
+from penstock.sql.bind.draft import Items
+from penstock.sql.bind.exprs import all_of, column, conjuncts, to_expr, type_of
+from penstock.sql.bind.grouping import grouping_sets
+from penstock.sql.bind.groupwindow import GroupWindow
+from penstock.sql.bind.outputs import Outputs
+from penstock.sql.trees import bare
+
+
+class GroupBy(GroupWindow, Outputs):
+    def _having_aggregates(self) -> bool:
+        having = self.select.args.get("having")
+        return having is not None and has_aggregate(having.this)
+
+    def _aggregated(self, items: Items) -> Block:
+        plain, sets = self._group_parts(items)
+        window_keys = self._windows(plain, sets, items)
+        keys: list[Named] = []
+        for node in plain:
+            self._add_key(keys, node)
+        set_keys = [[self._add_key(keys, node) for node in one] for one in sets] if sets is not None else None
+        inner = self._correlated_keys(keys)
+        keys += window_keys
+        for node in [*plain, *(n for one in sets or [] for n in one)]:
+            if has_aggregate(node):
+                raise self.ctx.fail("PSK-1019", "an aggregate cannot be a group key", node)
+        hidden = self._hidden_end(keys)
+        keys += hidden
+        grouping: dict[str, str] = {}
+        if set_keys is not None:
+            for one in set_keys:
+                for k in one:
+                    grouping.setdefault(k.expr.sql(), self.ctx.fresh("grouping"))
+        grouped = Grouped(self.ctx, [*keys, *self._session_keys()], grouping)
+        bound = []
+        for core, _ in items:
+            binder = self._binder()
+            binder.aliases = {n.lower(): e for e, n in items if n.lower() in self.aliases}
+            bound.append(grouped.rewrite(binder.bind(core), core))
+        having = self.select.args.get("having")
+        condition = None
+        if having is not None:
+            parts = [grouped.rewrite(self._binder(aliases=True).bind(p), p) for p in conjuncts(having.this)]
+            condition = all_of(parts)
+        self._prepare(grouped)
+        for call in grouped.calls:
+            for arg in (*call.args, *((call.filter,) if call.filter else ())):
+                if arg.refs - frozenset(self.node.columns):
+                    raise self.ctx.fail(
+                        "PSK-1012", "an aggregate over columns of the outer query is not supported", self.select
+                    )
+        self.node = self._aggregate(keys, grouped.calls, set_keys, grouping)
+        if condition is not None:
+            condition = self._late(condition, grouped)
+            self.node = Filter(self.node, to_expr(self.ctx, condition, having))
+        bound = [self._late(b, grouped) for b in bound]
+        block = self._finish(
+            items, bound, lambda node, origin: self._late(grouped.rewrite(node, origin), grouped), inner
+        )
+        scalar = not self.select.args.get("group")
+        block.single = block.single or scalar
+        block.total = scalar and having is None
+        core = bare(items[0][0])
+        counts = isinstance(core, (exp.Count, exp.CountIf)) or (
+            isinstance(core, exp.Filter) and isinstance(core.this, exp.Count)
+        )
+        block.counts = counts and len(items) == 1
+        block.mixed_count = not block.counts and any(_not_null_on_nothing(core) for core, _ in items)
+        return block
+
+    def _prepare(self, grouped: Grouped) -> None:
+        """Registers the aggregates of ORDER BY and QUALIFY before the Aggregate is built."""
+        for key in ("order", "qualify"):
+            clause = self.select.args.get(key)
+            if clause is None:
+                continue
+            for part in clause.expressions if key == "order" else [clause.this]:
+                core = part.this if isinstance(part, exp.Ordered) else part
+                if has_aggregate(core):
+                    grouped.rewrite(self._binder(aliases=True).bind(core), core)
+
+    def _late(self, node: exp.Expression, grouped: Grouped) -> exp.Expression:
+        """Attaches the scalar subqueries of an expression over the Aggregate."""
+        self.node, node = self.subqueries.resolve(self.node, self.scope, node, grouped.rewrite)
+        return node
+
+    def _group_parts(self, items: Items) -> tuple[list[exp.Expression], list[list[exp.Expression]] | None]:
+        group = self.select.args.get("group")
+        if group is None:
+            return [], None
+        if group.args.get("all"):
+            return [core for core, _ in items if not has_aggregate(core)], None
+        return grouping_sets(self.ctx, group, lambda n: self._named(n, items))
+
+    def _named(self, node: exp.Expression, items: Items) -> exp.Expression:
+        """An ordinal or an alias in GROUP BY as the expression it stands for."""
+        inner = bare(node)
+        if isinstance(inner, exp.Literal) and inner.is_int:
+            n = int(inner.name)
+            if not 1 <= n <= len(items):
+                raise self.ctx.fail("PSK-1004", f"GROUP BY {n}: there are {len(items)} selected columns", node)
+            return items[n - 1][0]
+        if isinstance(inner, exp.Column) and not inner.table and not self.scope.find(inner.name):
+            found = next(
+                (e for e, name in items if name.lower() == inner.name.lower() and name.lower() in self.aliases), None
+            )
+            if found is not None:
+                return found
+        return inner
+
+    def _add_key(self, keys: list[Named], node: exp.Expression) -> Named:
+        bound = self._binder(attach=True).bind(node)
+        if self._outer_refs(bound):
+            raise self.ctx.fail("PSK-1012", "GROUP BY cannot use columns of the outer query", node)
+        expr = to_expr(self.ctx, bound, node)
+        for k in keys:
+            if k.expr == expr:
+                return k
+        name = expr.column or self.ctx.fresh("key")
+        if expr.column is None and (known := type_of(self.ctx, bound)) is not None:
+            self.ctx.types[name] = known
+        keys.append(Named(name, expr))
+        return keys[-1]
+
+    def _correlated_keys(self, keys: list[Named]) -> list[str]:
+        """In a correlated aggregate the inner sides of its equalities become keys; the conditions are then over those keys."""
+        inner: list[str] = []
+        mine = frozenset(self.node.columns)
+        for i, part in enumerate(self.correlated):
+            sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
+            own = next((s for s in sides if Expr(s).refs and Expr(s).refs <= mine), None)
+            other = next((s for s in sides if s is not own and not Expr(s).refs & mine), None)
+            if own is None or other is None:
+                raise self.ctx.fail("PSK-1012", "an aggregate can be correlated by equalities only", self.select)
+            expr = to_expr(self.ctx, bare(own))
+            name = next((k.name for k in keys if k.expr == expr), None)
+            if name is None:
+                name = expr.column or self.ctx.fresh("key")
+                keys.append(Named(name, expr))
+            self.correlated[i] = exp.EQ(this=column(name), expression=other.copy())
+            inner.append(name)
+        return inner
+
+    def _aggregate(
+        self, keys: list[Named], calls: list[AggCall], sets: list[list[Named]] | None, grouping: dict[str, str]
+    ) -> Node:
+        session = self.session
+        if session is not None and session.time.column not in {t.column for t in self.node.times}:
+            raise self.ctx.fail("PSK-2004", "SESSION needs an event-time column with a watermark", self.select)
+        end = self._window_end(keys)
+        windowed = end is not None or session is not None
+        mode = Mode.CLOSE if windowed and self.ctx.closing else Mode.CHANGES
+
+        def over(chosen: list[Named]) -> Aggregate:
+            return Aggregate(self.node, tuple(chosen), tuple(calls), mode, end, session)
+
+        if sets is None:
+            return over(keys)
+        every = [k for k in keys if k.expr.sql() in grouping]
+        always = [k for k in keys if k not in every]
+        branches: list[Node] = []
+        for one in sets:
+            keys = [*(k for k in every if k in one), *always]
+            # Over no rows the empty set has no group, unlike an aggregate without GROUP BY; so it has a constant key.
+            made = over(keys or [Named(self.ctx.fresh("all"), Expr(exp.Literal.number(1)))])
+            items = [Named(k.name, col(k.name) if k in one else Expr(exp.Null())) for k in every]
+            items += [
+                Named(n, col(n))
+                for n in (*(k.name for k in always), *((session.start, session.end) if session else ()))
+            ]
+            items += [Named(c.name, col(c.name)) for c in calls]
+            items += [Named(grouping[k.expr.sql()], Expr(exp.Literal.number(0 if k in one else 1))) for k in every]
+            branches.append(Project(made, tuple(items)))
+        return branches[0] if len(branches) == 1 else Union(tuple(branches))
+
+
+def _not_null_on_nothing(node: exp.Expression) -> bool:
+    """True if an output over aggregates of no rows may be something else than NULL."""
+    return (
+        node.find(exp.Count, exp.CountIf, exp.Coalesce, exp.Case, exp.If, exp.Is, exp.Literal, exp.Boolean) is not None
+    )

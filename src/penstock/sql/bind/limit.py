@@ -1,0 +1,50 @@
+"""ORDER BY … LIMIT n OFFSET m over a query."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.plan.nodes import Expr, SortKey, TopN
+from penstock.sql.bind.block import Block
+from penstock.sql.bind.context import Context
+from penstock.sql.bind.exprs import to_expr
+
+
+def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortKey]) -> None:
+    """ORDER BY … LIMIT n OFFSET m as a TopN over `block`; ORDER BY alone is refused."""
+    limit, offset = query.args.get("limit"), query.args.get("offset")
+    if limit is None and offset is None:
+        if order:
+            raise ctx.fail("PSK-4001", "ORDER BY without LIMIT has no end on a stream", query.args["order"])
+        return
+    odd = (
+        [k for k, v in limit.args.items() if v and k not in ("this", "expression", "count", "direction")]
+        if limit
+        else []
+    )
+    if odd:
+        raise ctx.fail(
+            "PSK-1012", f"LIMIT takes a number of rows alone, without {odd[0].replace('_', ' ').upper()}", limit
+        )
+    amount = (
+        limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression if limit is not None else None
+    )
+    count = _whole(ctx, amount, "LIMIT") if limit is not None else None
+    skip = _whole(ctx, offset.expression, "OFFSET") if offset is not None else 0
+    if count is None and order:
+        raise ctx.fail("PSK-4001", "ORDER BY with OFFSET alone has no end on a stream", query.args["order"])
+    own = frozenset(block.node.columns)
+    partition = []
+    for part in block.correlated:
+        side = next((s for s in (part.this, part.expression) if isinstance(part, exp.EQ) and Expr(s).refs <= own), None)
+        if side is None:
+            raise ctx.fail("PSK-1012", "LIMIT in a query that is not correlated by equality", query)
+        partition.append(to_expr(ctx, side))
+    block.node = TopN(block.node, tuple(partition), tuple(order), count, skip)
+    block.single = block.single or count == 1
+
+
+def _whole(ctx: Context, node: exp.Expression | None, what: str) -> int:
+    if isinstance(node, exp.Literal) and node.is_int:
+        return int(node.name)
+    raise ctx.fail("PSK-1012", f"{what} takes a whole number", node)

@@ -1,0 +1,139 @@
+"""The end of a block: OVER, QUALIFY, the selected columns, DISTINCT, ORDER BY … LIMIT."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.plan.nodes import Distinct, Expr, Filter, Named, Project, SortKey, col
+from penstock.sql.bind.aggregates import sort_keys
+from penstock.sql.bind.analytic import Analytics
+from penstock.sql.bind.block import Block
+from penstock.sql.bind.draft import Draft, Items
+from penstock.sql.bind.exprs import to_expr, type_of
+from penstock.sql.bind.limit import limited
+from penstock.sql.bind.scope import Col
+from penstock.sql.bind.subqueries import Lift
+from penstock.sql.trees import bare
+
+
+class Outputs(Draft):
+    def _finish(self, items: Items, bound: list[exp.Expression], lift: Lift, inner: list[str] | None = None) -> Block:
+        analytics = Analytics(self.ctx, self._named_windows(lift))
+        bound = [analytics.extract(b, items[i][0]) for i, b in enumerate(bound)]
+        qualify = self.select.args.get("qualify")
+        condition = None
+        if qualify is not None:
+            node = lift(self._binder(aliases=True).bind(qualify.this), qualify.this)
+            condition = analytics.extract(node, qualify.this)
+        order = self._order(items, bound, lift, analytics)
+        self.node = analytics.apply(self.node)
+        if condition is not None:
+            self.node = Filter(self.node, to_expr(self.ctx, condition, qualify))
+        for (core, _), b in zip(items, bound, strict=True):
+            if self._outer_refs(b):
+                raise self.ctx.fail("PSK-1012", "a selected column of the outer query is not supported here", core)
+        outputs, cols = self._outputs(items, bound)
+        shown = {n.name for n in outputs}
+        extra = self._extra(order, outputs, shown)
+        kept = self._exposed(inner, shown | {e.name for e in extra})
+        if self.select.args.get("distinct") is not None:
+            if self.select.args["distinct"].args.get("on"):
+                raise self.ctx.fail(
+                    "PSK-1012", "DISTINCT ON is not supported", self.select, hint="Use ROW_NUMBER() … QUALIFY rn = 1."
+                )
+            if extra:
+                raise self.ctx.fail("PSK-1019", "with DISTINCT, ORDER BY uses selected columns only", self.select)
+        self.node = Project(self.node, (*outputs, *extra, *kept))
+        if self.select.args.get("distinct") is not None:
+            self.node = Distinct(self.node)
+        block = Block(self.node, cols, self.correlated)
+        limited(self.ctx, block, self.select, order)
+        if extra:
+            keep = [*outputs, *kept]
+            block.node = Project(block.node, tuple(Named(n.name, col(n.name)) for n in keep))
+        return block
+
+    def _named_windows(self, lift: Lift) -> list[exp.Expression]:
+        out = []
+        for w in self.select.args.get("windows") or []:
+            made = w.copy()
+            for key in ("partition_by", "order"):
+                value = w.args.get(key)
+                if isinstance(value, list):
+                    made.set(key, [lift(self._binder().bind(v), v) for v in value])
+                elif value is not None:
+                    made.set(
+                        key,
+                        exp.Order(
+                            expressions=[
+                                _ordered(o, lift(self._binder().bind(o.this), o.this)) for o in value.expressions
+                            ]
+                        ),
+                    )
+            out.append(made)
+        return out
+
+    def _order(self, items: Items, bound: list[exp.Expression], lift: Lift, analytics: Analytics) -> list[SortKey]:
+        clause = self.select.args.get("order")
+        if clause is None:
+            return []
+        names = [n.lower() for _, n in items]
+        out: list[exp.Expression] = []
+        for item in clause.expressions:
+            core = item.this if isinstance(item, exp.Ordered) else item
+            inner = bare(core)
+            if isinstance(inner, exp.Literal) and inner.is_int:
+                n = int(inner.name)
+                if not 1 <= n <= len(items):
+                    raise self.ctx.fail("PSK-1004", f"ORDER BY {n}: there are {len(items)} selected columns", core)
+                node = bound[n - 1].copy()
+            elif isinstance(inner, exp.Column) and not inner.table and names.count(inner.name.lower()) == 1:
+                node = bound[names.index(inner.name.lower())].copy()
+            else:
+                node = analytics.extract(lift(self._binder(aliases=True).bind(core), core), core)
+            out.append(_ordered(item, node))
+        return list(sort_keys(self.ctx, out))
+
+    def _outputs(self, items: Items, bound: list[exp.Expression]) -> tuple[list[Named], list[Col]]:
+        outputs: list[Named] = []
+        cols: list[Col] = []
+        used: set[str] = set()
+        for (core, name), node in zip(items, bound, strict=True):
+            expr = to_expr(self.ctx, node, core)
+            internal = expr.column
+            if internal is None or internal in used:
+                internal = self.ctx.fresh(name.replace("$", "_"))
+                known = type_of(self.ctx, node)
+                if known is not None:
+                    self.ctx.types[internal] = known
+            used.add(internal)
+            outputs.append(Named(internal, expr))
+            cols.append(Col(name, internal))
+        return outputs, cols
+
+    def _extra(self, order: list[SortKey], outputs: list[Named], shown: set[str]) -> list[Named]:
+        """Sort keys that are not selected ride along; every key becomes a column of the projection."""
+        extra: list[Named] = []
+        for i, key in enumerate(order):
+            hit = next((o for o in (*outputs, *extra) if o.expr == key.expr), None)
+            if hit is None:
+                name = key.expr.column
+                if name is None or name in shown:
+                    name = self.ctx.fresh("sort")
+                hit = Named(name, key.expr)
+                extra.append(hit)
+            order[i] = SortKey(col(hit.name), key.desc, key.nulls_first)
+        return extra
+
+    def _exposed(self, inner: list[str] | None, shown: set[str]) -> list[Named]:
+        """The columns that correlated conditions need."""
+        mine = set(self.node.columns)
+        refs = {r for part in self.correlated for r in Expr(part).refs if r in mine}
+        refs |= set(inner or [])
+        return [Named(r, col(r)) for r in sorted(refs - shown)]
+
+
+def _ordered(item: exp.Expression, node: exp.Expression) -> exp.Expression:
+    if isinstance(item, exp.Ordered):
+        return exp.Ordered(this=node, desc=item.args.get("desc"), nulls_first=item.args.get("nulls_first"))
+    return exp.Ordered(this=node)

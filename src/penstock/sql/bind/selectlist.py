@@ -1,0 +1,80 @@
+"""The select list: stars, generators and the names of its columns."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.sql.bind.draft import Draft, Items
+from penstock.sql.bind.generators import generate
+from penstock.sql.bind.naming import output_name
+from penstock.sql.bind.scope import Col, Relation
+from penstock.sql.functions import generator_name
+
+
+class SelectList(Draft):
+    def _items(self) -> Items:
+        """(parsed expression, output name), stars expanded, generators put under the list."""
+        out: Items = []
+        for item in self.select.expressions:
+            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+                out += self._star(item)
+                continue
+            core = item.this if isinstance(item, (exp.Alias, exp.Aliases)) else item
+            if generator_name(core) is not None:
+                out += self._generator(item, core)
+            elif isinstance(item, exp.Aliases):
+                raise self.ctx.fail("PSK-1012", "only a generator has several aliases", item)
+            else:
+                out.append((core, output_name(item)))
+        return out
+
+    def _star(self, item: exp.Expression) -> Items:
+        star = item if isinstance(item, exp.Star) else item.this
+        if isinstance(item, exp.Column):
+            relation = self.scope.relation(item.table)
+            if relation is None:
+                raise self.ctx.fail("PSK-1002", f"{item.table} is not in FROM", item)
+            cols = list(relation.cols)
+        else:
+            cols = list(self.scope.visible())
+        for key, value in star.args.items():
+            if value and key != "except_":
+                raise self.ctx.fail("PSK-1012", f"* {key.strip('_').upper()} is not supported", item)
+        dropped = {c.name.lower(): c for c in star.args.get("except_") or []}
+        known = {c.name.lower() for c in cols}
+        for name, node in dropped.items():
+            if name not in known:
+                raise self.ctx.fail("PSK-1004", f"unknown column {node.name}", node)
+        if not cols:
+            raise self.ctx.fail("PSK-1012", "* has no columns here", item)
+        return [(self._internal(c.internal), c.name) for c in cols if c.name.lower() not in dropped]
+
+    def _internal(self, internal: str) -> exp.Expression:
+        """A parsed-looking reference that can only mean this column."""
+        relation = self.scope.relation("__star")
+        if relation is None:
+            every = tuple(Col(c.internal, c.internal, hidden=True) for r in self.scope.relations for c in r.cols)
+            self.scope.relations.append(Relation("__star", every))
+        return exp.Column(
+            this=exp.Identifier(this=internal, quoted=True), table=exp.Identifier(this="__star", quoted=True)
+        )
+
+    def _generator(self, item: exp.Expression, core: exp.Expression) -> Items:
+        if self.select.args.get("group"):
+            raise self.ctx.fail(
+                "PSK-1012",
+                "a generator cannot stand in a grouped SELECT",
+                item,
+                hint="Put it into a derived table or LATERAL VIEW.",
+            )
+        names = (
+            [i.name for i in item.expressions]
+            if isinstance(item, exp.Aliases)
+            else [item.alias]
+            if isinstance(item, exp.Alias)
+            else None
+        )
+        self.node, cols = generate(self.ctx, self.node, core, self._binder(), names, False)
+        self.scope.relations.append(Relation(None, tuple(Col(c.name, c.internal, hidden=True) for c in cols)))
+        self.scope.relations = [r for r in self.scope.relations if r.alias != "__star"]
+        return [(self._internal(c.internal), c.name) for c in cols]
