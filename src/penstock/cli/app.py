@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli import console, failure, options
+from penstock.cli.interrupts import INTERRUPTED, interrupts
 from penstock.cli.options import Debug, Folder, Format, Output
 from penstock.cli.version import version
 
@@ -188,9 +189,10 @@ def main() -> None:
     """Run the command line of this process and exit with its code. No error leaves as a traceback without --debug."""
     console.utf8_output()
     try:
+        interrupts.install()
         app(prog_name="penstock")
     except KeyboardInterrupt:
-        sys.exit(failure.INTERRUPTED)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # the reader of a pipe has gone: nobody is there to be told
         sys.stderr.close()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from penstock.cli.interrupts import LOOK_S, TERMINATED, interrupts
 from penstock.cli.options import Format
 from penstock.cli.statements import Statement, relocate
 from penstock.cli.tail import tail_for
@@ -48,8 +49,13 @@ def follow(subscription: Subscription, output: Format, console: Console, *, limi
     """Print a subscription's rows until it ends, `limit` rows are out, or Ctrl-C; the number of rows printed."""
     tail = tail_for(output, console)
     printed = 0
-    try:
-        for change in subscription:
+    with subscription, interrupts.awaited() as asked:
+        while not asked.is_set():
+            change = subscription.next(LOOK_S)
+            if change is None:
+                if subscription.closed:
+                    break
+                continue
             if change.kind == "progress":
                 tail.progress(change.epoch, change.lsn, change.watermark)
                 continue
@@ -60,10 +66,7 @@ def follow(subscription: Subscription, output: Format, console: Console, *, limi
             printed += len(rows)
             if limit is not None and printed >= limit:
                 break
-    except KeyboardInterrupt:
-        # the way to end a tail: what was printed stands
-        pass
-    finally:
-        subscription.cancel()
     tail.close()
+    if interrupts.terminated:
+        raise SystemExit(TERMINATED)
     return printed

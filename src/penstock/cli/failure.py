@@ -11,7 +11,6 @@ from penstock.cli import console
 from penstock.errors import PenstockError
 
 FAILED = 1
-INTERRUPTED = 130
 
 
 def describe(error: BaseException) -> Text:

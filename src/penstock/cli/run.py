@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import console, failure, options
 from penstock.cli.execute import Outcome, execute, follow
+from penstock.cli.interrupts import interrupts
 from penstock.cli.options import Format
 from penstock.cli.render import print_result
 from penstock.cli.session import database, status
@@ -76,13 +75,7 @@ def run_statements(db: Database, script: str, *, output: Format, limit: int | No
 
 def _stay() -> None:
     """Keep the pipeline running until Ctrl-C, or until the process is asked to end."""
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    console.err().print("The pipeline is running. Ctrl-C ends it.", style="dim")
-    with status("Running …"):
-        try:
-            # a wait without a limit cannot be interrupted on every platform
-            while not ended.wait(1.0):
-                pass
-        except KeyboardInterrupt:
-            pass
+    with interrupts.awaited() as asked:
+        console.err().print("The pipeline is running. Ctrl-C ends it.", style="dim")
+        with status("Running …"):
+            asked.wait()

@@ -1,9 +1,7 @@
-"""Opening a database for a command: progress while it starts, a clean end, and a Ctrl-C that hits only the command."""
+"""Opening a database for a command: progress while it starts, and an end that Ctrl-C does not cut short."""
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from penstock.cli import console
+from penstock.cli.interrupts import interrupts
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -28,11 +27,10 @@ def status(text: str) -> AbstractContextManager[object]:
 def database(folder: str | None) -> Iterator[Database]:
     """An open database, closed at the end. None is a temporary one."""
     db = _open(folder)
-    own_ctrl_c()
     try:
         yield db
     finally:
-        with status("Closing …"):
+        with interrupts.closing(), status("Closing …"):
             db.close()
 
 
@@ -44,9 +42,3 @@ def _open(folder: str | None) -> Database:
         return penstock.open(folder)
     with screen.status(Text("Starting …")) as spinner:
         return penstock.open(folder, progress=lambda step: spinner.update(Text(f"{step[:1].upper()}{step[1:]} …")))
-
-
-def own_ctrl_c() -> None:
-    """Take Ctrl-C back from Spark, whose handler cancels every job of the process, streaming queries included."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -13,6 +13,7 @@ from penstock.cli.demo.pipeline import Pipeline
 from penstock.cli.demo.plain import plain_line
 from penstock.cli.demo.screen import Screen
 from penstock.cli.demo.summary import Summary, summarise, summary_table, verdict_text
+from penstock.cli.interrupts import interrupts
 from penstock.cli.session import database, status
 
 if TYPE_CHECKING:
@@ -63,16 +64,14 @@ def _watch(pipeline: Pipeline, board: Board, seconds: int, out: Console, *, plai
             show = redraw
 
         next_sample = began + SAMPLE_S
-        try:
-            while pipeline.error is None and (now := time.monotonic()) < began + seconds:
-                if now >= next_sample:
-                    board.sample()
-                    next_sample += SAMPLE_S
-                show()
-                time.sleep(1 / FRAMES_PER_S)
-        except KeyboardInterrupt:
-            # an early end is a good end: what was pushed is still checked
-            pass
+        # an early end is a good end: what was pushed is still checked
+        asked = stack.enter_context(interrupts.awaited())
+        while pipeline.error is None and (now := time.monotonic()) < began + seconds and not asked.is_set():
+            if now >= next_sample:
+                board.sample()
+                next_sample += SAMPLE_S
+            show()
+            asked.wait(1 / FRAMES_PER_S)
         pushed_for = time.monotonic() - began
         screen.note = "Waiting for the last windows …"
         show()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from penstock.cli.doctor.check import Check
-from penstock.cli.session import own_ctrl_c, status
+from penstock.cli.session import database
 from penstock.errors import PenstockError
 
 _SETUP = """
@@ -19,12 +19,9 @@ _FLUSH_TIMEOUT_S = 60.0
 
 def check_pipeline() -> Check:
     """One row pushed into a source arrives in a view of a temporary database."""
-    import penstock
-
     began = time.perf_counter()
     try:
-        with status("Running a pipeline …"), penstock.open() as db:
-            own_ctrl_c()
+        with database(None) as db:
             opened = time.perf_counter()
             db.execute(_SETUP)
             db.insert("doctor_in", [{"n": 42}])

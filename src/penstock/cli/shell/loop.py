@@ -8,6 +8,7 @@ from rich.text import Text
 
 from penstock.cli import console, failure, options
 from penstock.cli.execute import Outcome, execute, follow
+from penstock.cli.interrupts import interrupts
 from penstock.cli.options import Format
 from penstock.cli.render import duration, grid, print_expanded, print_table
 from penstock.cli.run import read_script
@@ -38,7 +39,8 @@ def run_shell(folder: str | None) -> int:
         )
         while not shell.left:
             try:
-                text = session.prompt()
+                with interrupts.cancellable():
+                    text = session.prompt()
             except KeyboardInterrupt:
                 continue
             except EOFError:
@@ -62,11 +64,12 @@ class Shell:
     def handle(self, text: str) -> None:
         """Run one input. Errors are printed; Ctrl-C cancels what runs and comes back to the prompt."""
         try:
-            command = parse(text)
-            if command is not None:
-                self._command(command)
-            else:
-                self._script(text)
+            with interrupts.cancellable():
+                command = parse(text)
+                if command is not None:
+                    self._command(command)
+                else:
+                    self._script(text)
         except KeyboardInterrupt:
             self._out.print("Cancelled.", style="yellow")
         except Exception as error:

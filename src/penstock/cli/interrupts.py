@@ -1,0 +1,139 @@
+"""What Ctrl-C and a request to end do to a command.
+
+An exception that a signal throws strikes between any two steps, also between those that clean up. So one is thrown at most once, never
+where a command waits or closes, and never again until `cancellable()` says so; otherwise a signal is noted, and whoever waits looks at the note.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+INTERRUPTED = 130
+TERMINATED = 143
+
+_STDERR = 2
+_SHOW_CURSOR = b"\x1b[?25h"
+
+
+# how soon one who waits sees a signal
+LOOK_S = 0.1
+
+
+class Note:
+    """A flag that a signal handler can set. `threading.Event` is none: its lock may be held by the code that the handler interrupts."""
+
+    def __init__(self) -> None:
+        self._set = False
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        self._set = True
+
+    def clear(self) -> None:
+        self._set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Return when it is set, or after `timeout` seconds; whether it is set."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while not self._set:
+            left = LOOK_S if end is None else min(LOOK_S, end - time.monotonic())
+            if left <= 0:
+                break
+            time.sleep(left)
+        return self._set
+
+
+class Interrupts:
+    """The signals of this process. Before `install()` nothing is noted and Python's own handlers are at work."""
+
+    def __init__(self) -> None:
+        self._noted = Note()
+        self._throws = False
+        self._unheeded = 0
+        self._closing = False
+        self.terminated = False
+
+    def install(self) -> None:
+        """Take the signals over, which only the main thread can. The first one is thrown."""
+        if threading.current_thread() is threading.main_thread():
+            self._throws = True
+            signal.signal(signal.SIGINT, self._pressed)
+            signal.signal(signal.SIGTERM, self._asked_to_end)
+            signal.signal(signal.SIGHUP, self._asked_to_end)
+
+    @contextmanager
+    def cancellable(self) -> Iterator[None]:
+        """Within the block Ctrl-C raises KeyboardInterrupt and a request to end SystemExit. One that came before does so now."""
+        self._unheeded = 0
+        self._throws = True
+        try:
+            if self._noted.is_set():
+                self._throw()
+            yield
+        finally:
+            self._throws = False
+
+    @contextmanager
+    def awaited(self) -> Iterator[Note]:
+        """Within the block nothing is raised: the note is set by Ctrl-C or a request to end, and has been answered when the block ends."""
+        before, self._throws = self._throws, False
+        try:
+            yield self._noted
+        finally:
+            self._noted.clear()
+            self._unheeded = 0
+            self._throws = before
+
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """Within the block the first Ctrl-C is answered with a line of text and the second ends the process as it is."""
+        self._throws = False
+        self._unheeded = 0
+        self._closing = True
+        try:
+            yield
+        finally:
+            self._closing = False
+
+    def _pressed(self, signum: int, frame: FrameType | None) -> None:
+        self._noted.set()
+        if self._throws:
+            self._throw()
+        self._unheeded += 1
+        if self._unheeded > 1:
+            _leave_at_once()
+        if self._closing:
+            _say("\nClosing; Ctrl-C again ends it at once.\n")
+
+    def _asked_to_end(self, signum: int, frame: FrameType | None) -> None:
+        self.terminated = True
+        self._noted.set()
+        if self._throws:
+            self._throw()
+
+    def _throw(self) -> None:
+        self._throws = False
+        self._noted.clear()
+        raise SystemExit(TERMINATED) if self.terminated else KeyboardInterrupt
+
+
+def _say(text: str) -> None:
+    # a handler runs in the middle of anything, a half-finished print included: no buffered file can be used
+    os.write(_STDERR, text.encode())
+
+
+def _leave_at_once() -> None:
+    if os.isatty(_STDERR):
+        os.write(_STDERR, _SHOW_CURSOR)
+    os._exit(INTERRUPTED)
+
+
+interrupts = Interrupts()
