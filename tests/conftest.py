@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
+from tests.postgres import PostgresServer
 
 # A shared machine may be slow at any moment; that is not a failure of the property under test.
 hypothesis.settings.register_profile("penstock", deadline=None)
@@ -17,3 +19,13 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("PENSTOCK__"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One server for all tests of a run; each test takes names of its own."""
+    server = PostgresServer()
+    try:
+        yield server
+    finally:
+        server.remove()

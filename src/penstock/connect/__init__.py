@@ -1,22 +1,30 @@
-"""Connectors: sinks that take a stream's epochs, sources that bring rows in, and decoders."""
+"""Connectors: sinks that take a stream's epochs, sources that bring rows in, lookup sources, and decoders."""
 
-from penstock.connect import console, files, python
+from penstock.connect import console, files, postgres, python, tablefiles
 from penstock.connect.listing import ConnectorInfo, connectors
+from penstock.connect.lookups import LookupSource, find_lookup, lookup_names
 from penstock.connect.python import register_callable
+from penstock.connect.secrets import masked
 from penstock.connect.sinks import Sink, make_sink, sink_names
 from penstock.connect.sources import Source, make_source, source_names
 
 __all__ = [
     "ConnectorInfo",
+    "LookupSource",
     "Sink",
     "Source",
     "connectors",
     "console",
     "files",
+    "find_lookup",
+    "lookup_names",
     "make_sink",
     "make_source",
+    "masked",
+    "postgres",
     "python",
     "register_callable",
     "sink_names",
     "source_names",
+    "tablefiles",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from penstock.connect.lookups import LOOKUP_OPTIONS
 from penstock.connect.sinks import SINK_OPTIONS
 from penstock.connect.sources import SOURCE_OPTIONS
 
@@ -12,7 +13,7 @@ from penstock.connect.sources import SOURCE_OPTIONS
 @dataclass(frozen=True)
 class ConnectorInfo:
     name: str
-    direction: Literal["source", "sink"]
+    direction: Literal["source", "sink", "lookup"]
     options: tuple[str, ...]
 
 
@@ -20,4 +21,5 @@ def connectors() -> list[ConnectorInfo]:
     """Every connector and the options it takes, by name."""
     sources = [ConnectorInfo(n, "source", o) for n, o in SOURCE_OPTIONS.items()]
     sinks = [ConnectorInfo(n, "sink", o) for n, o in SINK_OPTIONS.items()]
-    return sorted(sources + sinks, key=lambda c: (c.name, c.direction))
+    lookups = [ConnectorInfo(n, "lookup", o) for n, o in LOOKUP_OPTIONS.items()]
+    return sorted(sources + sinks + lookups, key=lambda c: (c.name, c.direction))

@@ -23,8 +23,10 @@ from penstock.runtime.intake import Intake
 from penstock.runtime.job import Job, JobState
 from penstock.runtime.layout import Layout
 from penstock.runtime.lifecycle import Lifecycle, State
+from penstock.runtime.lookups import FedLookup
 from penstock.runtime.planned import Planned, plan_object
 from penstock.runtime.recording import Recorder
+from penstock.runtime.replica import Replica
 from penstock.runtime.shared import SharedJobs
 from penstock.runtime.sinks import SinkRunner, open_sink
 from penstock.runtime.subscribe import ANONYMOUS
@@ -79,6 +81,7 @@ class Engine:
             self.jobs: dict[int, Job] = {}
             self.sinks: dict[int, SinkRunner] = {}
             self.intakes: dict[int, Intake] = {}
+            self.lookups: dict[int, FedLookup] = {}
             self.planned: dict[int, Planned] = {}
             self.recorder = Recorder(self)
             self.shared = SharedJobs(self)
@@ -139,6 +142,8 @@ class Engine:
             self.feeds[info.id] = Feed(info, defaults, self.settings.engine.max_future_skew_ms)
         if info.kind in (Kind.TABLE, Kind.LOOKUP, Kind.VIEW):
             self._attach_contents(info)
+        if info.kind is Kind.LOOKUP and info.connector is not None:
+            self.lookups[info.id] = Replica(self, info)
 
     def _attach_contents(self, info: ObjectInfo) -> None:
         schema = schema_of(info.columns)
@@ -161,6 +166,8 @@ class Engine:
                 return
             self.lifecycle.to(State.STARTING)
             try:
+                for lookup in self.lookups.values():
+                    lookup.start()
                 for info in self.catalog.objects(*QUERIES):
                     if not self.shared.member(info.id):
                         self.start_query(info)
@@ -189,6 +196,8 @@ class Engine:
             intake.stop()
         for sink in [self.sinks.pop(i) for i in list(self.sinks)]:
             sink.stop()
+        for lookup in list(self.lookups.values()):
+            lookup.stop()
         jobs = {id(j): j for j in (self.jobs.pop(i) for i in list(self.jobs))}.values()
         threads = [threading.Thread(target=j.stop) for j in jobs]
         for t in threads:
@@ -205,6 +214,8 @@ class Engine:
             if self.lifecycle.state is State.RUNNING:
                 self.stop()
             self.lifecycle.to(State.CLOSED)
+            for lookup in self.lookups.values():
+                lookup.close()
             self.hub.close()
             if not self.temporary:
                 self.save_contents()

@@ -12,7 +12,8 @@ import pyarrow as pa
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import PenstockError, fail
 from penstock.runtime import objects, tables
-from penstock.runtime.inspect import describe, show, show_create
+from penstock.runtime.inspect import describe, find, show, show_create
+from penstock.runtime.replica import Replica
 from penstock.runtime.select import run_select
 from penstock.runtime.sinks import create_sink
 from penstock.runtime.subscribe import subscribe_statement
@@ -114,6 +115,8 @@ def run(session: Session, s: st.Statement) -> Outcome:
             engine.start()
         case st.StopPipeline():
             engine.stop()
+        case st.Refresh():
+            return _refresh(engine, s)
         case st.Flush():
             engine.flush()
         case _:
@@ -183,6 +186,17 @@ def _fetch(session: Session, s: st.Fetch) -> pa.Table:
         parts.append(change.table)
         wait = 0.0
     return pa.concat_tables(parts) if parts else subscription.schema.empty_table()
+
+
+def _refresh(engine: Engine, s: st.Refresh) -> pa.Table:
+    lookup = engine.lookups.get(find(engine, s.name).id)
+    if not isinstance(lookup, Replica):
+        raise fail(
+            "PSK-1008",
+            f"{s.name} is not a replicated lookup table with a source.",
+            hint="Only those are refreshed: CREATE LOOKUP TABLE … FROM ….",
+        )
+    return pa.table({"changes": pa.array([lookup.refresh()], pa.int64())})
 
 
 def _explain(session: Session, s: st.Explain) -> pa.Table:

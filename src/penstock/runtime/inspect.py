@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from penstock.catalog.objects import Kind, ObjectInfo
-from penstock.connect import sink_names, source_names
+from penstock.connect import connectors, masked
 from penstock.errors import fail
+from penstock.runtime.lookups import LookupFigures
 from penstock.serve.hub import ChannelStats
 from penstock.sql import statements as st
 from penstock.sql.names import suggestion
@@ -46,6 +47,8 @@ class ObjectStatus:
     state_rows: int
     state_bytes: int
     error: str | None
+    lookup: LookupFigures | None = None
+    """How often a lookup table's source was asked, and what came of it; None for objects without one."""
 
 
 def status(engine: Engine) -> list[ObjectStatus]:
@@ -74,6 +77,9 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
     intake = engine.intakes.get(info.id)
     if intake is not None:
         state, error = intake.state, intake.error
+    fed = engine.lookups.get(info.id)
+    if fed is not None:
+        state, error, rows = fed.state, fed.error, fed.figures.rows_read
     if sink is not None:
         state, rows, error = sink.state, sink.rows, sink.error
     subscribers = hub[info.id].subscribers if info.id in hub else 0
@@ -94,6 +100,7 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
         state_rows=state_rows,
         state_bytes=state_bytes,
         error=error,
+        lookup=replace(fed.figures) if fed is not None else None,
     )
 
 
@@ -159,9 +166,7 @@ def show(engine: Engine, what: str) -> pa.Table:
         return pa.Table.from_arrays(
             [pa.array([r[f.name] for r in rows], pa.int64()).cast(f.type) for f in schema], schema=schema
         )
-    known = [{"name": n, "direction": "sink"} for n in sink_names()] + [
-        {"name": n, "direction": "source"} for n in source_names()
-    ]
+    known = [{"name": c.name, "direction": c.direction} for c in connectors()]
     return pa.Table.from_pylist(known, schema=pa.schema([("name", pa.string()), ("direction", pa.string())]))
 
 
@@ -176,7 +181,7 @@ def show_create(engine: Engine, s: st.ShowCreate) -> pa.Table:
     info = find(engine, s.name)
     if s.kind is not None and info.kind.value != s.kind:
         raise fail("PSK-1008", f"{info.name} is a {info.kind.value}.")
-    return pa.table({"statement": [info.sql]})
+    return pa.table({"statement": [masked(info.sql)]})
 
 
 def describe(engine: Engine, s: st.Describe) -> pa.Table:
@@ -221,6 +226,8 @@ def describe(engine: Engine, s: st.Describe) -> pa.Table:
         "error": one.error,
         "depends on": ", ".join(engine.catalog.by_id(i).name for i in info.depends_on) or None,
     }
+    if one.lookup is not None:
+        facts |= {k.replace("_", " "): v for k, v in asdict(one.lookup).items()}
     extra = [
         {"column": f"# {k}", "type": str(v), "nullable": None, "key": None, "event_time": None}
         for k, v in facts.items()

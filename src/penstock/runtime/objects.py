@@ -6,13 +6,17 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from penstock.catalog.objects import Column, Connector, Kind, ObjectInfo
 from penstock.catalog.types import to_arrow
-from penstock.connect import make_source
+from penstock.connect import LookupSource, make_source
 from penstock.errors import PenstockError, fail
 from penstock.plan import nodes as p
 from penstock.runtime.durations import duration_ms, size_bytes
+from penstock.runtime.lookups import as_written, lookup_options, make_lookup, unique
 from penstock.runtime.planned import Planned, plan_object, plan_query
+from penstock.runtime.replica import Replica
 from penstock.spark.compile import Output, output_key, output_times
 from penstock.sql import statements as st
 from penstock.sql.bind import bind
@@ -48,11 +52,14 @@ def create_fed(engine: Engine, s: st.CreateSource | st.CreateTable | st.CreateLo
             options=dict(s.options),
             sql=s.text,
         )
+        read = _read_lookup(info, s)
         engine.attach(info)
         engine.catalog.add(info)
         engine.hub.open(info.id, info.name)
         try:
-            if engine.running:
+            if read is not None:
+                _begin_lookup(engine, info, *read)
+            elif engine.running:
                 engine.start_connector(info)
         except BaseException:
             drop_objects(engine, [info])
@@ -71,14 +78,41 @@ def _connector(kind: Kind, s: st.CreateSource | st.CreateTable | st.CreateLookup
         if "idle_timeout" in s.options:
             duration_ms(s.options["idle_timeout"])
         return s.connector
-    if s.connector is not None and (kind is Kind.TABLE or s.connector.name != "static"):
+    if isinstance(s, st.CreateLookupTable):
+        return None if s.connector is None or s.connector.name == "static" else as_written(s)
+    if s.connector is not None:
         raise fail("PSK-5001", f"A {kind.value} cannot be fed by {s.connector.name}.", hint="Fill it with INSERT.")
-    unused: list[str] = [o for o in ("cache.max_entries", "cache.ttl", "refresh") if o in s.options]
-    if s.options.get("strategy", "replicated").lower() != "replicated":
-        unused.append("strategy = 'on-demand'")
-    if unused:
-        raise fail("PSK-1012", f"{unused[0]} has no meaning for a lookup table that is filled with INSERT.")
     return None
+
+
+def _read_lookup(info: ObjectInfo, s: st.Statement) -> tuple[LookupSource, pa.Table | None] | None:
+    """The source of a lookup table, asked once: all rows, or, on demand, whether it is there. None if it has no source."""
+    if info.kind is not Kind.LOOKUP:
+        return None
+    options = lookup_options(info.options, info.connector)
+    if info.connector is None:
+        return None
+    assert isinstance(s, st.CreateLookupTable) and s.connector is not None
+    source = make_lookup(info, s.connector)
+    try:
+        if not options.on_demand:
+            return source, unique(info, source.scan())
+        source.check()
+        return source, None
+    except BaseException:
+        source.close()
+        raise
+
+
+def _begin_lookup(engine: Engine, info: ObjectInfo, source: LookupSource, rows: pa.Table | None) -> None:
+    lookup = engine.lookups[info.id]
+    lookup.source = source
+    if rows is not None:
+        assert isinstance(lookup, Replica)
+        lookup.become(rows)
+        lookup.figures.requests, lookup.figures.rows_read = 1, rows.num_rows
+    if engine.running:
+        lookup.start()
 
 
 def create_query(engine: Engine, s: st.CreateStream | st.CreateView) -> None:
@@ -234,6 +268,8 @@ def drop_objects(engine: Engine, gone: list[ObjectInfo]) -> None:
         for running in (engine.sinks.pop(o.id, None), engine.intakes.pop(o.id, None)):
             if running is not None:
                 running.stop()
+        if (lookup := engine.lookups.pop(o.id, None)) is not None:
+            lookup.close()
         engine.stop_query(o)
         engine.hub.end(o.id)
         engine.planned.pop(o.id, None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.connect import masked
+
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
 
@@ -29,7 +31,7 @@ def topology(engine: Engine) -> Topology:
     objects = [o for o in engine.catalog.objects() if not o.name.startswith("__")]
     names = {o.id: o.name for o in objects}
     nodes = tuple(
-        TopologyNode(o.name, o.kind.value, tuple((c.name, c.type) for c in o.columns), o.sql) for o in objects
+        TopologyNode(o.name, o.kind.value, tuple((c.name, c.type) for c in o.columns), masked(o.sql)) for o in objects
     )
     edges = tuple((names[i], o.name) for o in objects for i in o.depends_on if i in names)
     return Topology(nodes, edges)

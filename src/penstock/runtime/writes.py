@@ -42,6 +42,12 @@ class Writer:
             raise fail("PSK-1002", f"{name} is not found.", hint=suggestion(name, engine.catalog.names()))
         if info.kind not in (Kind.SOURCE, Kind.TABLE, Kind.LOOKUP):
             raise fail("PSK-5005", f"{info.name} is a {info.kind.value}; rows go into sources and tables.")
+        if info.kind is Kind.LOOKUP and info.connector is not None:
+            raise fail(
+                "PSK-5005",
+                f"{info.name} is fed by {info.connector.name.upper()}.",
+                hint=f"Change the rows there; REFRESH LOOKUP TABLE {info.name} reads them.",
+            )
         return info
 
     def commit(self, writes: Sequence[tuple[ObjectInfo, str, Part]]) -> int:
@@ -62,19 +68,8 @@ class Writer:
                 batches = tuple(delta.to_batches()) if delta.num_rows else ()
                 parts.append(Part(object_id=object_id, batches=batches, schema_version=len(delta.schema)))
             lsn = engine.log.append(_merged(parts))
-            self._apply(deltas, lsn)
+            publish_changes(engine, deltas, lsn)
             return lsn
-
-    def _apply(self, deltas: dict[int, pa.Table], lsn: int) -> None:
-        engine = self._engine
-        changes = []
-        for object_id, delta in deltas.items():
-            entry = engine.log.last_entry(object_id)
-            assert entry is not None
-            changes.append((object_id, delta, entry.epoch))
-        engine.store.apply_many(changes, lsn)
-        for object_id, delta, epoch in changes:
-            engine.hub.publish(object_id, epoch, lsn, delta if delta.num_rows else None, None)
 
     def _change(self, info: ObjectInfo, action: str, rows: pa.Table, pending: pa.Table | None) -> pa.Table:
         """The changelog of one write: what it takes away and what it puts in its place."""
@@ -93,6 +88,18 @@ class Writer:
             touched = pending.join(keys, list(info.key), join_type="left semi").select(pending.column_names)
             current = consolidate(pa.concat_tables([current, touched.cast(current.schema)]))
         return pa.concat_tables([_negate(current), _weighted(rows, 1)])
+
+
+def publish_changes(engine: Engine, deltas: dict[int, pa.Table], lsn: int) -> None:
+    """Makes the last commit into some tables seen by readers and subscribers."""
+    changes = []
+    for object_id, delta in deltas.items():
+        entry = engine.log.last_entry(object_id)
+        assert entry is not None
+        changes.append((object_id, delta, entry.epoch))
+    engine.store.apply_many(changes, lsn)
+    for object_id, delta, epoch in changes:
+        engine.hub.publish(object_id, epoch, lsn, delta if delta.num_rows else None, None)
 
 
 def _weighted(table: pa.Table, weight: int) -> pa.Table:

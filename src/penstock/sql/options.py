@@ -15,7 +15,17 @@ Substitute = Callable[[str], str]
 ALLOWED: dict[str, frozenset[str]] = {
     "SOURCE": frozenset({"max_future_skew", "idle_timeout", "retain_history"}),
     "TABLE": frozenset({"retain_history"}),
-    "LOOKUP TABLE": frozenset({"connector", "strategy", "cache.max_entries", "cache.ttl", "refresh"}),
+    "LOOKUP TABLE": frozenset(
+        {
+            "connector",
+            "strategy",
+            "cache.max_entries",
+            "cache.max_bytes",
+            "cache.ttl",
+            "cache.negative_ttl",
+            "refresh",
+        }
+    ),
     "STREAM": frozenset({"retain_history", "state_ttl", "unbounded_state", "asof"}),
     "MATERIALIZED VIEW": frozenset({"retain_history", "state_ttl", "unbounded_state", "asof"}),
     "SINK": frozenset({"state_ttl", "unbounded_state", "asof"}),

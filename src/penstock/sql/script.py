@@ -26,6 +26,7 @@ _STARTS = [
     "BEGIN",
     "COMMIT",
     "ROLLBACK",
+    "REFRESH",
     "SELECT",
     "WITH",
     "VALUES",
@@ -138,6 +139,9 @@ def _small(cursor: Cursor, text: str, offset: int) -> st.Statement:
         made = st.StartPipeline(text, offset)
     elif cursor.accept("STOP PIPELINE"):
         made = st.StopPipeline(text, offset)
+    elif cursor.accept("REFRESH"):
+        cursor.expect("LOOKUP TABLE")
+        made = st.Refresh(text, offset, object_name(cursor))
     elif cursor.accept("FLUSH"):
         made = st.Flush(text, offset)
     else:

@@ -246,5 +246,12 @@ class StopPipeline(Statement):
 
 
 @dataclass(frozen=True)
+class Refresh(Statement):
+    """REFRESH LOOKUP TABLE."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Flush(Statement):
     pass

@@ -56,7 +56,9 @@ def test_suggestions() -> None:
     assert sink_names() == ["CONSOLE", "FILES", "PYTHON"]
     assert [(c.name, c.direction) for c in connectors()] == [
         ("CONSOLE", "sink"),
+        ("FILES", "lookup"),
         ("FILES", "sink"),
+        ("POSTGRES", "lookup"),
         ("PYTHON", "sink"),
         ("WEBSOCKET", "source"),
     ]

@@ -1,0 +1,217 @@
+"""Lookup tables that are fed from elsewhere: their options, their source, and how they fare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.catalog.objects import Connector, ObjectInfo
+from penstock.connect import LookupSource, find_lookup
+from penstock.errors import PenstockError, fail
+from penstock.runtime.durations import duration_ms, size_bytes
+from penstock.serve.zset import consolidate, negated, weighted
+from penstock.sql import statements as st
+from penstock.sql.script import parse_script
+
+if TYPE_CHECKING:
+    from penstock.runtime.engine import Engine
+
+_MAX_ENTRIES = 65_536
+_MAX_BYTES = 64 << 20
+_TTL_MS = 300_000
+_FIRST_WAIT_S = 0.2
+_LONGEST_WAIT_S = 30.0
+
+
+@dataclass(frozen=True)
+class LookupOptions:
+    """WITH (…) of a lookup table, checked. `refresh_ms` is None where it is refreshed by REFRESH alone."""
+
+    on_demand: bool = False
+    refresh_ms: int | None = None
+    max_entries: int = _MAX_ENTRIES
+    max_bytes: int = _MAX_BYTES
+    ttl_ms: int = _TTL_MS
+    negative_ttl_ms: int = _TTL_MS
+
+
+@dataclass
+class LookupFigures:
+    """Counted since the database was opened. A request is one read of the source: of all rows, or of all missing keys of an epoch."""
+
+    requests: int = 0
+    failures: int = 0
+    rows_read: int = 0
+    keys_asked: int = 0
+    hits: int = 0
+    misses: int = 0
+    entries: int = 0
+    bytes: int = 0
+
+
+def lookup_options(options: Mapping[str, str], connector: Connector | None) -> LookupOptions:
+    """PSK-1012 for an option that would have no effect, PSK-1011 for a bad value."""
+    on_demand = options.get("strategy", "replicated").lower() == "on-demand"
+    caching = [o for o in options if o.startswith("cache.")]
+    if connector is None:
+        unused = [*caching, *(["refresh"] if "refresh" in options else []), *(["strategy"] if on_demand else [])]
+        if unused:
+            raise fail(
+                "PSK-1012",
+                f"{unused[0]} has no meaning for a lookup table that is filled with INSERT.",
+                hint="Leave it out, or write FROM POSTGRES (…) or FROM FILES (…).",
+            )
+        return LookupOptions()
+    if not on_demand and caching:
+        raise fail(
+            "PSK-1012",
+            f"{caching[0]} has no meaning for a replicated lookup table: all of it is kept.",
+            hint="Leave it out, or use strategy = 'on-demand'.",
+        )
+    if on_demand and "refresh" in options:
+        raise fail(
+            "PSK-1012", "refresh has no meaning for strategy = 'on-demand'.", hint="Use cache.ttl for the age of rows."
+        )
+    if on_demand and not find_lookup(connector.name).by_key:
+        raise fail(
+            "PSK-1012",
+            f"{connector.name.upper()} cannot be asked for single rows.",
+            hint="Use strategy = 'replicated'.",
+        )
+    if on_demand:
+        raise fail("PSK-1012", "strategy = 'on-demand' is not supported.", hint="Use strategy = 'replicated'.")
+    ttl = _time(options, "cache.ttl", _TTL_MS)
+    return LookupOptions(
+        on_demand,
+        _time(options, "refresh", 0) or None,
+        _count(options, "cache.max_entries", _MAX_ENTRIES),
+        _size(options, "cache.max_bytes", _MAX_BYTES),
+        ttl,
+        _time(options, "cache.negative_ttl", ttl),
+    )
+
+
+def _time(options: Mapping[str, str], name: str, default: int) -> int:
+    if name not in options:
+        return default
+    millis = duration_ms(options[name])
+    if millis <= 0:
+        raise fail("PSK-1011", f"{name} = '{options[name]}' is not above zero.")
+    return millis
+
+
+def _count(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name, str(default))
+    if not text.isdecimal() or int(text) < 1:
+        raise fail("PSK-1011", f"{name} = '{text}' is not a whole number above zero.")
+    return int(text)
+
+
+def _size(options: Mapping[str, str], name: str, default: int) -> int:
+    if name not in options:
+        return default
+    size = size_bytes(options[name])
+    if not size:
+        raise fail("PSK-1011", f"{name} = '{options[name]}' is not a size.", hint="Write it like '64mb'.")
+    return size
+
+
+def make_lookup(info: ObjectInfo, connector: Connector) -> LookupSource:
+    return find_lookup(connector.name).factory(connector, info.columns, info.key)
+
+
+def as_written(s: st.CreateLookupTable) -> Connector | None:
+    """The connector with its variables unresolved: what they stand for, such as passwords, is not stored."""
+    if s.connector is None:
+        return None
+    return _statement(s.text, None).connector
+
+
+def _statement(text: str, engine: Engine | None) -> st.CreateLookupTable:
+    (statement,) = parse_script(text, substitute=engine.substitute if engine is not None else None)
+    assert isinstance(statement, st.CreateLookupTable)
+    return statement
+
+
+class FedLookup:
+    """What both strategies share. The source is made when it is first asked, so that a database opens without it."""
+
+    def __init__(self, engine: Engine, info: ObjectInfo) -> None:
+        self.info = info
+        self.state = "ready"
+        self.error: str | None = None
+        self.figures = LookupFigures()
+        self.options = lookup_options(info.options, info.connector)
+        self._engine = engine
+        self._source: LookupSource | None = None
+        self._fails = 0
+
+    def start(self) -> None:
+        """The pipeline runs."""
+
+    def stop(self) -> None:
+        """The pipeline stops; the table can still be read and refreshed."""
+
+    def close(self) -> None:
+        self.stop()
+        if self._source is not None:
+            self._source.close()
+
+    def read_all(self) -> pa.Table:
+        """All rows as they are at the source now, no key twice."""
+        return self._asked(lambda s: unique(self.info, s.scan()))
+
+    @property
+    def source(self) -> LookupSource:
+        if self._source is None:
+            connector = _statement(self.info.sql, self._engine).connector
+            assert connector is not None
+            self._source = make_lookup(self.info, connector)
+        return self._source
+
+    @source.setter
+    def source(self, source: LookupSource) -> None:
+        self._source = source
+
+    def _asked(self, ask: Callable[[LookupSource], pa.Table]) -> pa.Table:
+        """One request, counted; what goes wrong is shown in the status until a request succeeds."""
+        try:
+            table = ask(self.source)
+        except PenstockError as error:
+            self.figures.failures += 1
+            self._fails += 1
+            self.state, self.error = "retrying", str(error)
+            raise
+        self.figures.requests += 1
+        self.figures.rows_read += table.num_rows
+        self._fails = 0
+        self.state, self.error = "ready", None
+        return table
+
+    def _wait_s(self) -> float:
+        """How long to wait after so many failures in a row."""
+        return float(min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(self._fails - 1, 10)))
+
+
+def unique(info: ObjectInfo, rows: pa.Table) -> pa.Table:
+    """PSK-5006 if two rows have one key."""
+    keys = rows.select(list(info.key))
+    if keys.num_rows > 1:
+        counted = keys.group_by(list(info.key)).aggregate([([], "count_all")])
+        if counted.num_rows < keys.num_rows:
+            twice = next(r for r in counted.to_pylist() if r["count_all"] > 1)
+            named = ", ".join(f"{n} = {twice[n]!r}" for n in info.key)
+            raise fail(
+                "PSK-5006",
+                f"{info.name}: the source has more than one row with {named}.",
+                hint="Choose a key that is unique at the source.",
+            )
+    return rows
+
+
+def difference(old: pa.Table, new: pa.Table) -> pa.Table:
+    """What turns one collection into another, consolidated."""
+    return consolidate(pa.concat_tables([negated(old), weighted(new).cast(weighted(old).schema)]))
