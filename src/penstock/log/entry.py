@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One part as the index knows it.
 
     `path` is absolute; `offset` and `length` frame the payload in it. `batches` holds (offset, length, rows) of each

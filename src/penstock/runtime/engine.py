@@ -34,8 +34,9 @@ from penstock.runtime.ticker import Ticker
 from penstock.serve.hub import Hub
 from penstock.serve.store import ViewStore
 from penstock.spark.batch import BatchReader
-from penstock.spark.bridge import FolderClaim, KernelIndex, KernelJob
+from penstock.spark.bridge import FolderClaim, KernelJob
 from penstock.spark.compile import UNIT_OBJECT
+from penstock.spark.index import KernelIndex
 from penstock.spark.seeds import unit_entry
 from penstock.spark.session import get_session
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.catalog.coerce import coerce
 from penstock.catalog.objects import ObjectInfo
+from penstock.catalog.row import RowEncoder
 from penstock.catalog.types import schema_of
 from penstock.log import Part
 from penstock.runtime.durations import duration_ms
@@ -32,6 +34,7 @@ class Feed:
         self.schema = schema_of(info.columns)
         self.counters = FeedCounters()
         self._defaults = defaults
+        self._rows = RowEncoder(self.schema)
         self._lock = threading.Lock()
         given = info.options.get("max_future_skew")
         self._skew_ms: int | None = max_future_skew_ms
@@ -40,7 +43,7 @@ class Feed:
 
     def part(self, data: object) -> Part:
         """The commit part for rows in any form that `coerce` takes; on an error nothing has happened."""
-        table = coerce(data, self.schema, self._now_default() | self._defaults)
+        table = self._coerced(data)
         watermark = None
         if self.info.watermark is not None:
             table, watermark = self._timed(table)
@@ -49,10 +52,18 @@ class Feed:
             self.counters.commits += 1
         return Part(
             object_id=self.info.id,
-            batches=tuple(table.combine_chunks().to_batches()) if table.num_rows else (),
+            batches=_batches(table),
             watermark=watermark,
             schema_version=len(self.schema),
         )
+
+    def _coerced(self, data: object) -> pa.Table | pa.RecordBatch:
+        defaults = self._now_default() | self._defaults
+        if isinstance(data, Mapping):
+            batch = self._rows.encode(data, defaults)
+            if batch is not None:
+                return batch
+        return coerce(data, self.schema, defaults)
 
     def _now_default(self) -> dict[str, object]:
         wm = self.info.watermark
@@ -66,7 +77,7 @@ class Feed:
             else pa.scalar(now, pa.timestamp("us")).cast(field.type).as_py()
         }
 
-    def _timed(self, table: pa.Table) -> tuple[pa.Table, int | None]:
+    def _timed(self, table: pa.Table | pa.RecordBatch) -> tuple[pa.Table | pa.RecordBatch, int | None]:
         wm = self.info.watermark
         assert wm is not None
         index = self.schema.get_field_index(wm.column)
@@ -88,8 +99,8 @@ class Feed:
         latest = self._latest(times)
         return table, None if latest is None else latest - wm.delay_ms
 
-    def _latest(self, times: pa.ChunkedArray) -> int | None:
-        latest = _millis(pc.max(times))
+    def _latest(self, times: pa.Array | pa.ChunkedArray) -> int | None:
+        latest = _millis(times[0] if len(times) == 1 else pc.max(times))
         if self._skew_ms is None or latest is None:
             return latest
         limit = int(time.time() * 1000) + self._skew_ms
@@ -107,4 +118,10 @@ def _millis(scalar: pa.Scalar) -> int | None:
         return None
     if pa.types.is_integer(scalar.type):
         return int(scalar.as_py())
-    return int(scalar.cast(pa.int64()).as_py()) // 1000
+    return int(scalar.value) // 1000
+
+
+def _batches(table: pa.Table | pa.RecordBatch) -> tuple[pa.RecordBatch, ...]:
+    if not table.num_rows:
+        return ()
+    return (table,) if isinstance(table, pa.RecordBatch) else tuple(table.combine_chunks().to_batches())

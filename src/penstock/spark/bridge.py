@@ -1,4 +1,4 @@
-"""The kernel as Python sees it: the log index, and one running query with its clock and its outbox."""
+"""The kernel as Python sees it: one running query with its clock and its outbox."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import PenstockError, fail
-from penstock.log import Entry
 from penstock.spark.calls import interruptible
 from penstock.spark.compile import Compiled
 from penstock.spark.session import jvm
@@ -34,35 +33,6 @@ class FolderClaim:
 
     def release(self) -> None:
         self._hold.release()
-
-
-class KernelIndex:
-    """Tells the kernel where the rows of the log are."""
-
-    def __init__(self, database: str) -> None:
-        self._database = database
-        self._index = jvm().LogIndex.of(database)
-
-    def add(self, entries: Iterable[Entry], head: int) -> None:
-        self._index.add("".join(_line(e) for e in entries), head)
-
-    def watermark(self, object_id: int, watermark: int) -> None:
-        self._index.watermark(object_id, watermark)
-
-    def trim(self, object_id: int, lsn: int) -> None:
-        self._index.trim(object_id, lsn)
-
-    def forget(self, object_id: int) -> None:
-        self._index.forget(object_id)
-
-    def close(self) -> None:
-        jvm().LogIndex.drop(self._database)
-
-
-def _line(e: Entry) -> str:
-    wm = "" if e.watermark is None else str(e.watermark)
-    slices = ";".join(f"{o},{n},{r}" for o, n, r in e.batches)
-    return f"{e.lsn}\t{e.object_id}\t{wm}\t{e.schema_version}\t{e.path}\t{slices}\n"
 
 
 @dataclass(frozen=True)

@@ -323,7 +323,7 @@ public final class EpochClock {
   }
 
   private boolean settled(long lsn) {
-    if (!started || changed(committed.lsn, lsn)) {
+    if (!started || index.head() < lsn || changed(committed.lsn, lsn)) {
       return false;
     }
     if (!eventTime) {

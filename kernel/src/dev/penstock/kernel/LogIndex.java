@@ -10,8 +10,8 @@ import java.util.concurrent.ConcurrentHashMap;
 /**
  * The driver's view of the commit log of one database: which slices of which files hold the rows of an object, by LSN.
  *
- * <p>Python adds entries in LSN order after they are durable and before the commit is acknowledged. The index is also the
- * monitor on which epoch clocks wait for something to do.
+ * <p>Python adds entries in LSN order after they are durable; the commit may be acknowledged before. The index is also the monitor
+ * on which epoch clocks wait for something to do.
  */
 public final class LogIndex {
 

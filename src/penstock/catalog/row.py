@@ -1,0 +1,44 @@
+"""One row as a record batch, the short way: most of what a small insert costs is the number of calls into Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.catalog.convert import Misfit, converter
+
+_MISSING = object()
+
+
+class RowEncoder:
+    """Makes one-row batches of a schema. All columns are converted in one call, as the fields of a struct."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._struct = pa.struct(list(schema))
+        self._columns = [(f.name, converter(f.type)) for f in schema]
+        self._names = frozenset(schema.names)
+        self._not_null = [i for i, f in enumerate(schema) if not f.nullable]
+
+    def encode(self, row: Mapping[str, Any], defaults: Mapping[str, object]) -> pa.RecordBatch | None:
+        """The batch that `coerce` would make of the row; None where something is wrong with it or a name is
+        spelled differently: `coerce` says what.
+        """
+        if not self._names.issuperset(row):
+            return None
+        fields = {}
+        try:
+            for name, convert in self._columns:
+                value = row.get(name, _MISSING)
+                if value is _MISSING:
+                    value = defaults.get(name)
+                    if callable(value):
+                        value = value()
+                fields[name] = value if value is None or convert is None else convert(value)
+            batch = pa.RecordBatch.from_struct_array(pa.array([fields], self._struct))
+        except (Misfit, pa.ArrowException, TypeError, ValueError, OverflowError):
+            return None
+        if any(batch.column(i).null_count for i in self._not_null):
+            return None
+        return batch
