@@ -10,6 +10,7 @@ from penstock.plan.nodes import AggCall, Expr, Named, SortKey
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import column, to_expr, type_of, walk_block
 from penstock.sql.functions import aggregate_name
+from penstock.sql.trees import bare
 
 _LAST_ARGUMENTS = ("this", "expression", "expressions", "quantile", "separator", "offset", "default", "accuracy")
 
@@ -216,7 +217,7 @@ class Grouped:
         args = [node.this] if isinstance(node, exp.Grouping) and node.this is not None else list(node.expressions)
         flags = []
         for a in args:
-            flag = self.grouping.get(a.sql(dialect="spark"))
+            flag = self.grouping.get(bare(a).sql(dialect="spark"))
             if flag is None:
                 raise self.ctx.fail("PSK-1019", "grouping() takes a key of GROUPING SETS, ROLLUP or CUBE", origin)
             flags.append(flag)

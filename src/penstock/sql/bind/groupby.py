@@ -12,7 +12,10 @@ from penstock.sql.bind.exprs import all_of, column, conjuncts, to_expr, type_of
 from penstock.sql.bind.grouping import grouping_sets
 from penstock.sql.bind.groupwindow import GroupWindow
 from penstock.sql.bind.outputs import Outputs
+from penstock.sql.functions import aggregate_name
 from penstock.sql.trees import bare
+
+_NOT_NULL_ON_NOTHING = {"count", "count_if", "approx_count_distinct", "array_agg", "collect_set", "regr_count"}
 
 
 class GroupBy(GroupWindow, Outputs):
@@ -184,6 +187,10 @@ class GroupBy(GroupWindow, Outputs):
 
 def _not_null_on_nothing(node: exp.Expression) -> bool:
     """True if an output over aggregates of no rows may be something else than NULL."""
-    return (
-        node.find(exp.Count, exp.CountIf, exp.Coalesce, exp.Case, exp.If, exp.Is, exp.Literal, exp.Boolean) is not None
-    )
+    while isinstance(node, (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)):
+        node = node.this
+    name = aggregate_name(node)
+    if name is not None:
+        return name in _NOT_NULL_ON_NOTHING
+    odd = isinstance(node, (exp.Coalesce, exp.Case, exp.If, exp.Is, exp.Literal, exp.Boolean, exp.Array))
+    return odd or any(_not_null_on_nothing(c) for c in node.iter_expressions())

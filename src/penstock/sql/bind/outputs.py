@@ -49,7 +49,8 @@ class Outputs(Draft):
         block = Block(self.node, cols, self.correlated)
         limited(self.ctx, block, self.select, order)
         if extra:
-            keep = [*outputs, *kept]
+            used = {r for part in self.correlated for r in Expr(part).refs}
+            keep = [*outputs, *(e for e in extra if e.name in used), *kept]
             block.node = Project(block.node, tuple(Named(n.name, col(n.name)) for n in keep))
         return block
 

@@ -60,6 +60,8 @@ class From(TimeJoins):
     bind_query: BindQuery
     scope: Scope
     where: list[exp.Expression] = field(default_factory=list)
+    _covered: bool = False
+    """A RIGHT or FULL join is still to come: what WHERE says of its left side is not a condition of a join below it."""
 
     def bind(self, select: exp.Select) -> Node:
         source = select.args.get("from_")
@@ -71,7 +73,9 @@ class From(TimeJoins):
             self.add(relation, source.this)
             for join in source.this.args.get("joins") or []:
                 node = self.join(node, join)
-        for join in select.args.get("joins") or []:
+        joins = select.args.get("joins") or []
+        for i, join in enumerate(joins):
+            self._covered = any((j.side or "").upper() in ("RIGHT", "FULL") for j in joins[i + 1 :])
             node = self.join(node, join)
         for lateral in select.args.get("laterals") or []:
             node = self.lateral_view(node, lateral)
@@ -337,6 +341,8 @@ class From(TimeJoins):
         """For `FROM a, b WHERE …`: the conditions of WHERE over both sides are those of the join."""
         lefts, rights = frozenset(left.columns), frozenset(right.columns)
         out: list[exp.Expression] = []
+        if self._covered:
+            return out
         for part in list(self.where):
             if part.find(exp.Query) is not None or not isinstance(
                 part, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)

@@ -1,0 +1,1 @@
+"""Generated queries: random schemas, SELECTs and traces, and what they are measured against."""

@@ -1,0 +1,54 @@
+"""A group: some tables, a trace over them, and as many SELECTs as one likes, all from one seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+from tests.generated.queries import Queries, Relation, Select
+from tests.generated.schemas import Table, random_tables
+from tests.generated.traces import Commit, random_trace
+
+
+@dataclass(frozen=True)
+class Case:
+    """One SELECT; `number` counts the draws of its group."""
+
+    number: int
+    select: Select
+
+    @property
+    def name(self) -> str:
+        return f"q{self.number}"
+
+
+@dataclass(frozen=True)
+class Base:
+    """A view that the SELECTs of the group may read like a table."""
+
+    name: str
+    select: Select
+
+
+class Group:
+    """Everything that a seed stands for."""
+
+    def __init__(self, seed: int, changes: int) -> None:
+        self.seed = seed
+        self.tables: tuple[Table, ...] = random_tables(Random(f"tables {seed}"))
+        self.trace: list[Commit] = random_trace(Random(f"trace {seed}"), self.tables, changes)
+        tables = [Relation(t.name, tuple((c.name, c.kind, True) for c in t.columns)) for t in self.tables]
+        self.bases = [Base(f"b{i}", Queries(Random(f"base {seed} {i}"), tables).base()) for i in range(2)]
+        self._relations = [*tables, *tables, *(Relation(b.name, b.select.columns) for b in self.bases)]
+
+    def case(self, number: int) -> Case:
+        made = Queries(Random(f"query {self.seed} {number}"), self._relations).query()
+        made.duck &= not any(f" {b.name} " in made.sql for b in self.bases if not b.select.duck)
+        return Case(number, made)
+
+    def cases(self) -> Iterator[Case]:
+        number = 0
+        while True:
+            yield self.case(number)
+            number += 1

@@ -1,0 +1,225 @@
+"""Runs a group through Penstock: all its SELECTs as views of one database, compared after every commit."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+from tests.generated.cases import Case, Group
+from tests.generated.compare import bag, difference
+from tests.generated.oracles import CannotSay, Duck, SparkBatch
+from tests.generated.schemas import Row
+from tests.generated.traces import Commit, Model, perform
+
+import penstock
+
+DOCUMENTED = ("PSK-1012", "PSK-3002", "PSK-3003")
+"""What a random SELECT may be refused with: forms that the SQL reference lists as not supported."""
+
+SETTLED_S = 240.0
+_STATE_S = 20.0
+_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A case that went wrong: when, and how."""
+
+    case: Case
+    commit: int
+    kind: str
+    message: str
+
+
+@dataclass
+class Report:
+    """What was run. `duck` and `spark` count comparisons; `dialect` those where DuckDB alone was of another opinion."""
+
+    cases: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    refusals: list[tuple[str, str]] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    duck: int = 0
+    spark: int = 0
+    dialect: int = 0
+    unmeasured: int = 0
+
+    @property
+    def refusal_rate(self) -> float:
+        return sum(self.refused.values()) / max(1, self.cases + sum(self.refused.values()))
+
+    def summary(self) -> str:
+        refused = f"{sum(self.refused.values())} refused ({self.refusal_rate:.1%}) {dict(self.refused) or ''}".rstrip()
+        measures = f"{self.duck} comparisons with DuckDB, {self.spark} with Spark"
+        odd = f"{self.dialect} where DuckDB alone differs, {self.unmeasured} without a measure"
+        return f"{self.cases} cases, {len(self.failures)} failed, {refused}; {measures}, {odd}"
+
+    def add(self, other: Report) -> None:
+        for name in ("cases", "duck", "spark", "dialect", "unmeasured"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.refused.update(other.refused)
+        self.refusals += other.refusals
+        self.failures += other.failures
+
+
+def before_the_end(commit: int, commits: int) -> bool:
+    """Spark is asked after the first commit and after the last that leaves rows."""
+    return commit in (0, commits - 2)
+
+
+def every_commit(commit: int, commits: int) -> bool:
+    return True
+
+
+class Running:
+    """One group in one database."""
+
+    def __init__(
+        self, db: penstock.Database, spark: SparkSession, group: Group, trace: Sequence[Commit] | None = None
+    ) -> None:
+        self.db = db
+        self.group = group
+        self.trace = list(group.trace if trace is None else trace)
+        self.model = Model(group.tables)
+        self.report = Report()
+        self.cases: list[Case] = []
+        self._batch = SparkBatch(spark, group.tables)
+        self._duck = Duck(group.tables)
+        self._broken: set[str] = set()
+        for table in group.tables:
+            db.execute(table.ddl())
+        self._views = {b.name: b.select.sql for b in group.bases}
+        for name, sql in self._views.items():
+            db.execute(f"CREATE MATERIALIZED VIEW {name} AS {sql}")
+
+    def create(self, cases: Iterable[Case], wanted: int) -> None:
+        """Makes a view of each case until there are as many as wanted."""
+        drawn = iter(cases)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            while (missing := wanted - len(self.cases)) > 0:
+                batch = [c for c, _ in zip(drawn, range(missing), strict=False)]
+                if not batch:
+                    break
+                self.cases += [c for c in pool.map(self._view, batch) if c is not None]
+        self.report.cases = len(self.cases)
+
+    def _view(self, case: Case) -> Case | None:
+        try:
+            self.db.execute(f"CREATE MATERIALIZED VIEW {case.name} AS {case.select.sql}")
+        except penstock.PenstockError as error:
+            if error.code in DOCUMENTED:
+                self.report.refused[error.code] += 1
+                self.report.refusals.append((str(error).split("\n")[0], case.select.sql))
+            else:
+                self._failed(case, -1, "create", f"CREATE failed: {error}")
+            return None
+        return case
+
+    def measurable(self, case: Case) -> bool:
+        """True if Spark batch takes the SELECT."""
+        self._batch.load(self.model.rows, self._views)
+        return self._ask(self._batch, case) is not None
+
+    def run(self, spark_at: Callable[[int, int], bool]) -> Report:
+        """The whole trace. `spark_at(commit, commits)` says after which commits Spark batch is asked for every case."""
+        self._nothing()
+        self._settle(-1)
+        before = self._state()
+        for number, commit in enumerate(self.trace):
+            perform(self.db, self.model.apply(commit))
+            self._settle(number)
+            self._check(number, spark_at(number, len(self.trace)))
+        if not any(self.model.rows.values()):
+            self._shrunk(before)
+        return self.report
+
+    def _nothing(self) -> None:
+        """A commit without rows: every query has an epoch, and the state that it keeps over no rows at all."""
+        table = self.group.tables[0]
+        rows = next((c.rows[:1] for t in self.trace for c in t if c.table == table.name and c.action == "insert"), ())
+        with self.db.transaction() as transaction:
+            transaction.insert(table.name, list(rows))
+            transaction.delete(table.name, list(rows))
+
+    def _settle(self, number: int) -> None:
+        self.db.flush(timeout=SETTLED_S)
+        broken = {s.name: str(s.error) for s in self.db.status() if s.error}
+        for case in self.cases:
+            if case.name in broken:
+                self._failed(case, number, "query", f"the query failed: {broken[case.name]}")
+
+    def _failed(self, case: Case, number: int, kind: str, message: str) -> None:
+        if case.name not in self._broken:
+            self._broken.add(case.name)
+            self.report.failures.append(Failure(case, number, kind, message))
+
+    # Contents
+
+    def _check(self, number: int, with_spark: bool) -> None:
+        self._duck.load(self.model.rows, {b.name: b.select.sql for b in self.group.bases if b.select.duck})
+        self._batch.load(self.model.rows, self._views)
+        for case in self.cases:
+            if case.name not in self._broken:
+                self._compare(case, number, with_spark)
+
+    def _compare(self, case: Case, number: int, with_spark: bool) -> None:
+        got = bag(self.db.sql(f"SELECT * FROM {case.name}").fetchall())
+        said = self._ask(self._duck, case) if case.select.duck else None
+        if said is not None:
+            self.report.duck += 1
+            if difference(got, said) is None and not with_spark:
+                return
+        if not with_spark and said is None and case.select.duck is False:
+            return
+        wanted = self._ask(self._batch, case)
+        if wanted is None:
+            wanted = said
+        else:
+            self.report.spark += 1
+        if wanted is None:
+            self.report.unmeasured += 1
+            return
+        wrong = difference(got, wanted)
+        if wrong is not None:
+            more, less = wrong
+            self._failed(case, number, "rows", f"too many: {dict(more)}\n  missing: {dict(less)}")
+        elif said is not None and difference(got, said) is not None:
+            self.report.dialect += 1
+
+    def _ask(self, oracle: Duck | SparkBatch, case: Case) -> Counter[Row] | None:
+        try:
+            return bag(oracle.answer(case.select.sql))
+        except CannotSay:
+            return None
+
+    # State
+
+    def _state(self) -> dict[str, int]:
+        """Rows in the state stores of each query, as Spark counts them after an epoch."""
+        jobs = self.db._engine.jobs
+        out = {}
+        for case in self.cases:
+            info = self.db._engine.catalog.get(case.name)
+            job = jobs.get(info.id) if info is not None else None
+            if job is not None:
+                operators = job.kernel.progress().get("stateOperators", [])
+                out[case.name] = sum(int(o["numRowsTotal"]) for o in operators)
+        return out
+
+    def _shrunk(self, before: dict[str, int]) -> None:
+        """After everything is deleted the state is what it was before the first row. Figures come a little after the epoch."""
+        end = time.monotonic() + _STATE_S
+        while True:
+            now = self._state()
+            left = {n: k for n, k in now.items() if k != before.get(n) and n not in self._broken}
+            if not left or time.monotonic() > end:
+                break
+            time.sleep(0.1)
+        for case in self.cases:
+            if case.name in left:
+                text = f"{left[case.name]} rows are left in its state, {before.get(case.name)} at the start"
+                self._failed(case, len(self.trace) - 1, "state", text)
