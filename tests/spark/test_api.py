@@ -303,6 +303,69 @@ def test_a_transaction_is_one_commit_in_every_view(db: penstock.Database) -> Non
     assert db.sql("SELECT count(*) AS n FROM money").fetchone() == (2,)
 
 
+def test_statements_of_a_transaction_see_its_writes(db: penstock.Database) -> None:
+    db.execute("""
+        CREATE TABLE t (id INT PRIMARY KEY, v INT);
+        CREATE TABLE bag (v INT, tags ARRAY<INT>);
+        CREATE SOURCE s (v INT);
+        CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n, sum(v) AS s FROM t;
+        INSERT INTO t VALUES (1, 10), (2, 20);
+        INSERT INTO bag VALUES (1, array(1)), (1, array(1)), (NULL, NULL);
+    """)
+    follower = Follower(db, "total")
+    db.execute("""
+        BEGIN;
+        INSERT INTO t VALUES (3, 30);
+        UPDATE t SET v = v + 1;
+        DELETE FROM t WHERE v = 11;
+        INSERT INTO t SELECT id + 10, v * 2 FROM t WHERE id = 3;
+        UPDATE t SET v = 0 WHERE id IN (SELECT id FROM t WHERE v > 60);
+        INSERT INTO s VALUES (7);
+        INSERT INTO bag SELECT v, NULL FROM s;
+        DELETE FROM bag WHERE v = 1;
+    """)
+    assert sorted(db.sql("SELECT * FROM t").fetchall()) == [(2, 21), (3, 31), (13, 0)]
+    assert sorted(db.sql("SELECT v FROM bag WHERE v IS NOT NULL").fetchall()) == [(7,)]
+    db.flush(timeout=SOON_S)
+    assert db.sql("SELECT * FROM total").fetchall() == [(2, 30)]
+    db.execute("COMMIT")
+    db.flush(timeout=SOON_S)
+    assert follower.rows() == [(2, 30, -1), (3, 52, 1)]
+    assert sorted(db.sql("SELECT * FROM t").fetchall()) == [(2, 21), (3, 31), (13, 0)]
+    assert db.sql("SELECT count(*) AS n, max(v) AS m FROM bag").fetchall() == [(2, 7)]
+
+    with db.transaction() as t:
+        t.insert("t", [(4, 1)])
+        t.execute("UPDATE t SET v = 40 WHERE id = 4; DELETE FROM t WHERE id = 13")
+    db.execute("BEGIN; DELETE FROM t; ROLLBACK")
+    assert sorted(db.sql("SELECT * FROM t").fetchall()) == [(2, 21), (3, 31), (4, 40)]
+
+    # A statement that breaks a constraint is refused; the transaction goes on without it.
+    db.execute("BEGIN; INSERT INTO t VALUES (5, 50)")
+    for wrong in ("UPDATE t SET id = 2", "UPDATE t SET id = NULL WHERE id = 5", "UPDATE t SET id = 4 WHERE id = 5"):
+        with pytest.raises(penstock.PenstockError, match=r"PSK-500[36]"):
+            db.execute(wrong)
+    db.execute("UPDATE t SET id = id + 1; COMMIT")
+    assert sorted(db.sql("SELECT * FROM t").fetchall()) == [(3, 21), (4, 31), (5, 40), (6, 50)]
+
+    # What another commit has changed meanwhile refuses the whole transaction.
+    db.execute("BEGIN; INSERT INTO s VALUES (8); DELETE FROM t WHERE id = 3")
+    db.insert("t", [(3, 99)])
+    with pytest.raises(penstock.PenstockError, match="PSK-5008"):
+        db.execute("COMMIT")
+    assert db.sql("SELECT count(*) AS n FROM s").fetchall() == [(1,)]
+    with pytest.raises(penstock.PenstockError, match="PSK-0006"):
+        db.execute("ROLLBACK")
+
+
+def test_updates_from_several_threads_all_count(db: penstock.Database) -> None:
+    db.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 0)")
+    with ThreadPoolExecutor(3) as threads:
+        for one in [threads.submit(db.execute, "UPDATE t SET v = v + 1") for _ in range(6)]:
+            one.result()
+    assert db.sql("SELECT v FROM t").fetchall() == [(6,)]
+
+
 def test_a_source_handle(db: penstock.Database) -> None:
     db.execute("""
         CREATE SOURCE s (k STRING, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND);

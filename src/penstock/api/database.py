@@ -19,13 +19,12 @@ from penstock.catalog.objects import ObjectInfo
 from penstock.config import load_settings
 from penstock.connect import register_callable
 from penstock.errors import fail
-from penstock.log import Part
 from penstock.runtime import execute as ex
 from penstock.runtime.engine import Engine
 from penstock.runtime.inspect import ObjectStatus, find, status
 from penstock.runtime.subscribe import subscribe
 from penstock.runtime.topology import Topology, topology
-from penstock.runtime.writes import Writer
+from penstock.runtime.writes import Write, Writer
 from penstock.serve.change import Change
 from penstock.serve.subscription import Subscription
 from penstock.sql import statements as st
@@ -90,7 +89,7 @@ class Transaction:
     def __init__(self, engine: Engine, writer: Writer) -> None:
         self._engine = engine
         self._writer = writer
-        self._writes: list[tuple[ObjectInfo, str, Part]] = []
+        self._writes: list[Write] = []
         self.lsn: int | None = None
 
     def insert(self, name: str, data: object) -> None:
@@ -104,8 +103,8 @@ class Transaction:
         self._writes.append((info, "delete", self._engine.feeds[info.id].part(data)))
 
     def execute(self, sql: str, params: Params = None) -> None:
-        """INSERT, UPDATE and DELETE statements as part of the commit."""
-        session = ex.Session(self._engine, self._writer, pending=self._writes)  # type: ignore[arg-type]
+        """INSERT, UPDATE and DELETE statements as part of the commit; each sees what the transaction has written before."""
+        session = ex.Session(self._engine, self._writer, pending=self._writes)
         ex.execute(session, sql, params)
 
     def _commit(self) -> None:

@@ -80,6 +80,10 @@ CODES: dict[str, Code] = {
     # 4 state
     "PSK-4001": Code("unbounded ORDER BY on a stream", "Add LIMIT n, or order when you SELECT from the view."),
     "PSK-4002": Code("state limit reached"),
+    "PSK-4003": Code(
+        "the recursion does not end",
+        "Bound it by a condition in the step, write UNION instead of UNION ALL, or allow more steps with WITH (max_depth = n).",
+    ),
     # 5 connectors and delivery
     "PSK-5001": Code("unknown connector"),
     "PSK-5002": Code("connector failed"),
@@ -91,6 +95,7 @@ CODES: dict[str, Code] = {
     "PSK-5005": Code("object cannot be written to"),
     "PSK-5006": Code("constraint violated"),
     "PSK-5007": Code("row could not be decoded"),
+    "PSK-5008": Code("a row was changed by another commit", "Nothing was stored; run the transaction again."),
     "PSK-5010": Code("subscriber was too slow"),
     "PSK-5011": Code(
         "history is no longer retained", "Subscribe with a snapshot, or retain more with WITH (retain_history = …)."

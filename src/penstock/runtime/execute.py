@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.catalog.objects import Kind
 from penstock.errors import PenstockError, fail
 from penstock.runtime import objects, tables
 from penstock.runtime.inspect import describe, find, show, show_create
 from penstock.runtime.replica import Replica
-from penstock.runtime.select import run_select
+from penstock.runtime.select import select
 from penstock.runtime.sinks import create_sink
 from penstock.runtime.subscribe import subscribe_statement
 from penstock.serve.subscription import Subscription
@@ -26,7 +26,7 @@ from penstock.sql.script import parse_script
 
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
-    from penstock.runtime.writes import Writer
+    from penstock.runtime.writes import Write, Writer
 
 Outcome: TypeAlias = pa.Table | Subscription | None
 Params: TypeAlias = Sequence[object] | Mapping[str, object] | None
@@ -38,7 +38,7 @@ class Session:
 
     engine: Engine
     writer: Writer
-    pending: list[tuple[ObjectInfo, str, object]] | None = None
+    pending: list[Write] | None = None
     cursors: dict[str, Subscription] = field(default_factory=dict)
     last_lsn: int = 0
 
@@ -79,7 +79,7 @@ def run(session: Session, s: st.Statement) -> Outcome:
         case st.Insert() | st.Update() | st.Delete() | st.Begin() | st.Commit() | st.Rollback():
             return tables.run_write(session, s)
         case st.Select():
-            return run_select(engine, s)
+            return select(session, s.query)
         case st.Subscribe():
             return subscribe_statement(engine, s)
         case st.DeclareCursor():

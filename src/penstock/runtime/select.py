@@ -7,28 +7,25 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.catalog.objects import Kind
-from penstock.runtime.contents import contents
-from penstock.sql import statements as st
+from penstock.runtime.visible import visible, written
 from penstock.sql.bind import bind_batch
 
 if TYPE_CHECKING:
-    from penstock.runtime.engine import Engine
+    from penstock.runtime.execute import Session
     from penstock.sql.query import ParsedQuery
 
 _STORED = (Kind.TABLE, Kind.LOOKUP, Kind.VIEW)
 
 
-def run_select(engine: Engine, s: st.Select) -> pa.Table:
-    return select(engine, s.query)
-
-
-def select(engine: Engine, query: ParsedQuery) -> pa.Table:
-    """The rows of a one-shot query; each object as of one whole epoch."""
+def select(session: Session, query: ParsedQuery) -> pa.Table:
+    """The rows of a one-shot query; each object as of one whole epoch, and with what an open transaction has written."""
+    engine = session.engine
     batch = bind_batch(query, engine.catalog)
     known = [i for i in (engine.catalog.get(n) for n in batch.objects) if i is not None]
-    if batch.duckdb_sql is not None and all(i.kind in _STORED for i in known):
+    stored = all(i.kind in _STORED for i in known) and not any(written(session, i) for i in known)
+    if batch.duckdb_sql is not None and stored:
         return _typed(engine.store.query(batch.duckdb_sql, {i.name: i.id for i in known}))
-    return engine.batch.select(batch.spark_sql, {i.name: contents(engine, i) for i in known})
+    return engine.batch.select(batch.spark_sql, visible(session, known))
 
 
 def _typed(table: pa.Table) -> pa.Table:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from sqlglot import exp
 
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import fail
-from penstock.log import Part
-from penstock.runtime.contents import contents
 from penstock.runtime.select import select
+from penstock.runtime.visible import visible
 from penstock.sql import statements as st
+from penstock.sql.names import suggestion
 
 if TYPE_CHECKING:
     from penstock.runtime.execute import Session
-
-Write = tuple[ObjectInfo, str, Part]
+    from penstock.runtime.writes import Write
 
 
 def run_write(session: Session, s: st.Statement) -> pa.Table | None:
@@ -34,27 +35,38 @@ def run_write(session: Session, s: st.Statement) -> pa.Table | None:
             _open(session)
             session.pending = None
         case st.Insert():
-            return _write(session, [_insert(session, s)])
+            return _write(session, lambda: [_insert(session, s)], alone=False)
         case st.Update():
-            return _write(session, _update(session, s))
+            return _write(session, lambda: _update(session, s))
         case st.Delete():
-            return _write(session, _delete(session, s))
+            return _write(session, lambda: _delete(session, s))
     return None
 
 
 def _open(session: Session) -> list[Write]:
     if session.pending is None:
         raise fail("PSK-0006", "No transaction is open.", hint="BEGIN one first.")
-    return session.pending  # type: ignore[return-value]
+    return session.pending
 
 
-def _write(session: Session, writes: list[Write]) -> pa.Table:
-    count = sum(b.num_rows for _, action, part in writes if action == "insert" for b in part.batches)
-    count = count or sum(b.num_rows for _, _, part in writes for b in part.batches)
+def _write(session: Session, prepare: Callable[[], list[Write]], *, alone: bool = True) -> pa.Table:
+    """A commit of its own, or a part of the open transaction. What breaks a constraint by then is refused now.
+
+    `alone`: no other commit may come between what is read and what is written.
+    """
     if session.pending is not None:
+        writes = prepare()
+        if any(action != "insert" for _, action, _ in writes):
+            session.writer.preview([*session.pending, *writes])
         session.pending.extend(writes)
+    elif alone:
+        with session.writer.alone:
+            writes = prepare()
+            session.last_lsn = session.writer.commit(writes, fresh=True)
     else:
+        writes = prepare()
         session.last_lsn = session.writer.commit(writes)
+    count = max(sum(b.num_rows for b in part.batches) for _, _, part in writes)
     return pa.table({"rows": pa.array([count], pa.int64())})
 
 
@@ -65,14 +77,12 @@ def _insert(session: Session, s: st.Insert) -> Write:
         rows = _values(session, s, names)
     else:
         assert s.select is not None
-        rows = select(session.engine, s.select)
+        rows = select(session, s.select)
     if rows.num_columns != len(names):
         raise fail("PSK-1016", f"{rows.num_columns} values are given for {len(names)} columns of {info.name}.")
     types = {c.name.lower(): c.type for c in info.columns}
     for n in names:
         if n.lower() not in types:
-            from penstock.sql.names import suggestion
-
             raise fail("PSK-1004", f"{info.name} has no column {n}.", hint=suggestion(n, types))
     cast = ", ".join(f"CAST(`v{i}` AS {types[n.lower()]}) AS `{n}`" for i, n in enumerate(names))
     typed = session.engine.batch.select(
@@ -97,39 +107,49 @@ def _table(session: Session, name: str) -> ObjectInfo:
         raise fail(
             "PSK-5005", f"{info.name} is a source and only takes new rows.", hint="Use a TABLE for rows that change."
         )
-    if session.pending:
-        raise fail(
-            "PSK-1012",
-            "UPDATE and DELETE cannot follow other writes in one transaction.",
-            hint="Put them first, or in a transaction of their own.",
-        )
     return info
 
 
 def _update(session: Session, s: st.Update) -> list[Write]:
     info = _table(session, s.target)
-    sets = {n.lower(): e.sql(dialect="spark") for n, e in s.assignments}
+    sets = {n.lower(): e for n, e in s.assignments}
     unknown = [n for n in sets if info.column(n) is None]
     if unknown:
         raise fail("PSK-1004", f"{info.name} has no column {unknown[0]}.")
-    where = f" WHERE {s.where.sql(dialect='spark')}" if s.where is not None else ""
-    before, after = (
-        session.engine.batch.select(
-            f"SELECT {', '.join(cols)} FROM `{info.name}`{where}", {info.name: contents(session.engine, info)}
-        )
-        for cols in (
-            [f"`{c.name}`" for c in info.columns],
-            [f"CAST({sets.get(c.name.lower(), f'`{c.name}`')} AS {c.type}) AS `{c.name}`" for c in info.columns],
-        )
-    )
-    feed = session.engine.feeds[info.id]
-    return [(info, "delete", feed.part(before)), (info, "insert", feed.part(after))]
+    old = [f"`{c.name}`" for c in info.columns]
+    new = [
+        f"CAST({sets[c.name.lower()].sql(dialect='spark') if c.name.lower() in sets else f'`{c.name}`'} AS {c.type})"
+        for c in info.columns
+    ]
+    chosen = [f"{e} AS `{side}{i}`" for side, exprs in (("b", old), ("a", new)) for i, e in enumerate(exprs)]
+    rows = _matching(session, info, ", ".join(chosen), s.where, sets.values())
+    feed, names, width = session.engine.feeds[info.id], [c.name for c in info.columns], len(info.columns)
+    before, after = (rows.select(range(at, at + width)).rename_columns(names) for at in (0, width))
+    return [(info, "delete", feed.part(before)), (info, "place", feed.part(after))]
 
 
 def _delete(session: Session, s: st.Delete) -> list[Write]:
     info = _table(session, s.target)
-    where = f" WHERE {s.where.sql(dialect='spark')}" if s.where is not None else ""
-    rows = session.engine.batch.select(
-        f"SELECT * FROM `{info.name}`{where}", {info.name: contents(session.engine, info)}
-    )
+    rows = _matching(session, info, "*", s.where, ())
     return [(info, "delete", session.engine.feeds[info.id].part(rows))]
+
+
+def _matching(
+    session: Session, info: ObjectInfo, chosen: str, where: exp.Expression | None, values: Iterable[exp.Expression]
+) -> pa.Table:
+    """`chosen` of the rows that fulfil a condition, which may have subqueries over other objects, as may the values."""
+    read = {info.id: info}
+    for e in (*values, *((where,) if where is not None else ())):
+        for table in e.find_all(exp.Table):
+            found = session.engine.catalog.get(table.name)
+            if found is None:
+                raise fail(
+                    "PSK-1002",
+                    f"{table.name} is not found.",
+                    hint=suggestion(table.name, session.engine.catalog.names()),
+                )
+            read[found.id] = found
+    condition = f" WHERE {where.sql(dialect='spark')}" if where is not None else ""
+    return session.engine.batch.select(
+        f"SELECT {chosen} FROM `{info.name}`{condition}", visible(session, read.values())
+    )

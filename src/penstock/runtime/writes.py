@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,10 @@ from penstock.serve.zset import consolidate
 
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
+
+Action = Literal["insert", "delete", "place"]
+"""`insert` replaces the row of its key; `place` must not meet one; `delete` takes whole rows out."""
+Write = tuple[ObjectInfo, Action, Part]
 
 
 class Writer:
@@ -50,20 +54,16 @@ class Writer:
             )
         return info
 
-    def commit(self, writes: Sequence[tuple[ObjectInfo, str, Part]]) -> int:
-        """One atomic commit. Each write is (object, 'insert' | 'delete', rows); later ones see earlier ones."""
+    @property
+    def alone(self) -> threading.RLock:
+        """Held while a statement reads a table and writes what follows from it."""
+        return self._tables
+
+    def commit(self, writes: Sequence[Write], *, fresh: bool = False) -> int:
+        """One atomic commit; later writes see earlier ones. `fresh`: what is deleted was read under `alone`, so it is still there."""
         engine = self._engine
-        parts: list[Part] = []
         with self._tables:
-            pending: dict[int, pa.Table] = {}
-            for info, action, part in writes:
-                if info.kind is Kind.SOURCE:
-                    parts.append(part)
-                    continue
-                rows = pa.Table.from_batches(part.batches, engine.feeds[info.id].schema)
-                change = self._change(info, action, rows, pending.get(info.id))
-                pending[info.id] = pa.concat_tables([pending[info.id], change]) if info.id in pending else change
-            deltas = {i: consolidate(t) for i, t in pending.items()}
+            deltas, parts = self._changes(writes, fresh)
             for object_id, delta in deltas.items():
                 batches = tuple(delta.to_batches()) if delta.num_rows else ()
                 parts.append(Part(object_id=object_id, batches=batches, schema_version=len(delta.schema)))
@@ -71,13 +71,38 @@ class Writer:
             publish_changes(engine, deltas, lsn)
             return lsn
 
-    def _change(self, info: ObjectInfo, action: str, rows: pa.Table, pending: pa.Table | None) -> pa.Table:
+    def preview(self, writes: Sequence[Write]) -> dict[int, pa.Table]:
+        """What a commit of these writes would change now, by object, with weights; refused as the commit would be."""
+        with self._tables:
+            deltas, parts = self._changes(writes, False)
+        for part in _merged(parts):
+            rows = pa.Table.from_batches(part.batches, self._engine.feeds[part.object_id].schema)
+            deltas[part.object_id] = _weighted(rows, 1)
+        return deltas
+
+    def _changes(self, writes: Sequence[Write], fresh: bool) -> tuple[dict[int, pa.Table], list[Part]]:
+        """The changes of tables, consolidated, and the rows for sources."""
+        parts: list[Part] = []
+        pending: dict[int, pa.Table] = {}
+        for info, action, part in writes:
+            if info.kind is Kind.SOURCE:
+                parts.append(part)
+                continue
+            rows = pa.Table.from_batches(part.batches, self._engine.feeds[info.id].schema)
+            before = pending.get(info.id)
+            if action == "delete" and not fresh:
+                self._check_there(info, rows, before)
+            change = self._change(info, action, rows, before)
+            pending[info.id] = change if before is None else pa.concat_tables([before, change])
+        return {i: consolidate(t) for i, t in pending.items()}, parts
+
+    def _change(self, info: ObjectInfo, action: Action, rows: pa.Table, pending: pa.Table | None) -> pa.Table:
         """The changelog of one write: what it takes away and what it puts in its place."""
         if action == "delete":
             return _weighted(rows, -1)
         if not info.key:
             return _weighted(rows, 1)
-        rows = _last_per_key(rows, info.key)
+        given, rows = rows.num_rows, _last_per_key(rows, info.key)
         keys = rows.select(list(info.key))
         for name in info.key:
             if keys.column(name).null_count:
@@ -85,9 +110,37 @@ class Writer:
         old = self._engine.store.lookup(info.id, keys)
         current = _weighted(old.select(rows.column_names), 1)
         if pending is not None:
-            touched = pending.join(keys, list(info.key), join_type="left semi").select(pending.column_names)
+            touched = _with_keys(pending, keys)
             current = consolidate(pa.concat_tables([current, touched.cast(current.schema)]))
+        if action == "place" and (current.num_rows or rows.num_rows < given):
+            raise fail("PSK-5006", f"Two rows of {info.name} would have the same key ({', '.join(info.key)}).")
         return pa.concat_tables([_negate(current), _weighted(rows, 1)])
+
+    def _check_there(self, info: ObjectInfo, rows: pa.Table, pending: pa.Table | None) -> None:
+        """Rows that are taken out must be there; another commit may have changed them since they were read."""
+        if not rows.num_rows:
+            return
+        names = list(info.key) or rows.column_names
+        old = _weighted(self._engine.store.lookup(info.id, rows.select(names)).select(rows.column_names), 1)
+        have = [old] if pending is None else [old, pending.cast(old.schema)]
+        if _debt(have) != _debt([*have, _weighted(rows, -1).cast(old.schema)]):
+            raise fail(
+                "PSK-5008",
+                f"A row of {info.name} that the transaction changes is not there any more.",
+            )
+
+
+def _debt(parts: Sequence[pa.Table]) -> int:
+    """How many rows are missing for every weight to be zero or more."""
+    weights = consolidate(pa.concat_tables(parts)).column("__weight")
+    return int(pc.sum(pc.min_element_wise(weights, 0)).as_py() or 0)
+
+
+def _with_keys(table: pa.Table, keys: pa.Table) -> pa.Table:
+    """The rows whose key is in `keys`; Arrow's join takes plain columns only, so the others stay out of it."""
+    names = keys.column_names
+    numbered = table.select(names).append_column("__n", pa.array(range(table.num_rows), pa.int64()))
+    return table.take(numbered.join(keys, names, join_type="left semi").column("__n"))
 
 
 def publish_changes(engine: Engine, deltas: dict[int, pa.Table], lsn: int) -> None:

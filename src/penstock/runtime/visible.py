@@ -1,0 +1,36 @@
+"""What a statement sees: what is committed, and what its own open transaction has written before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.catalog.objects import ObjectInfo
+from penstock.runtime.contents import contents
+from penstock.serve.zset import assertions, consolidate, weighted
+
+if TYPE_CHECKING:
+    from penstock.runtime.execute import Session
+
+
+def written(session: Session, info: ObjectInfo) -> bool:
+    """True if the open transaction has written to the object."""
+    return any(i.id == info.id for i, _, _ in session.pending or ())
+
+
+def visible(session: Session, objects: Iterable[ObjectInfo]) -> dict[str, pa.Table]:
+    """The rows of each object by its name. Views show what is committed, as their queries have seen nothing else."""
+    known = list(objects)
+    changes = (
+        session.writer.preview(session.pending) if session.pending and any(written(session, i) for i in known) else {}
+    )
+    return {i.name: _with(contents(session.engine, i), changes.get(i.id)) for i in known}
+
+
+def _with(rows: pa.Table, change: pa.Table | None) -> pa.Table:
+    if change is None or not change.num_rows:
+        return rows
+    have = weighted(rows)
+    return assertions(consolidate(pa.concat_tables([have, change.cast(have.schema)]))).cast(rows.schema)
