@@ -329,6 +329,42 @@ class Union(Node):
         return tuple(out)
 
 
+@dataclass(frozen=True)
+class Recursive(Node):
+    """r = left UNION [ALL] step(r), at its fixpoint; `names` are the columns of r.
+
+    A step takes each pair of a row of r and a row of `right` with equal keys (NULL keys match nothing) that fulfils `residual`, and
+    makes a row of `outputs` of it. Keys on the left, `residual` and `outputs` are over `names` (and the columns of `right`).
+    `everything`: UNION ALL. A row that would take more than `max_depth` steps is an error.
+    """
+
+    left: Node
+    right: Node
+    names: tuple[str, ...]
+    left_keys: tuple[Expr, ...]
+    right_keys: tuple[Expr, ...]
+    residual: Expr | None
+    outputs: tuple[Expr, ...]
+    everything: bool
+    max_depth: int
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.names
+
+    @property
+    def changelog(self) -> bool:
+        return True
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        return ()
+
+
 SetKind = Literal["except", "except all", "intersect", "intersect all"]
 
 
@@ -412,7 +448,7 @@ class Analytic(Node):
         return True
 
 
-JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+JoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "mark"]
 
 
 @dataclass(frozen=True)
@@ -420,7 +456,8 @@ class Join(Node):
     """Equi-join with an optional residual. `left_keys[i] = right_keys[i]`; NULL keys match nothing.
 
     `null_safe` marks the positions that compare with `<=>`. `time_bound`: see IntervalBound. `ttl_ms`: a row that has not changed for
-    that long is forgotten, and matches nothing any more.
+    that long is forgotten, and matches nothing any more. A mark join gives every left row and, in the BOOLEAN column `mark`, whether it has
+    a match.
     """
 
     left: Node
@@ -432,6 +469,7 @@ class Join(Node):
     null_safe: frozenset[int] = frozenset()
     time_bound: IntervalBound | None = None
     ttl_ms: int | None = None
+    mark: str | None = None
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -441,6 +479,8 @@ class Join(Node):
     def columns(self) -> tuple[str, ...]:
         if self.kind in ("semi", "anti"):
             return self.left.columns
+        if self.mark is not None:
+            return (*self.left.columns, self.mark)
         return self.left.columns + self.right.columns
 
     @property

@@ -58,7 +58,7 @@ def _push(node: Node, parts: list[Expr]) -> Node:
         case Analytic() | TopN():
             return _through(node, parts, frozenset(p.column for p in node.partition if p.column is not None))
         case Join():
-            lefts = frozenset(node.left.columns) if node.kind in ("inner", "left", "semi", "anti") else frozenset()
+            lefts = frozenset(node.left.columns) if node.kind not in ("right", "full") else frozenset()
             rights = frozenset(node.right.columns) if node.kind in ("inner", "right") else frozenset()
             return _sides(node, parts, lefts, rights)
         case LookupJoin() | AsofJoin() | TemporalJoin() | ProbeJoin():

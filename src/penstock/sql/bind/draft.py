@@ -5,8 +5,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.plan.nodes import Expr, Node, Session
+from penstock.sql.bind.aggregates import is_aggregate
 from penstock.sql.bind.context import Context
-from penstock.sql.bind.exprs import ExprBinder, column
+from penstock.sql.bind.exprs import ExprBinder, Subquery, column
 from penstock.sql.bind.relations import BindQuery, Ctes
 from penstock.sql.bind.scope import Scope
 from penstock.sql.bind.subqueries import Subqueries
@@ -17,11 +18,18 @@ Items = list[tuple[exp.Expression, str]]
 
 
 class BlockExprs(ExprBinder):
-    """Also understands the window calls of a windowed query; now() is refused."""
+    """Also understands the window calls of a windowed query; now() is refused. `inside` takes the subqueries inside aggregates."""
 
     window: tuple[WindowSpec, str, str] | None = None
+    inside: Subquery | None = None
 
     def _bind(self, node: exp.Expression) -> exp.Expression:
+        if is_aggregate(node) and not isinstance(node.parent, exp.Window) and self.subquery is not self.inside:
+            outside, self.subquery = self.subquery, self.inside
+            try:
+                return super()._bind(node)
+            finally:
+                self.subquery = outside
         if is_now(node):
             raise self.ctx.fail("PSK-2007", "now() cannot stand here", node)
         half = bound_of(node)
@@ -71,8 +79,9 @@ class Draft:
             self.ctx, self.scope, self.aliases if aliases else None, self._attach if attach else self.subqueries.later
         )
         binder.window = self.window
+        binder.inside = self._attach
         return binder
 
     def _attach(self, node: exp.Expression) -> exp.Expression:
-        self.node, value = self.subqueries.scalar(self.node, self.scope, node)
+        self.node, value = self.subqueries.attach(self.node, self.scope, node)
         return value

@@ -10,6 +10,7 @@ from sqlglot.errors import ErrorLevel, UnsupportedError
 from penstock.plan.nodes import Expr
 from penstock.sql import intervals
 from penstock.sql.bind.context import Context
+from penstock.sql.bind.quantified import is_quantified
 from penstock.sql.bind.scope import Col, Scope
 from penstock.sql.functions import translate
 from penstock.sql.names import suggestion
@@ -78,11 +79,12 @@ class ExprBinder:
     def _bind(self, node: exp.Expression) -> exp.Expression:
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             return self._column(node)
-        if (isinstance(node, (exp.Subquery, exp.Exists)) and isinstance(node.this, exp.Query)) or (
-            isinstance(node, exp.In) and node.args.get("query")
-        ):
+        quantified = is_quantified(node)
+        if quantified or (isinstance(node, (exp.Subquery, exp.Exists)) and isinstance(node.this, exp.Query)):
             if self.subquery is None:
                 raise self.ctx.fail("PSK-1012", "a subquery cannot stand here", node)
+            if quantified:
+                node.set("this", self._bind(node.this))
             return self.subquery(node)
         if isinstance(node, exp.Placeholder):
             raise self.ctx.fail("PSK-1018", "a parameter has no value", node)

@@ -13,6 +13,7 @@ from penstock.sql.bind.grouping import grouping_sets
 from penstock.sql.bind.groupwindow import GroupWindow
 from penstock.sql.bind.outputs import Outputs
 from penstock.sql.functions import aggregate_name
+from penstock.sql.bind.quantified import filters_only
 from penstock.sql.trees import bare
 
 _NOT_NULL_ON_NOTHING = {"count", "count_if", "approx_count_distinct", "array_agg", "collect_set", "regr_count"}
@@ -51,7 +52,9 @@ class GroupBy(GroupWindow, Outputs):
         having = self.select.args.get("having")
         condition = None
         if having is not None:
-            parts = [grouped.rewrite(self._binder(aliases=True).bind(p), p) for p in conjuncts(having.this)]
+            parts = [
+                grouped.rewrite(self._binder(aliases=True).bind(filters_only(p)), p) for p in conjuncts(having.this)
+            ]
             condition = all_of(parts)
         self._prepare(grouped)
         for call in grouped.calls:

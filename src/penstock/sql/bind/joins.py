@@ -14,7 +14,7 @@ _COMPARE: dict[type[exp.Expression], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT:
 _FLIP = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 # Which side a condition over that side alone may be moved into.
 _PUSH_LEFT = ("inner", "right", "semi")
-_PUSH_RIGHT = ("inner", "left", "semi", "anti")
+_PUSH_RIGHT = ("inner", "left", "semi", "anti", "mark")
 
 
 class Conditions:
@@ -180,10 +180,11 @@ def regular_join(
     origin: exp.Expression | None,
     *,
     keyless: bool = False,
+    mark: str | None = None,
 ) -> Join:
     """A regular or interval join. `keyless` allows a join without keys (of single rows), which gets a constant one."""
     c = Conditions(ctx, left, right, kind, parts)
-    bound = c.time_bound()
+    bound = c.time_bound() if mark is None else None
     if not c.left_keys:
         if not keyless:
             raise ctx.fail("PSK-3002", "this join has no equality between its two sides", origin)
@@ -196,7 +197,7 @@ def regular_join(
             raise ctx.fail("PSK-3001", "unbounded join between streaming sources", origin)
     keys = (tuple(c.left_keys), tuple(c.right_keys))
     ttl = _state_ttl(ctx) if bound is None else None
-    return Join(c.left, c.right, kind, *keys, residual, frozenset(c.null_safe), bound, ttl)
+    return Join(c.left, c.right, kind, *keys, residual, frozenset(c.null_safe), bound, ttl, mark)
 
 
 def _state_ttl(ctx: Context) -> int | None:

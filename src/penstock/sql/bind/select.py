@@ -10,6 +10,7 @@ from penstock.sql.bind.block import Block
 from penstock.sql.bind.draft import Items
 from penstock.sql.bind.exprs import ExprBinder, all_of, conjuncts, to_expr, walk_block
 from penstock.sql.bind.groupby import GroupBy
+from penstock.sql.bind.quantified import filters_only
 from penstock.sql.bind.relations import From
 from penstock.sql.bind.selectlist import SelectList
 from penstock.sql.bind.temporal import Bounds, has_now
@@ -59,7 +60,7 @@ class SelectBinder(SelectList, GroupBy):
             elif has_now(part):
                 bounds.add(part)
             else:
-                node = self._binder(attach=True).bind(part)
+                node = self._binder(attach=True).bind(filters_only(part))
                 if self._outer_refs(node):
                     self.correlated.append(node)
                 else:

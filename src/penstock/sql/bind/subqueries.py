@@ -1,4 +1,4 @@
-"""Subqueries in expressions, turned into joins: semi, anti, and left joins with aggregates."""
+"""Subqueries in expressions, turned into joins: semi, anti and mark joins for truth values, left joins for scalar ones."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from penstock.plan.nodes import AggCall, Aggregate, Expr, Filter, Join, Node, col
+from penstock.plan.nodes import Expr, Filter, JoinKind, Node
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr
 from penstock.sql.bind.joins import regular_join
+from penstock.sql.bind.quantified import any_of, is_quantified, three_valued
 from penstock.sql.bind.relations import BindQuery, Ctes
 from penstock.sql.bind.scope import Scope
+from penstock.sql.bind.unknown import Unknown, holds, matches
 from penstock.sql.trees import bare
 
 Lift = Callable[[exp.Expression, exp.Expression | None], exp.Expression]
+_TEST = "__subquery"
 
 
 class Subqueries:
@@ -25,97 +28,123 @@ class Subqueries:
         self.ctes = ctes
         self._later: dict[str, exp.Expression] = {}
 
+    # -- as a whole conjunct of WHERE ----------------------------------------------------------------------------------
+
     def is_predicate(self, node: exp.Expression) -> bool:
-        """[NOT] EXISTS (…) or e [NOT] IN (select) as a whole conjunct."""
+        """[NOT] EXISTS (…), e [NOT] IN (select) or e op ANY | ALL (select), and nothing around it."""
         inner = bare(node.this) if isinstance(node, exp.Not) else node
-        if isinstance(inner, exp.Exists) and isinstance(inner.this, exp.Query):
-            return True
-        return isinstance(inner, exp.In) and inner.args.get("query") is not None
+        return (isinstance(inner, exp.Exists) and isinstance(inner.this, exp.Query)) or is_quantified(inner)
 
     def predicate(self, node: Node, scope: Scope, part: exp.Expression) -> Node:
+        """The rows of `node` for which the predicate is true: a semi or an anti join."""
         negated = isinstance(part, exp.Not)
         inner = bare(part.this) if negated else part
         if isinstance(inner, exp.Exists):
             block = self._bind(inner.this, scope)
             if block.total:
                 raise self.ctx.fail("PSK-1012", "EXISTS over an aggregate without GROUP BY is always true", part)
-            return self._join(node, block, negated, block.correlated, part)
-        query = inner.args["query"]
-        value = ExprBinder(self.ctx, scope).bind(inner.this)
+            return self._join(node, block, "anti" if negated else "semi", [], None, part)
+        test = any_of(inner)
+        negated ^= test.negated
+        values = [ExprBinder(self.ctx, scope).bind(v) for v in test.values]
+        block = self._tested(test.query, scope, len(values), part)
+        made = self._join(node, block, "anti" if negated else "semi", matches(test.op, values, block.cols), None, part)
+        if not negated:
+            return made
+        made, unknown = self._unknown(made, scope, test.query, values, None, part)
+        return Filter(made, to_expr(self.ctx, exp.Not(this=exp.Paren(this=unknown))))
+
+    # -- anywhere else -------------------------------------------------------------------------------------------------
+
+    def later(self, node: exp.Expression) -> exp.Expression:
+        """A placeholder for a subquery that is attached when the plan is ready for it; what is compared with it stays visible."""
+        name = self.ctx.fresh("__sub")
+        self._later[name] = node
+        place = exp.Parameter(this=exp.Var(this=name))
+        if is_quantified(node):
+            return exp.Anonymous(this=_TEST, expressions=[place, *(v.copy() for v in any_of(node).values)])
+        return place
+
+    def resolve(self, node: Node, scope: Scope, expression: exp.Expression, lift: Lift) -> tuple[Node, exp.Expression]:
+        """Attaches the subqueries whose placeholders stand in `expression`; `lift` takes outer columns to where `node` is."""
+        if not self._later:
+            return node, expression
+        for place in list(expression.find_all(exp.Parameter)):
+            query = self._later.get(place.name)
+            if query is None:
+                continue
+            target: exp.Expression = place
+            if isinstance(place.parent, exp.Anonymous) and place.parent.name == _TEST:
+                target = place.parent
+                node, value = self._test(node, scope, query, [v.copy() for v in target.expressions[1:]], lift)
+            else:
+                node, value = self.attach(node, scope, query, lift)
+            if target is expression:
+                return node, value
+            target.replace(value)
+        return node, expression
+
+    def attach(
+        self, node: Node, scope: Scope, query: exp.Expression, lift: Lift | None = None
+    ) -> tuple[Node, exp.Expression]:
+        """`node` joined with a subquery, and the expression over it that is the subquery's value."""
+        if isinstance(query, exp.Exists):
+            return self._exists(node, scope, query, lift)
+        if is_quantified(query):
+            return self._test(node, scope, query, any_of(query).values, lift)
+        return self._scalar(node, scope, query, lift)
+
+    def _exists(
+        self, node: Node, scope: Scope, query: exp.Expression, lift: Lift | None
+    ) -> tuple[Node, exp.Expression]:
+        block = self._bind(query.this, scope)
+        if block.total:
+            return node, exp.true()
+        mark = self.ctx.fresh("mark")
+        return self._join(node, block, "mark", [], lift, query, mark), column(mark)
+
+    def _test(
+        self, node: Node, scope: Scope, query: exp.Expression, values: list[exp.Expression], lift: Lift | None
+    ) -> tuple[Node, exp.Expression]:
+        """e IN (select) and the like: true where a row matches, else NULL where one might, else false."""
+        test = any_of(query)
+        block = self._tested(test.query, scope, len(values), query)
+        mark = self.ctx.fresh("mark")
+        made = self._join(node, block, "mark", matches(test.op, values, block.cols), lift, query, mark)
+        value: exp.Expression = column(mark)
+        if three_valued(query) or test.negated:
+            made, unknown = self._unknown(made, scope, test.query, values, lift, query)
+            value = exp.Paren(this=holds(value, unknown))
+        return made, exp.Paren(this=exp.Not(this=value)) if test.negated else value
+
+    def _tested(self, query: exp.Expression, scope: Scope, width: int, origin: exp.Expression) -> Block:
         block = self._bind(query, scope)
-        if len(block.cols) != 1:
-            raise self.ctx.fail("PSK-1016", f"the query in IN has {len(block.cols)} columns, one is wanted", part)
+        if len(block.cols) != width:
+            raise self.ctx.fail("PSK-1016", f"the subquery has {len(block.cols)} columns instead of {width}", origin)
         if block.correlated and (block.counts or block.mixed_count):
             raise self.ctx.fail(
-                "PSK-1012", "IN over a correlated aggregate with count() or constants is not supported", part
+                "PSK-1012", "IN over a correlated aggregate with count() or constants is not supported", origin
             )
-        same = exp.EQ(this=value, expression=column(block.cols[0].internal))
-        if not negated:
-            return self._join(node, block, False, [*block.correlated, same], part)
-        if block.correlated:
-            raise self.ctx.fail("PSK-1012", "a correlated NOT IN is not supported", part, hint="Write NOT EXISTS (…).")
-        return self._not_in(node, scope, query, block, value, same, part)
+        return block
 
-    def _not_in(
+    def _unknown(
         self,
         node: Node,
         scope: Scope,
         query: exp.Expression,
-        block: Block,
-        value: exp.Expression,
-        same: exp.Expression,
-        part: exp.Expression,
-    ) -> Node:
-        """x NOT IN S is true if S is empty, or if x is not NULL, S has no NULL and no x."""
-        again = self._bind(query, scope)
-        rows, known = self.ctx.fresh("agg"), self.ctx.fresh("agg")
-        counted = Aggregate(
-            again.node, (), (AggCall(rows, "count", ()), AggCall(known, "count", (col(again.cols[0].internal),)))
-        )
-        made: Node = self._join(node, block, True, [same], part)
-        one = Expr(exp.Literal.number(1))
-        made = Join(made, counted, "inner", (one,), (one,))
-        empty = exp.EQ(this=column(rows), expression=exp.Literal.number(0))
-        full = exp.EQ(this=column(rows), expression=column(known))
-        present = exp.Not(this=exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null()))
-        condition = exp.Or(this=empty, expression=exp.Paren(this=exp.And(this=present, expression=full)))
-        return Filter(made, to_expr(self.ctx, condition))
-
-    def _join(
-        self, node: Node, block: Block, negated: bool, parts: list[exp.Expression], origin: exp.Expression
-    ) -> Node:
-        flat = [p for whole in parts for p in conjuncts(whole)]
-        return regular_join(self.ctx, node, block.node, "anti" if negated else "semi", flat, origin, keyless=not parts)
-
-    def _bind(self, query: exp.Expression, scope: Scope) -> Block:
-        return self.bind_query(query, scope, self.ctes)
-
-    # -- scalar --------------------------------------------------------------------------------------------------------
-
-    def later(self, node: exp.Expression) -> exp.Expression:
-        """A placeholder for a scalar subquery that is attached when the plan is ready for it."""
-        name = self.ctx.fresh("__sub")
-        self._later[name] = node
-        return exp.Parameter(this=exp.Var(this=name))
-
-    def resolve(self, node: Node, scope: Scope, expression: exp.Expression, lift: Lift) -> tuple[Node, exp.Expression]:
-        if not self._later:
-            return node, expression
-        for placeholder in list(expression.find_all(exp.Parameter)):
-            query = self._later.get(placeholder.name)
-            if query is None:
-                continue
-            node, value = self.scalar(node, scope, query, lift)
-            if placeholder is expression:
-                return node, value
-            placeholder.replace(value)
-        return node, expression
-
-    def scalar(
-        self, node: Node, scope: Scope, query: exp.Expression, lift: Lift | None = None
+        values: list[exp.Expression],
+        lift: Lift | None,
+        origin: exp.Expression,
     ) -> tuple[Node, exp.Expression]:
-        if not isinstance(query, exp.Subquery):
-            raise self.ctx.fail("PSK-1012", "EXISTS and IN (select) stand in WHERE, joined by AND", query)
+        """Whether a row that is not equal might be, were a NULL known."""
+        block = self._bind(query, scope)
+        parts = self._parts(node, block, lift, origin)
+        unknown = Unknown(self.ctx, node, block, values)
+        return unknown.counted(parts) or unknown.marked(parts, origin)
+
+    def _scalar(
+        self, node: Node, scope: Scope, query: exp.Expression, lift: Lift | None
+    ) -> tuple[Node, exp.Expression]:
         block = self._bind(query.this, scope)
         if len(block.cols) != 1:
             raise self.ctx.fail("PSK-1016", f"a scalar subquery has one column, not {len(block.cols)}", query)
@@ -136,23 +165,55 @@ class Subqueries:
             )
         if block.correlated and block.total and block.counts:
             value = exp.Coalesce(this=value, expressions=[exp.Literal.number(0)])
-        parts = list(block.correlated)
-        if lift is not None:
-            own = frozenset(block.node.columns)
-            parts = [self._lifted(p, own, lift, query) for p in parts]
-        made = regular_join(
-            self.ctx,
-            node,
-            block.node,
-            "inner" if block.total and not parts else "left",
-            parts,
-            query,
-            keyless=not parts,
-        )
-        return made, value
+        kind: JoinKind = "inner" if block.total and not block.correlated else "left"
+        return self._join(node, block, kind, [], lift, query), value
 
-    def _lifted(self, part: exp.Expression, own: frozenset[str], lift: Lift, query: exp.Expression) -> exp.Expression:
-        if not isinstance(part, exp.EQ):
-            raise self.ctx.fail("PSK-1012", "this subquery can be correlated by equalities only", query)
-        sides = [s if Expr(s).refs <= own else lift(s, query) for s in (part.this, part.expression)]
-        return exp.EQ(this=sides[0].copy(), expression=sides[1].copy())
+    # -- joins ---------------------------------------------------------------------------------------------------------
+
+    def _join(
+        self,
+        node: Node,
+        block: Block,
+        kind: JoinKind,
+        more: list[exp.Expression],
+        lift: Lift | None,
+        origin: exp.Expression,
+        mark: str | None = None,
+    ) -> Node:
+        parts = [*self._parts(node, block, lift, origin), *more]
+        return regular_join(self.ctx, node, block.node, kind, parts, origin, keyless=True, mark=mark)
+
+    def _parts(self, node: Node, block: Block, lift: Lift | None, origin: exp.Expression) -> list[exp.Expression]:
+        """The conditions that correlate the block with `node`."""
+        own = frozenset(block.node.columns)
+        parts = [p for whole in block.correlated for p in conjuncts(whole)]
+        if lift is not None:
+            parts = [_lifted(p, own, lift, origin) for p in parts]
+        known = own | frozenset(node.columns)
+        if any(Expr(p).refs - known for p in parts):
+            raise self.ctx.fail(
+                "PSK-1012",
+                "a subquery can use columns of the query directly around it only",
+                origin,
+                hint="Select the column in the query between them, or join.",
+            )
+        return parts
+
+    def _bind(self, query: exp.Expression, scope: Scope) -> Block:
+        return self.bind_query(query, scope, self.ctes)
+
+
+def _lifted(part: exp.Expression, own: frozenset[str], lift: Lift, origin: exp.Expression) -> exp.Expression:
+    """The largest parts that are over the outer query alone, as they are above its aggregate."""
+    refs = Expr(part).refs
+    if not refs or refs <= own:
+        return part.copy()
+    if not refs & own:
+        return lift(part, origin)
+    out = part.copy()
+    for key, value in list(part.args.items()):
+        if isinstance(value, exp.Expression):
+            out.set(key, _lifted(value, own, lift, origin))
+        elif isinstance(value, list):
+            out.set(key, [_lifted(v, own, lift, origin) if isinstance(v, exp.Expression) else v for v in value])
+    return out

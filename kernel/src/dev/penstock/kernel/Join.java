@@ -6,11 +6,13 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
@@ -23,7 +25,8 @@ import org.apache.spark.sql.types.StructType;
  *       kind keeps unmatched rows. A residual that is NULL is false. The residual belongs to ON.
  *   <li>Late rows: there are none; the join knows no time.
  *   <li>Ordering: none.
- *   <li>State: each row of both sides once, with its weight, and (outer, semi, anti with a residual) its number of matches. A row whose weight becomes zero leaves
+ *   <li>{@code mark}: each left row once, with a BOOLEAN column beside it that says whether it has a match; never NULL.
+ *   <li>State: each row of both sides once, with its weight, and (outer, semi, anti, mark with a residual) its number of matches. A row whose weight becomes zero leaves
  *       nothing. An epoch reads the keys that it touches; rows of a side are read only when the other side has changed, or
  *       to find the changed rows themselves.
  *   <li>{@code ttlMs}: a row that has not changed for that long (by the clock of the epoch) is forgotten: it matches nothing
@@ -33,18 +36,19 @@ import org.apache.spark.sql.types.StructType;
  * </ul>
  *
  * <p>Spec: {@code kind}, {@code leftKeys}, {@code rightKeys}, {@code nullSafe}, {@code leftColumns}, {@code rightColumns},
- * {@code leftWeight}, {@code rightWeight}, {@code residual}, {@code ttlMs}.
+ * {@code leftWeight}, {@code rightWeight}, {@code residual}, {@code ttlMs}, {@code mark} (the name of the column).
  */
 public final class Join {
   private Join() {}
 
-  /** The join of two frames. Output: left columns, right columns (not for semi and anti), {@code __weight}. */
+  /** The join of two frames. Output: left columns, right columns (not for semi and anti; for mark its column), {@code __weight}. */
   public static Dataset<Row> apply(Dataset<Row> left, Dataset<Row> right, String specJson) {
     JoinSpec spec = new JoinSpec(specJson);
     JoinKind kind = JoinKind.of(spec);
     boolean[] nullSafe = spec.nullSafe();
     String residual = spec.text("residual");
     Long ttl = spec.number("ttlMs");
+    String mark = kind == JoinKind.MARK ? spec.text("mark") : null;
     spec.done();
     StructType leftSchema = JoinPlan.schema(left, spec.leftColumns);
     StructType rightSchema = JoinPlan.schema(right, spec.rightColumns);
@@ -52,17 +56,28 @@ public final class Join {
         residual == null ? null : JoinPredicate.of(left.sparkSession(), residual, leftSchema, rightSchema);
     Dataset<Row> packed = JoinPlan.run(
         JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, null, spec.leftWeight,
-            kind.left == JoinKind.Alone.UNMATCHED, false),
+            kind.left.unmatched(), false),
         JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, null, spec.rightWeight,
-            kind.right == JoinKind.Alone.UNMATCHED, false),
+            kind.right.unmatched(), false),
         new Processor(kind, predicate, ttl == null ? 0 : ttl),
         ttl == null ? TimeMode.None() : TimeMode.ProcessingTime(),
         JoinPlan.OUTPUT);
-    return JoinPlan.unpack(packed, leftSchema, kind.pairs ? rightSchema : null);
+    StructType marked = mark == null ? null : new StructType().add(mark, DataTypes.BooleanType, true);
+    return JoinPlan.unpack(packed, leftSchema, kind.pairs ? rightSchema : marked);
+  }
+
+  private static byte[] packed(boolean mark) {
+    UnsafeRow row = new UnsafeRow(1);
+    byte[] bytes = new byte[UnsafeRow.calculateBitSetWidthInBytes(1) + Long.BYTES];
+    row.pointTo(bytes, bytes.length);
+    row.setBoolean(0, mark);
+    return bytes;
   }
 
   private static final class Processor extends StatefulProcessor<byte[], Row, Row> {
     private static final long serialVersionUID = 1L;
+    private static final byte[] MATCHED = packed(true);
+    private static final byte[] UNMATCHED = packed(false);
 
     private final JoinKind kind;
     private final JoinPredicate residual;
@@ -101,8 +116,8 @@ public final class Join {
       Map<JoinRow, long[]> lefts = changes.get(JoinPlan.LEFT);
       Map<JoinRow, long[]> rights = changes.get(JoinPlan.RIGHT);
       JoinOutput out = new JoinOutput(!lefts.isEmpty() && !rights.isEmpty());
-      changes.get(JoinPlan.LEFT_ALONE).forEach((row, sum) -> out.add(row.row(), null, sum[0]));
-      changes.get(JoinPlan.RIGHT_ALONE).forEach((row, sum) -> out.add(null, row.row(), sum[0]));
+      changes.get(JoinPlan.LEFT_ALONE).forEach((row, sum) -> alone(true, row.row(), kind.left, 0, 0, sum[0], 0, out));
+      changes.get(JoinPlan.RIGHT_ALONE).forEach((row, sum) -> alone(false, row.row(), kind.right, 0, 0, sum[0], 0, out));
       if (!lefts.isEmpty() || !rights.isEmpty()) {
         long now = ttl > 0 ? timers.getCurrentProcessingTimeInMs() : 0;
         left.open();
@@ -167,7 +182,7 @@ public final class Join {
           }
           match.change += weight;
         }
-        alone(fromLeft, row, myAlone.weight(before + weight, matches) - myAlone.weight(before, matches), out);
+        alone(fromLeft, row, myAlone, before, matches, before + weight, matches, out);
         if (cursor == null) {
           JoinStore.Entry fresh = new JoinStore.Entry(hash, row, weight);
           fresh.matches = counted && myAlone != JoinKind.Alone.NEVER ? matches : 0;
@@ -184,8 +199,7 @@ public final class Join {
           for (JoinStore.Entry match : others) {
             if (match.change != 0) {
               long matches = match.matches + match.change;
-              alone(!fromLeft, match.row,
-                  otherAlone.weight(match.weight, matches) - otherAlone.weight(match.weight, match.matches), out);
+              alone(!fromLeft, match.row, otherAlone, match.weight, match.matches, match.weight, matches, out);
               match.matches = matches;
               match.change = 0;
               other.touch(match);
@@ -194,15 +208,21 @@ public final class Join {
         } else if (matchedBefore != (mine.total() != 0) && !other.isEmpty()) {
           long was = matchedBefore ? 1 : 0;
           for (JoinStore.Entry match : visit ? others : other.all()) {
-            alone(!fromLeft, match.row,
-                otherAlone.weight(match.weight, 1 - was) - otherAlone.weight(match.weight, was), out);
+            alone(!fromLeft, match.row, otherAlone, match.weight, was, match.weight, 1 - was, out);
           }
         }
       }
     }
 
-    private static void alone(boolean isLeft, byte[] row, long weight, JoinOutput out) {
-      out.add(isLeft ? row : null, isLeft ? null : row, weight);
+    /** What changes in the result when a row's weight and number of matches go from {@code w0}, {@code m0} to {@code w1}, {@code m1}. */
+    private static void alone(
+        boolean isLeft, byte[] row, JoinKind.Alone kind, long w0, long m0, long w1, long m1, JoinOutput out) {
+      if (kind == JoinKind.Alone.MARKED) {
+        out.add(row, UNMATCHED, (m1 == 0 ? w1 : 0) - (m0 == 0 ? w0 : 0));
+        out.add(row, MATCHED, (m1 != 0 ? w1 : 0) - (m0 != 0 ? w0 : 0));
+      } else {
+        out.add(isLeft ? row : null, isLeft ? null : row, kind.weight(w1, m1) - kind.weight(w0, m0));
+      }
     }
   }
 }

@@ -7,18 +7,26 @@ enum JoinKind {
   RIGHT(true, Alone.NEVER, Alone.UNMATCHED),
   FULL(true, Alone.UNMATCHED, Alone.UNMATCHED),
   SEMI(false, Alone.MATCHED, Alone.NEVER),
-  ANTI(false, Alone.UNMATCHED, Alone.NEVER);
+  ANTI(false, Alone.UNMATCHED, Alone.NEVER),
+  /** Every left row, and beside it whether it has a match. */
+  MARK(false, Alone.MARKED, Alone.NEVER);
 
   /** When a row of one side comes out by itself. */
   enum Alone {
     NEVER,
     MATCHED,
-    UNMATCHED;
+    UNMATCHED,
+    MARKED;
 
-    /** The weight with which a row stands in the result by itself. */
+    /** Whether it comes out when there is nothing that it could match. */
+    boolean unmatched() {
+      return this == UNMATCHED || this == MARKED;
+    }
+
+    /** The weight with which a row stands in the result by itself, apart from its mark. */
     long weight(long weight, long matches) {
       return switch (this) {
-        case NEVER -> 0;
+        case NEVER, MARKED -> 0;
         case MATCHED -> matches != 0 ? weight : 0;
         case UNMATCHED -> matches == 0 ? weight : 0;
       };
@@ -36,6 +44,6 @@ enum JoinKind {
   }
 
   static JoinKind of(JoinSpec spec) {
-    return valueOf(spec.oneOf("kind", "inner", "left", "right", "full", "semi", "anti").toUpperCase());
+    return valueOf(spec.oneOf("kind", "inner", "left", "right", "full", "semi", "anti", "mark").toUpperCase());
   }
 }

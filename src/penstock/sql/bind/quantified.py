@@ -1,0 +1,71 @@
+"""`e IN (select)` and `e op ANY | ALL (select)`, with NULLs as SQL has them.
+
+All are forms of ANY: `IN` is `= ANY`, and `op ALL` is the negation of ANY with the opposite comparison. ANY is true if a row
+matches; otherwise NULL if a comparison with some row is; otherwise false.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from penstock.sql.trees import bare
+
+_OPPOSITE: dict[type[exp.Expression], type[exp.Expression]] = {
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+    exp.LT: exp.GTE,
+    exp.GTE: exp.LT,
+    exp.GT: exp.LTE,
+    exp.LTE: exp.GT,
+}
+_TWO_VALUED = "two_valued"
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    """`values op ANY (query)`, or its negation."""
+
+    op: type[exp.Expression]
+    values: list[exp.Expression]
+    query: exp.Expression
+    negated: bool = False
+
+
+def is_quantified(node: exp.Expression) -> bool:
+    if isinstance(node, exp.In):
+        return node.args.get("query") is not None
+    return type(node) in _OPPOSITE and isinstance(node.expression, (exp.Any, exp.All)) and _query(node) is not None
+
+
+def _query(node: exp.Expression) -> exp.Expression | None:
+    inner = bare(node.expression.this)
+    return inner if isinstance(inner, exp.Query) else None
+
+
+def any_of(node: exp.Expression) -> AnyOf:
+    """A quantified comparison as a form of ANY."""
+    left = bare(node.this)
+    values = list(left.expressions) if isinstance(left, exp.Tuple) else [node.this]
+    if isinstance(node, exp.In):
+        return AnyOf(exp.EQ, values, node.args["query"])
+    query = _query(node)
+    assert query is not None
+    every = isinstance(node.expression, exp.All)
+    return AnyOf(_OPPOSITE[type(node)] if every else type(node), values, query, every)
+
+
+def filters_only(part: exp.Expression) -> exp.Expression:
+    """Notes that NULL is as good as false for the tests under AND and OR of a filter."""
+    if isinstance(part, (exp.And, exp.Or, exp.Paren)):
+        for child in part.iter_expressions():
+            filters_only(child)
+    elif is_quantified(part):
+        part.meta[_TWO_VALUED] = True
+    return part
+
+
+def three_valued(node: exp.Expression) -> bool:
+    """False if nobody can tell NULL from false where this test stands."""
+    return not node.meta.get(_TWO_VALUED)

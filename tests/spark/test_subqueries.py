@@ -1,0 +1,53 @@
+"""Subqueries in every place, as live views over changing tables, against DuckDB after each change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.spark.conftest import Opener
+from tests.spark.duck_model import Measured
+
+TABLES = [
+    "CREATE TABLE t (id INT, k INT, x INT, PRIMARY KEY (id))",
+    "CREATE TABLE u (id INT, k INT, v INT, PRIMARY KEY (id))",
+]
+CHANGES = [
+    "INSERT INTO t VALUES (1, 1, 10), (2, 1, 20), (3, 2, NULL), (4, NULL, 10), (5, 3, 30)",
+    "INSERT INTO u VALUES (1, 1, 10), (2, 2, 20), (3, 2, 5)",
+    "INSERT INTO u VALUES (4, 1, NULL), (5, NULL, 30)",
+    "UPDATE t SET x = 20 WHERE id IN (1, 4); UPDATE u SET v = 20 WHERE id = 1",
+    "DELETE FROM u WHERE v IS NULL",
+    "INSERT INTO t VALUES (6, 2, 5), (7, 9, NULL); DELETE FROM u WHERE k = 1",
+    "DELETE FROM u",
+    "INSERT INTO u VALUES (1, 1, 10), (2, 2, NULL)",
+]
+
+
+def run(opener: Opener, folder: Path, views: dict[str, str]) -> None:
+    both = Measured(opener, folder, TABLES, views)
+    for n, change in enumerate(CHANGES):
+        if n == 4:
+            both.reopen()
+        both.do(change)
+    both.close()
+
+
+def test_truth_values_of_subqueries(opener: Opener, tmp_path: Path) -> None:
+    run(
+        opener,
+        tmp_path,
+        {
+            "truths": "SELECT id, x IN (SELECT v FROM u) AS a, x NOT IN (SELECT v FROM u WHERE u.k = t.k) AS b, "
+            "EXISTS (SELECT 1 FROM u WHERE v > 15) AS c, "
+            "CASE WHEN NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.v > t.x) THEN 'top' ELSE 'other' END AS d FROM t",
+            "comparisons": "SELECT id, x IN (SELECT v FROM u WHERE u.id < t.id) AS a, (k, x) NOT IN (SELECT k, v FROM u) AS b, "
+            "x > ALL (SELECT v FROM u WHERE u.k = t.k) AS c, x <= ANY (SELECT v FROM u) AS d FROM t",
+            "filtered": "SELECT 1 AS n, id FROM t "
+            "WHERE k = 3 OR x IN (SELECT v FROM u) OR NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k) "
+            "UNION ALL SELECT 2, id FROM t WHERE x NOT IN (SELECT v FROM u WHERE u.k = t.k) AND id <> ALL (SELECT v FROM u) "
+            "UNION ALL SELECT 3, id FROM t WHERE NOT (x IN (SELECT v FROM u WHERE u.k = t.k) OR x = 30)",
+            "grouped": "SELECT k, max(x) IN (SELECT v FROM u WHERE u.k = t.k) AS a, "
+            "sum(CASE WHEN x IN (SELECT v FROM u) THEN 1 ELSE 0 END) AS n FROM t GROUP BY k "
+            "HAVING sum(x) IN (SELECT v FROM u) OR NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.v < 15)",
+        },
+    )
