@@ -22,6 +22,7 @@ from penstock.plan.nodes import (
     ProbeJoin,
     Project,
     Query,
+    Recursive,
     Scan,
     SetOp,
     SortKey,
@@ -90,6 +91,12 @@ def _line(node: Node) -> str:
             return "Union all"
         case SetOp():
             return node.kind.capitalize()
+        case Recursive():
+            residual = f" and {_sql(node.residual)}" if node.residual else ""
+            made = ", ".join(_sql(e) for e in node.outputs)
+            kind = "union all" if node.everything else "union"
+            keys = _keys(node.left_keys, node.right_keys)
+            return f"Recursive {kind} [{', '.join(node.names)}] step {keys}{residual} → [{made}] depth ≤ {node.max_depth}, one partition"
         case TopN():
             rank = f" {node.rank}" + (f" → {node.rank_name}" if node.rank_name else "") if node.rank else ""
             offset = f" offset {node.offset}" if node.offset else ""
@@ -192,7 +199,8 @@ def _join(node: Join) -> str:
     if node.time_bound:
         b = node.time_bound
         text += f" within {_sql(b.right_time)} - {_sql(b.left_time)} in [{b.lower_ms}ms, {b.upper_ms}ms]"
-    return text + (f" and {_sql(node.residual)}" if node.residual else "")
+    text += f" and {_sql(node.residual)}" if node.residual else ""
+    return text + (f" → {node.mark}" if node.mark else "")
 
 
 def interval_text(interval: Interval) -> str:

@@ -144,7 +144,7 @@ class Compiler:
 
     def node(self, n: p.Node) -> DataFrame:
         """The frame of a node. Operators with state live in modules of their own."""
-        from penstock.spark import aggregates, analytics, joins
+        from penstock.spark import aggregates, analytics, joins, recursion
 
         match n:
             case p.Scan():
@@ -175,6 +175,8 @@ class Compiler:
                 return analytics.analytic(self, n)
             case p.SetOp():
                 return analytics.set_op(self, n)
+            case p.Recursive():
+                return recursion.recursive(self, n)
             case _:
                 return joins.join(self, n)
 
@@ -312,7 +314,7 @@ def _needs_time(n: p.Node) -> bool:
 def _consolidated(n: p.Node) -> bool:
     """True if one epoch of the node's output cannot hold the same row twice with different signs."""
     match n:
-        case p.Aggregate() | p.Distinct() | p.TopN() | p.Analytic() | p.SetOp():
+        case p.Aggregate() | p.Distinct() | p.TopN() | p.Analytic() | p.SetOp() | p.Recursive():
             return True
         case p.Filter():
             return _consolidated(n.child)

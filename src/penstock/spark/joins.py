@@ -45,7 +45,7 @@ def _sides(
     """Both inputs with keys of one type (and times in microseconds) computed, and the part of the spec that all joins share."""
     frames, kinds = [], []
     inputs = [c.node(left), c.node(right)]
-    types = _key_types(inputs, (left_keys, right_keys))
+    types = key_types(inputs, (left_keys, right_keys))
     for side, (node, df, keys) in enumerate(zip((left, right), inputs, (left_keys, right_keys), strict=True)):
         mark = "lr"[side]
         select = [F.col(f"`{x}`") for x in node.columns]
@@ -71,7 +71,7 @@ def _sides(
     return frames[0], frames[1], spec, kinds[0] if kinds else None
 
 
-def _key_types(frames: list[DataFrame], keys: tuple[tuple[p.Expr, ...], tuple[p.Expr, ...]]) -> list[DataType]:
+def key_types(frames: list[DataFrame], keys: tuple[tuple[p.Expr, ...], tuple[p.Expr, ...]]) -> list[DataType]:
     """The type in which Spark would compare each pair of keys."""
     if not keys[0]:
         return []
@@ -105,6 +105,8 @@ def _regular(c: Compiler, n: p.Join) -> DataFrame:
         "residual": n.residual.sql() if n.residual is not None else None,
         "ttlMs": n.ttl_ms,
     }
+    if n.mark is not None:
+        spec["mark"] = n.mark
     return _out(n, c.kernel("Join", spec, left, right))
 
 

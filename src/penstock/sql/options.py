@@ -26,9 +26,9 @@ ALLOWED: dict[str, frozenset[str]] = {
             "refresh",
         }
     ),
-    "STREAM": frozenset({"retain_history", "state_ttl", "unbounded_state", "asof"}),
-    "MATERIALIZED VIEW": frozenset({"retain_history", "state_ttl", "unbounded_state", "asof"}),
-    "SINK": frozenset({"state_ttl", "unbounded_state", "asof"}),
+    "STREAM": frozenset({"retain_history", "state_ttl", "unbounded_state", "asof", "max_depth"}),
+    "MATERIALIZED VIEW": frozenset({"retain_history", "state_ttl", "unbounded_state", "asof", "max_depth"}),
+    "SINK": frozenset({"state_ttl", "unbounded_state", "asof", "max_depth"}),
     "SUBSCRIBE": frozenset({"snapshot", "progress", "envelope"}),
 }
 VALUES: dict[str, frozenset[str]] = {

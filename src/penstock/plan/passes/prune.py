@@ -18,6 +18,7 @@ from penstock.plan.nodes import (
     Node,
     ProbeJoin,
     Project,
+    Recursive,
     Scan,
     SortKey,
     TemporalFilter,
@@ -94,6 +95,10 @@ def _prune(node: Node, need: _Names) -> Node:
         case Join():
             bound = (node.time_bound.left_time, node.time_bound.right_time) if node.time_bound else ()
             return _both(node, need, (*node.left_keys, *node.right_keys, node.residual, *bound))
+        case Recursive():
+            used = _refs((*node.right_keys, node.residual, *node.outputs)) & frozenset(node.right.columns)
+            base = _exactly(_prune(node.left, frozenset(node.left.columns)), node.left.columns)
+            return with_children(node, [base, _prune(node.right, used)])
         case LookupJoin():
             return _both(node, need, (*node.left_keys, *node.right_keys, node.residual))
         case AsofJoin() | TemporalJoin() | ProbeJoin():

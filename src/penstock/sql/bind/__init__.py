@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import fail
-from penstock.plan.nodes import Join, Named, Project, Query, col
+from penstock.plan.nodes import Join, Named, Project, Query, Recursive, col
 from penstock.plan.passes import run_passes
 from penstock.sql.bind.batch import BatchQuery, bind_batch
 from penstock.sql.bind.context import CatalogView, Context
@@ -45,4 +45,6 @@ def _bind(query: ParsedQuery, catalog: CatalogView) -> Query:
         raise ctx.fail(
             "PSK-1012", "state_ttl is for regular joins, and this query has none", hint="Leave state_ttl out."
         )
+    if "max_depth" in ctx.options and not any(isinstance(n, Recursive) for n in root.walk()):
+        raise ctx.fail("PSK-1012", "max_depth is for WITH RECURSIVE, and this query has none", hint="Leave it out.")
     return Query(root, tuple(c.name for c in block.cols), emit)

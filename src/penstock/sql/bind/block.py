@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from penstock.plan.nodes import Node
+from penstock.plan.nodes import Named, Node, Project, col
 from penstock.sql.bind.scope import Col
 
 
@@ -25,3 +25,10 @@ class Block:
     total: bool = False
     counts: bool = False
     mixed_count: bool = False
+
+    def exact(self) -> Node:
+        """A node whose columns are the output columns, in order."""
+        wanted = tuple(c.internal for c in self.cols)
+        if self.node.columns == wanted:
+            return self.node
+        return Project(self.node, tuple(Named(n, col(n)) for n in wanted))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.plan.nodes import Distinct, Named, Node, Project, SetKind, SetOp, SortKey, Union, Values, col
+from penstock.plan.nodes import Distinct, Node, SetKind, SetOp, SortKey, Union, Values, col
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import ExprBinder, to_expr
 from penstock.sql.bind.limit import limited
+from penstock.sql.bind.recursion import Recursion, reads
 from penstock.sql.bind.relations import Ctes
 from penstock.sql.bind.scope import Col, Relation, Scope
 from penstock.sql.bind.select import SelectBinder
@@ -39,12 +40,12 @@ class Queries:
         clause = node.args.get("with_")
         if clause is None:
             return ctes
-        if clause.args.get("recursive"):
-            raise self.ctx.fail("PSK-1012", "WITH RECURSIVE is not supported", clause)
         env = dict(ctes)
         for cte in clause.expressions:
             columns = tuple(c.name for c in cte.args["alias"].columns)
-            env[cte.alias.lower()] = (cte.this, dict(env), columns)
+            recursive = bool(clause.args.get("recursive")) and reads(cte.this, cte.alias)
+            made = Recursion(cte.alias, cte.this) if recursive else cte.this
+            env[cte.alias.lower()] = (made, dict(env), columns)
         return env
 
     def _set(self, node: exp.SetOperation, outer: Scope | None, ctes: Ctes) -> Block:
@@ -55,7 +56,7 @@ class Queries:
             raise self.ctx.fail("PSK-1012", "a set operation cannot use columns of the outer query", node)
         if len(left.cols) != len(right.cols):
             raise self.ctx.fail("PSK-1016", f"the two sides have {len(left.cols)} and {len(right.cols)} columns", node)
-        a, b = _exact(left), _exact(right)
+        a, b = left.exact(), right.exact()
         made: Node
         everything = not node.args.get("distinct")
         if isinstance(node, exp.Union):
@@ -99,11 +100,3 @@ class Queries:
         binder = ExprBinder(self.ctx, Scope())
         made = Values(names, tuple(tuple(binder.expr(e) for e in r) for r in rows))
         return Block(made, [Col(f"col{i + 1}", n) for i, n in enumerate(names)])
-
-
-def _exact(block: Block) -> Node:
-    """A node whose columns are the block's output columns, in order."""
-    wanted = tuple(c.internal for c in block.cols)
-    if block.node.columns == wanted:
-        return block.node
-    return Project(block.node, tuple(Named(n, col(n)) for n in wanted))

@@ -27,13 +27,14 @@ from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr, type_of
 from penstock.sql.bind.generators import generate
 from penstock.sql.bind.joins import Conditions, regular_join
+from penstock.sql.bind.recursion import Recursion, Reference
 from penstock.sql.bind.scope import Col, Relation, Scope
 from penstock.sql.bind.timejoins import TimeJoins
 from penstock.sql.bind.windows import window_kind, window_spec
 from penstock.sql.names import suggestion
 from penstock.sql.trees import bare
 
-Ctes = dict[str, tuple[exp.Expression, "Ctes", tuple[str, ...]]]
+Ctes = dict[str, tuple[exp.Expression | Recursion | Reference, "Ctes", tuple[str, ...]]]
 BindQuery = Callable[[exp.Expression, Scope | None, Ctes], Block]
 _KINDS: dict[tuple[str, str], JoinKind] = {
     ("", ""): "inner",
@@ -121,7 +122,12 @@ class From(TimeJoins):
         cte = self.ctes.get(name.lower())
         if cte is not None:
             ast, env, columns = cte
-            block = self.bind_query(ast, None, env)
+            if isinstance(ast, Reference):
+                return ast.node, self._aliased(list(ast.cols), node, name)
+            if isinstance(ast, Recursion):
+                block = ast.bind(self.ctx, self.bind_query, env, columns, node)
+            else:
+                block = self.bind_query(ast, None, env)
             cols = self._renamed(block.cols, columns, node)
             return block.node, self._aliased(cols, node, name)
         info = self.ctx.catalog.get(name)
