@@ -312,6 +312,7 @@ def test_statements_of_a_transaction_see_its_writes(db: penstock.Database) -> No
         INSERT INTO t VALUES (1, 10), (2, 20);
         INSERT INTO bag VALUES (1, array(1)), (1, array(1)), (NULL, NULL);
     """)
+    db.flush(timeout=SOON_S)
     follower = Follower(db, "total")
     db.execute("""
         BEGIN;

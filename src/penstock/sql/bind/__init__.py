@@ -7,6 +7,7 @@ from penstock.plan.nodes import Join, Named, Project, Query, Recursive, col
 from penstock.plan.passes import run_passes
 from penstock.sql.bind.batch import BatchQuery, bind_batch
 from penstock.sql.bind.context import CatalogView, Context
+from penstock.sql.bind.correlation import Uncorrelated
 from penstock.sql.bind.emit import apply_emit
 from penstock.sql.bind.queries import Queries
 from penstock.sql.query import ParsedQuery
@@ -21,6 +22,8 @@ def bind(query: ParsedQuery, catalog: CatalogView, *, statement_text: str | None
     """
     try:
         return _bind(query, catalog)
+    except Uncorrelated:
+        raise fail("PSK-1012", "this correlated subquery is not supported", sql=statement_text) from None
     except RecursionError:
         raise fail("PSK-1012", "the query is nested too deeply", sql=statement_text) from None
 

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from penstock.plan.nodes import AggCall, Expr, Named, SortKey
 from penstock.sql.bind.context import Context
+from penstock.sql.bind.correlation import Uncorrelated
 from penstock.sql.bind.exprs import column, to_expr, type_of, walk_block
 from penstock.sql.functions import aggregate_name
 from penstock.sql.trees import bare
@@ -125,8 +126,12 @@ def agg_call(ctx: Context, node: exp.Expression, name: str) -> AggCall:
 class Grouped:
     """Rewrites expressions over the input of an Aggregate into expressions over its output."""
 
-    def __init__(self, ctx: Context, keys: Sequence[Named], grouping: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, ctx: Context, keys: Sequence[Named], own: frozenset[str], grouping: dict[str, str] | None = None
+    ) -> None:
+        """`own` are the columns of the input; any other column is one of the query around it."""
         self.ctx = ctx
+        self.own = own
         self.keys = {k.expr.sql(): k.name for k in keys}
         self.names = frozenset(k.name for k in keys)
         self.calls: list[AggCall] = []
@@ -154,6 +159,8 @@ class Grouped:
         if isinstance(node, exp.Column):
             if node.name in self.names:
                 return node
+            if node.name not in self.own:
+                raise Uncorrelated
             shown = node.name.rpartition("$")[2]
             raise self.ctx.fail(
                 "PSK-1019",

@@ -40,9 +40,10 @@ class Analytics:
                 node.set(key, [self.extract(v, origin) if isinstance(v, exp.Expression) else v for v in value])
         return node
 
-    def apply(self, node: Node) -> Node:
+    def apply(self, node: Node, within: tuple[Expr, ...] = ()) -> Node:
+        """`within`: what every PARTITION BY has besides what it says."""
         for (partition, order), calls in self.groups.items():
-            node = Analytic(node, partition, order, tuple(calls))
+            node = Analytic(node, (*within, *partition), order, tuple(calls))
         self.groups = {}
         return node
 

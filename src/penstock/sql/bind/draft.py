@@ -24,7 +24,10 @@ class BlockExprs(ExprBinder):
     inside: Subquery | None = None
 
     def _bind(self, node: exp.Expression) -> exp.Expression:
-        if is_aggregate(node) and not isinstance(node.parent, exp.Window) and self.subquery is not self.inside:
+        call = node
+        while isinstance(call, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
+            call = call.this
+        if is_aggregate(call) and not isinstance(node.parent, exp.Window) and self.subquery is not self.inside:
             outside, self.subquery = self.subquery, self.inside
             try:
                 return super()._bind(node)
@@ -69,6 +72,7 @@ class Draft:
         self.window: tuple[WindowSpec, str, str] | None = None
         self.session: Session | None = None
         self.subqueries = Subqueries(ctx, bind_query, ctes)
+        self.domain = outer.domain if outer is not None else None
         self.node: Node
 
     def _outer_refs(self, node: exp.Expression) -> frozenset[str]:

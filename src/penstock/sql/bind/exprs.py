@@ -103,6 +103,8 @@ class ExprBinder:
             hit = self._resolve(scope, names, node)
             if hit is not None:
                 col, rest = hit
+                if scope is not self.scope:
+                    scope.used.add(col.internal)
                 out: exp.Expression = column(col.internal)
                 for i in range(rest, len(parts)):
                     out = exp.Dot(this=out, expression=exp.Identifier(this=names[i], quoted=True))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.plan.nodes import Generate, Node
+from penstock.plan.nodes import Expr, Generate, Node
 from penstock.sql.bind.context import Context
+from penstock.sql.bind.correlation import Uncorrelated
 from penstock.sql.bind.exprs import ExprBinder, to_expr
 from penstock.sql.bind.scope import Col
 from penstock.sql.functions import generator_name
@@ -49,5 +50,7 @@ def generate(
         raise ctx.fail("PSK-1016", f"{name}() does not give {len(names)} columns", call)
     prefix = ctx.fresh(table or "gen")
     internals = tuple(f"{prefix}${n}" for n in names)
+    if Expr(node).refs - frozenset(child.columns):
+        raise Uncorrelated
     made = Generate(child, to_expr(ctx, node, call), internals, outer)
     return made, [Col(n, i) for n, i in zip(names, internals, strict=True)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.plan.nodes import AggCall, Aggregate, Expr, Filter, Mode, Named, Node, Project, Union, col
+from penstock.plan.nodes import AggCall, Aggregate, Expr, Filter, Join, Mode, Named, Node, Project, Union, col
 from penstock.sql.bind.aggregates import Grouped, has_aggregate
 from penstock.sql.bind.block import Block
+from penstock.sql.bind.correlation import Uncorrelated
 from penstock.sql.bind.draft import Items
 from penstock.sql.bind.exprs import all_of, column, conjuncts, to_expr, type_of
 from penstock.sql.bind.grouping import grouping_sets
@@ -14,9 +15,13 @@ from penstock.sql.bind.groupwindow import GroupWindow
 from penstock.sql.bind.outputs import Outputs
 from penstock.sql.functions import aggregate_name
 from penstock.sql.bind.quantified import filters_only
+from penstock.sql.bind.scope import Domain
 from penstock.sql.trees import bare
 
 _NOT_NULL_ON_NOTHING = {"count", "count_if", "approx_count_distinct", "array_agg", "collect_set", "regr_count"}
+_ODD = (
+    exp.Coalesce, exp.Case, exp.If, exp.Is, exp.Literal, exp.Boolean, exp.Array, exp.NullSafeEQ, exp.Subquery, exp.Exists, exp.In,
+)  # fmt: skip
 
 
 class GroupBy(GroupWindow, Outputs):
@@ -32,6 +37,8 @@ class GroupBy(GroupWindow, Outputs):
             self._add_key(keys, node)
         set_keys = [[self._add_key(keys, node) for node in one] for one in sets] if sets is not None else None
         inner = self._correlated_keys(keys)
+        if self.domain is not None:
+            keys += [Named(d, col(d)) for d in self.domain.names if all(k.name != d for k in keys)]
         keys += window_keys
         for node in [*plain, *(n for one in sets or [] for n in one)]:
             if has_aggregate(node):
@@ -43,7 +50,7 @@ class GroupBy(GroupWindow, Outputs):
             for one in set_keys:
                 for k in one:
                     grouping.setdefault(k.expr.sql(), self.ctx.fresh("grouping"))
-        grouped = Grouped(self.ctx, [*keys, *self._session_keys()], grouping)
+        grouped = Grouped(self.ctx, [*keys, *self._session_keys()], frozenset(self.node.columns), grouping)
         bound = []
         for core, _ in items:
             binder = self._binder()
@@ -60,10 +67,13 @@ class GroupBy(GroupWindow, Outputs):
         for call in grouped.calls:
             for arg in (*call.args, *((call.filter,) if call.filter else ())):
                 if arg.refs - frozenset(self.node.columns):
-                    raise self.ctx.fail(
-                        "PSK-1012", "an aggregate over columns of the outer query is not supported", self.select
-                    )
+                    raise Uncorrelated
+        scalar = not self.select.args.get("group")
+        if scalar and having is not None and self.correlated:
+            raise Uncorrelated
         self.node = self._aggregate(keys, grouped.calls, set_keys, grouping)
+        if self.domain is not None and scalar:
+            self.node = self._everywhere(self.node, self.domain, grouped.calls)
         if condition is not None:
             condition = self._late(condition, grouped)
             self.node = Filter(self.node, to_expr(self.ctx, condition, having))
@@ -71,7 +81,6 @@ class GroupBy(GroupWindow, Outputs):
         block = self._finish(
             items, bound, lambda node, origin: self._late(grouped.rewrite(node, origin), grouped), inner
         )
-        scalar = not self.select.args.get("group")
         block.single = block.single or scalar
         block.total = scalar and having is None
         core = bare(items[0][0])
@@ -125,7 +134,7 @@ class GroupBy(GroupWindow, Outputs):
     def _add_key(self, keys: list[Named], node: exp.Expression) -> Named:
         bound = self._binder(attach=True).bind(node)
         if self._outer_refs(bound):
-            raise self.ctx.fail("PSK-1012", "GROUP BY cannot use columns of the outer query", node)
+            raise Uncorrelated
         expr = to_expr(self.ctx, bound, node)
         for k in keys:
             if k.expr == expr:
@@ -145,7 +154,7 @@ class GroupBy(GroupWindow, Outputs):
             own = next((s for s in sides if Expr(s).refs and Expr(s).refs <= mine), None)
             other = next((s for s in sides if s is not own and not Expr(s).refs & mine), None)
             if own is None or other is None:
-                raise self.ctx.fail("PSK-1012", "an aggregate can be correlated by equalities only", self.select)
+                raise Uncorrelated
             expr = to_expr(self.ctx, bare(own))
             name = next((k.name for k in keys if k.expr == expr), None)
             if name is None:
@@ -154,6 +163,17 @@ class GroupBy(GroupWindow, Outputs):
             self.correlated[i] = exp.EQ(this=column(name), expression=other.copy())
             inner.append(name)
         return inner
+
+    def _everywhere(self, node: Node, domain: Domain, calls: list[AggCall]) -> Node:
+        """An aggregate without GROUP BY has a row for every value of the domain, also where there is nothing to aggregate."""
+        keys = {d: self.ctx.fresh("key") for d in domain.names}
+        groups = Project(
+            node, (*(Named(k, col(d)) for d, k in keys.items()), *(Named(c.name, col(c.name)) for c in calls))
+        )
+        left, right = tuple(col(d) for d in keys), tuple(col(k) for k in keys.values())
+        made = Join(domain.node, groups, "left", left, right, null_safe=frozenset(range(len(keys))))
+        values = (Named(c.name, _on_nothing(c)) for c in calls)
+        return Project(made, (*(Named(d, col(d)) for d in keys), *values))
 
     def _aggregate(
         self, keys: list[Named], calls: list[AggCall], sets: list[list[Named]] | None, grouping: dict[str, str]
@@ -188,6 +208,16 @@ class GroupBy(GroupWindow, Outputs):
         return branches[0] if len(branches) == 1 else Union(tuple(branches))
 
 
+def _on_nothing(call: AggCall) -> Expr:
+    """What an aggregate is, where no row may be NULL."""
+    empty: exp.Expression | None = None
+    if call.func in ("count", "approx_count_distinct", "regr_count"):
+        empty = exp.Literal.number(0)
+    elif call.func in ("array_agg", "collect_list", "collect_set"):
+        empty = exp.Array()
+    return Expr(exp.Coalesce(this=column(call.name), expressions=[empty])) if empty is not None else col(call.name)
+
+
 def _not_null_on_nothing(node: exp.Expression) -> bool:
     """True if an output over aggregates of no rows may be something else than NULL."""
     while isinstance(node, (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)):
@@ -195,5 +225,4 @@ def _not_null_on_nothing(node: exp.Expression) -> bool:
     name = aggregate_name(node)
     if name is not None:
         return name in _NOT_NULL_ON_NOTHING
-    odd = isinstance(node, (exp.Coalesce, exp.Case, exp.If, exp.Is, exp.Literal, exp.Boolean, exp.Array))
-    return odd or any(_not_null_on_nothing(c) for c in node.iter_expressions())
+    return isinstance(node, _ODD) or any(_not_null_on_nothing(c) for c in node.iter_expressions())

@@ -7,6 +7,7 @@ from sqlglot import exp
 from penstock.plan.nodes import Expr, Filter, IntervalBound, Join, JoinKind, Node
 from penstock.sql import intervals
 from penstock.sql.bind.context import Context
+from penstock.sql.bind.correlation import Uncorrelated
 from penstock.sql.bind.exprs import all_of, conjuncts, to_expr, type_of
 from penstock.sql.trees import bare
 
@@ -32,6 +33,8 @@ class Conditions:
         to_right: list[exp.Expression] = []
         for part in (p for whole in parts for p in conjuncts(whole)):
             refs = Expr(part).refs
+            if refs - lefts - rights:
+                raise Uncorrelated
             if isinstance(part, exp.Boolean) and part.this:
                 continue
             if refs and refs <= lefts and kind in _PUSH_LEFT:

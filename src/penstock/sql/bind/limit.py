@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.plan.nodes import Expr, SortKey, TopN
+from penstock.plan.nodes import Expr, SortKey, TopN, col
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context
+from penstock.sql.bind.correlation import Uncorrelated
 from penstock.sql.bind.exprs import to_expr
 
 
@@ -34,11 +35,11 @@ def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortK
     if count is None and order:
         raise ctx.fail("PSK-4001", "ORDER BY with OFFSET alone has no end on a stream", query.args["order"])
     own = frozenset(block.node.columns)
-    partition = []
+    partition = [col(d) for d in block.domain]
     for part in block.correlated:
         side = next((s for s in (part.this, part.expression) if isinstance(part, exp.EQ) and Expr(s).refs <= own), None)
         if side is None:
-            raise ctx.fail("PSK-1012", "LIMIT in a query that is not correlated by equality", query)
+            raise Uncorrelated
         partition.append(to_expr(ctx, side))
     block.node = TopN(block.node, tuple(partition), tuple(order), count, skip)
     block.single = block.single or count == 1

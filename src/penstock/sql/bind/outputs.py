@@ -8,11 +8,11 @@ from penstock.plan.nodes import Distinct, Expr, Filter, Named, Project, SortKey,
 from penstock.sql.bind.aggregates import sort_keys
 from penstock.sql.bind.analytic import Analytics
 from penstock.sql.bind.block import Block
+from penstock.sql.bind.correlation import Lift, Uncorrelated
 from penstock.sql.bind.draft import Draft, Items
 from penstock.sql.bind.exprs import to_expr, type_of
 from penstock.sql.bind.limit import limited
 from penstock.sql.bind.scope import Col
-from penstock.sql.bind.subqueries import Lift
 from penstock.sql.trees import bare
 
 
@@ -26,17 +26,23 @@ class Outputs(Draft):
             node = lift(self._binder(aliases=True).bind(qualify.this), qualify.this)
             condition = analytics.extract(node, qualify.this)
         order = self._order(items, bound, lift, analytics)
-        self.node = analytics.apply(self.node)
+        distinct = self.select.args.get("distinct") is not None
+        if self.correlated and (
+            analytics.groups or (distinct and not all(isinstance(p, exp.EQ) for p in self.correlated))
+        ):
+            raise Uncorrelated
+        names = self.domain.names if self.domain is not None else ()
+        self.node = analytics.apply(self.node, tuple(col(d) for d in names))
+        checked = [*bound, *(k.expr.node for k in order), *([condition] if condition is not None else [])]
+        if any(self._outer_refs(e) for e in checked):
+            raise Uncorrelated
         if condition is not None:
             self.node = Filter(self.node, to_expr(self.ctx, condition, qualify))
-        for (core, _), b in zip(items, bound, strict=True):
-            if self._outer_refs(b):
-                raise self.ctx.fail("PSK-1012", "a selected column of the outer query is not supported here", core)
         outputs, cols = self._outputs(items, bound)
         shown = {n.name for n in outputs}
         extra = self._extra(order, outputs, shown)
         kept = self._exposed(inner, shown | {e.name for e in extra})
-        if self.select.args.get("distinct") is not None:
+        if distinct:
             if self.select.args["distinct"].args.get("on"):
                 raise self.ctx.fail(
                     "PSK-1012", "DISTINCT ON is not supported", self.select, hint="Use ROW_NUMBER() … QUALIFY rn = 1."
@@ -44,9 +50,9 @@ class Outputs(Draft):
             if extra:
                 raise self.ctx.fail("PSK-1019", "with DISTINCT, ORDER BY uses selected columns only", self.select)
         self.node = Project(self.node, (*outputs, *extra, *kept))
-        if self.select.args.get("distinct") is not None:
+        if distinct:
             self.node = Distinct(self.node)
-        block = Block(self.node, cols, self.correlated)
+        block = Block(self.node, cols, self.correlated, domain=names)
         limited(self.ctx, block, self.select, order)
         if extra:
             used = {r for part in self.correlated for r in Expr(part).refs}
@@ -102,7 +108,8 @@ class Outputs(Draft):
         for (core, name), node in zip(items, bound, strict=True):
             expr = to_expr(self.ctx, node, core)
             internal = expr.column
-            if internal is None or internal in used:
+            taken = internal in used or (self.domain is not None and internal in self.domain.names)
+            if internal is None or taken:
                 internal = self.ctx.fresh(name.replace("$", "_"))
                 known = type_of(self.ctx, node)
                 if known is not None:
@@ -131,6 +138,8 @@ class Outputs(Draft):
         mine = set(self.node.columns)
         refs = {r for part in self.correlated for r in Expr(part).refs if r in mine}
         refs |= set(inner or [])
+        if self.domain is not None:
+            refs |= set(self.domain.names)
         return [Named(r, col(r)) for r in sorted(refs - shown)]
 
 

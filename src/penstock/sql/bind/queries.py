@@ -7,6 +7,7 @@ from sqlglot import exp
 from penstock.plan.nodes import Distinct, Node, SetKind, SetOp, SortKey, Union, Values, col
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context
+from penstock.sql.bind.correlation import Uncorrelated
 from penstock.sql.bind.exprs import ExprBinder, to_expr
 from penstock.sql.bind.limit import limited
 from penstock.sql.bind.recursion import Recursion, reads
@@ -53,7 +54,14 @@ class Queries:
             raise self.ctx.fail("PSK-1012", "set operations match columns by position only", node)
         left, right = self.bind(node.this, outer, ctes), self.bind(node.expression, outer, ctes)
         if left.correlated or right.correlated:
-            raise self.ctx.fail("PSK-1012", "a set operation cannot use columns of the outer query", node)
+            raise Uncorrelated
+        if left.domain != right.domain:
+            raise self.ctx.fail(
+                "PSK-1012",
+                "VALUES cannot be a part of a set operation that uses columns of the outer query",
+                node,
+                hint="Write SELECT … UNION ALL SELECT ….",
+            )
         if len(left.cols) != len(right.cols):
             raise self.ctx.fail("PSK-1016", f"the two sides have {len(left.cols)} and {len(right.cols)} columns", node)
         a, b = left.exact(), right.exact()
@@ -72,7 +80,8 @@ class Queries:
                 (False, True): "intersect all",
             }
             made = SetOp(kinds[isinstance(node, exp.Except), everything], a, b)
-        return Block(made, [Col(c.name, n) for c, n in zip(left.cols, made.columns, strict=True)])
+        cols = [Col(c.name, n) for c, n in zip(left.cols, made.columns, strict=False)]
+        return Block(made, cols, domain=made.columns[len(cols) :])
 
     def _limit(self, block: Block, node: exp.Expression) -> None:
         order: list[SortKey] = []

@@ -24,6 +24,7 @@ from penstock.plan.nodes import (
 )
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context
+from penstock.sql.bind.correlation import Correlation, Uncorrelated
 from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr, type_of
 from penstock.sql.bind.generators import generate
 from penstock.sql.bind.joins import Conditions, regular_join
@@ -61,6 +62,8 @@ class From(TimeJoins):
     bind_query: BindQuery
     scope: Scope
     where: list[exp.Expression] = field(default_factory=list)
+    start: Node | None = None
+    """What everything in FROM is joined with first."""
     _covered: bool = False
     """A RIGHT or FULL join is still to come: what WHERE says of its left side is not a condition of a join below it."""
 
@@ -68,10 +71,9 @@ class From(TimeJoins):
         source = select.args.get("from_")
         if source is None:
             name = self.ctx.fresh("one$x")
-            node: Node = Values((name,), ((Expr(exp.Literal.number(1)),),))
+            node: Node = self.start or Values((name,), ((Expr(exp.Literal.number(1)),),))
         else:
-            node, relation = self.item(source.this)
-            self.add(relation, source.this)
+            node = self._first(source.this)
             for join in source.this.args.get("joins") or []:
                 node = self.join(node, join)
         joins = select.args.get("joins") or []
@@ -81,6 +83,16 @@ class From(TimeJoins):
         for lateral in select.args.get("laterals") or []:
             node = self.lateral_view(node, lateral)
         return node
+
+    def _first(self, item: exp.Expression) -> Node:
+        if self.start is not None and isinstance(item, exp.Unnest):
+            return self._generated(self.start, item, outer=False)
+        node, relation = self.item(item)
+        self.add(relation, item)
+        if self.start is None:
+            return node
+        bound = self._from_where(self.start, node)
+        return self._joined(self.start, node, "inner", bound, None, ExprBinder(self.ctx, self.scope), item, True)
 
     def add(self, relation: Relation, origin: exp.Expression) -> None:
         if relation.alias is not None and self.scope.relation(relation.alias) is not None:
@@ -278,6 +290,10 @@ class From(TimeJoins):
         kind: JoinKind | None = "inner" if crossed else _KINDS.get((side, kind_word))
         if kind is None:
             raise self.ctx.fail("PSK-3003", f"{side} {kind_word} JOIN is not supported".replace("  ", " "), item)
+        if kind in ("right", "full") and self.start is not None:
+            raise self.ctx.fail(
+                "PSK-1012", f"a {kind.upper()} JOIN with columns of the outer query in FROM is not supported", item
+            )
         using = [i.name for i in join.args.get("using") or []]
         rest = [p for p in parts if p is not special]
         for p in list(rest):
@@ -427,27 +443,27 @@ class From(TimeJoins):
         if side not in ("", "LEFT"):
             raise self.ctx.fail("PSK-3003", "a LATERAL join is INNER, LEFT or a comma", item)
         outer = Scope(list(self.scope.relations), self.scope.outer)
-        block = self.bind_query(item.this.this, outer, self.ctes)
-        self.add(self._aliased(block.cols, item, None), item)
         on = join.args.get("on")
-        parts = list(block.correlated)
+        always = False
+        try:
+            block = self.bind_query(item.this.this, outer, self.ctes)
+            parts = list(block.correlated)
+            # An aggregate without GROUP BY has a row for every left row.
+            always = block.total and bool(parts)
+            known = frozenset((*left.columns, *block.node.columns))
+            fits = not (always and (block.counts or block.mixed_count)) and all(Expr(p).refs <= known for p in parts)
+            if not fits or (always and side != "LEFT" and on is not None and not _is_true(on)):
+                raise Uncorrelated
+        except Uncorrelated:
+            block, parts = Correlation(self.ctx, left, outer).bind(
+                item.this.this, lambda query, scope: self.bind_query(query, scope, self.ctes)
+            )
+            always = False
+        self.add(self._aliased(block.cols, item, None), item)
         if on is not None and not _is_true(on):
             parts += [ExprBinder(self.ctx, self.scope).bind(p) for p in conjuncts(on)]
-        if block.total and block.correlated and (block.counts or block.mixed_count):
-            raise self.ctx.fail(
-                "PSK-1012",
-                "a LATERAL aggregate with count() or constants is not supported",
-                item,
-                hint="Join a grouped derived table.",
-            )
-        # An aggregate without GROUP BY has a row for every left row.
-        always = block.total and bool(block.correlated)
-        if always and on is not None and not _is_true(on) and side != "LEFT":
-            raise self.ctx.fail("PSK-1012", "put the condition on a LATERAL aggregate into WHERE", item)
         kind: JoinKind = "left" if side == "LEFT" or always else "inner"
-        return regular_join(
-            self.ctx, left, block.node, kind, parts, item, keyless=block.single and not block.correlated
-        )
+        return regular_join(self.ctx, left, block.node, kind, parts, item, keyless=not parts or bool(block.correlated))
 
 
 def _is_true(node: exp.Expression) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from penstock.plan.nodes import Node
+
 
 @dataclass(frozen=True)
 class Col:
@@ -27,12 +29,26 @@ class Relation:
         return replace(self, cols=tuple(replace(c, hidden=True) if c.internal in internals else c for c in self.cols))
 
 
+@dataclass(frozen=True)
+class Domain:
+    """The values that some columns of an enclosing query take there, each combination once; `names` are the columns of `node`."""
+
+    node: Node
+    names: tuple[str, ...]
+
+
 @dataclass
 class Scope:
-    """The relations in FROM so far; `outer` is the scope of the enclosing query."""
+    """The relations in FROM so far; `outer` is the scope of the enclosing query.
+
+    `domain`: queries directly inside start from it, and its columns are what the names here mean. `used` are the columns that queries
+    inside have named.
+    """
 
     relations: list[Relation] = field(default_factory=list)
     outer: Scope | None = None
+    domain: Domain | None = None
+    used: set[str] = field(default_factory=set)
 
     def relation(self, alias: str) -> Relation | None:
         return next((r for r in self.relations if r.alias is not None and r.alias.lower() == alias.lower()), None)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.plan.nodes import Filter, TemporalFilter
+from penstock.plan.nodes import Expr, Filter, Generate, TemporalFilter
 from penstock.sql.bind.aggregates import has_aggregate
 from penstock.sql.bind.block import Block
+from penstock.sql.bind.correlation import Uncorrelated
 from penstock.sql.bind.draft import Items
 from penstock.sql.bind.exprs import ExprBinder, all_of, conjuncts, to_expr, walk_block
 from penstock.sql.bind.groupby import GroupBy
+from penstock.sql.bind.joins import regular_join
 from penstock.sql.bind.quantified import filters_only
 from penstock.sql.bind.relations import From
+from penstock.sql.bind.scope import Domain
 from penstock.sql.bind.selectlist import SelectList
 from penstock.sql.bind.temporal import Bounds, has_now
 
@@ -35,14 +38,48 @@ class SelectBinder(SelectList, GroupBy):
         if not self.select.expressions:
             raise self.ctx.fail("PSK-1001", "SELECT has no columns", self.select)
         where = self.select.args.get("where")
-        source = From(self.ctx, self.ctes, self.bind_query, self.scope, conjuncts(where.this) if where else [])
-        self.node = source.bind(self.select)
-        self._where(source.where)
+        self._where(self._from(conjuncts(where.this) if where else []))
         items = self._items()
         grouped = (
             bool(self.select.args.get("group")) or any(has_aggregate(i) for i, _ in items) or self._having_aggregates()
         )
         return self._aggregated(items) if grouped else self._plain(items)
+
+    def _from(self, where: list[exp.Expression]) -> list[exp.Expression]:
+        """FROM, and the domain; the conditions of WHERE that are left."""
+        outer, domain = self.scope.outer, self.domain
+        if outer is None or domain is None:
+            source = From(self.ctx, self.ctes, self.bind_query, self.scope, where)
+            self.node = source.bind(self.select)
+            return source.where
+        used, outer.used = outer.used, set()
+        source = From(self.ctx, self.ctes, self.bind_query, self.scope, list(where))
+        try:
+            self.node = source.bind(self.select)
+            inside = bool(outer.used) or self.select.args.get("from_") is None
+        except Uncorrelated:
+            inside = True
+        outer.used |= used
+        if not inside:
+            return self._join_domain(domain, source.where)
+        self.scope.relations.clear()
+        source = From(self.ctx, self.ctes, self.bind_query, self.scope, list(where), domain.node)
+        self.node = source.bind(self.select)
+        return source.where
+
+    def _join_domain(self, domain: Domain, where: list[exp.Expression]) -> list[exp.Expression]:
+        """The domain joined by those conditions that are over it and FROM; the other conditions."""
+        joining: list[exp.Expression] = []
+        rest: list[exp.Expression] = []
+        for part in where:
+            plain = part.find(exp.Query) is None and not has_aggregate(part) and not has_now(part)
+            node = self._binder().bind(part) if plain and part.find(exp.Window) is None else None
+            if node is not None and Expr(node).refs & set(domain.names):
+                joining.append(node)
+            else:
+                rest.append(part)
+        self.node = regular_join(self.ctx, self.node, domain.node, "inner", joining, self.select, keyless=True)
+        return rest
 
     def _where(self, parts: list[exp.Expression]) -> None:
         plain: list[exp.Expression] = []
@@ -81,7 +118,10 @@ class SelectBinder(SelectList, GroupBy):
             binder = self._binder(attach=True)
             binder.aliases = {k: v for k, v in lateral.items() if k != name.lower()}
             bound.append(binder.bind(core))
-        return self._finish(items, bound, self._resolved)
+        block = self._finish(items, bound, self._resolved)
+        one = not any(self.select.args.get(k) for k in ("from_", "laterals"))
+        block.single = block.single or (one and not any(isinstance(n, Generate) for n in block.node.walk()))
+        return block
 
     def _resolved(self, node: exp.Expression, origin: exp.Expression | None) -> exp.Expression:
         """QUALIFY and ORDER BY: their subqueries are attached when they are read."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sqlglot import exp
 
 from penstock.plan.nodes import Expr, Filter, JoinKind, Node
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context
+from penstock.sql.bind.correlation import Correlation, Lift, Uncorrelated
 from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr
 from penstock.sql.bind.joins import regular_join
 from penstock.sql.bind.quantified import any_of, is_quantified, three_valued
@@ -17,7 +16,6 @@ from penstock.sql.bind.scope import Scope
 from penstock.sql.bind.unknown import Unknown, holds, matches
 from penstock.sql.trees import bare
 
-Lift = Callable[[exp.Expression, exp.Expression | None], exp.Expression]
 _TEST = "__subquery"
 
 
@@ -40,15 +38,16 @@ class Subqueries:
         negated = isinstance(part, exp.Not)
         inner = bare(part.this) if negated else part
         if isinstance(inner, exp.Exists):
-            block = self._bind(inner.this, scope)
+            block, parts = self._bind(inner.this, node, scope, None, part)
             if block.total:
                 raise self.ctx.fail("PSK-1012", "EXISTS over an aggregate without GROUP BY is always true", part)
-            return self._join(node, block, "anti" if negated else "semi", [], None, part)
+            return self._join(node, block, "anti" if negated else "semi", parts, part)
         test = any_of(inner)
         negated ^= test.negated
         values = [ExprBinder(self.ctx, scope).bind(v) for v in test.values]
-        block = self._tested(test.query, scope, len(values), part)
-        made = self._join(node, block, "anti" if negated else "semi", matches(test.op, values, block.cols), None, part)
+        block, parts = self._tested(test.query, node, scope, len(values), None, part)
+        parts = [*parts, *matches(test.op, values, block.cols)]
+        made = self._join(node, block, "anti" if negated else "semi", parts, part)
         if not negated:
             return made
         made, unknown = self._unknown(made, scope, test.query, values, None, part)
@@ -97,35 +96,33 @@ class Subqueries:
     def _exists(
         self, node: Node, scope: Scope, query: exp.Expression, lift: Lift | None
     ) -> tuple[Node, exp.Expression]:
-        block = self._bind(query.this, scope)
+        block, parts = self._bind(query.this, node, scope, lift, query)
         if block.total:
             return node, exp.true()
         mark = self.ctx.fresh("mark")
-        return self._join(node, block, "mark", [], lift, query, mark), column(mark)
+        return self._join(node, block, "mark", parts, query, mark), column(mark)
 
     def _test(
         self, node: Node, scope: Scope, query: exp.Expression, values: list[exp.Expression], lift: Lift | None
     ) -> tuple[Node, exp.Expression]:
         """e IN (select) and the like: true where a row matches, else NULL where one might, else false."""
         test = any_of(query)
-        block = self._tested(test.query, scope, len(values), query)
+        block, parts = self._tested(test.query, node, scope, len(values), lift, query)
         mark = self.ctx.fresh("mark")
-        made = self._join(node, block, "mark", matches(test.op, values, block.cols), lift, query, mark)
+        made = self._join(node, block, "mark", [*parts, *matches(test.op, values, block.cols)], query, mark)
         value: exp.Expression = column(mark)
         if three_valued(query) or test.negated:
             made, unknown = self._unknown(made, scope, test.query, values, lift, query)
             value = exp.Paren(this=holds(value, unknown))
         return made, exp.Paren(this=exp.Not(this=value)) if test.negated else value
 
-    def _tested(self, query: exp.Expression, scope: Scope, width: int, origin: exp.Expression) -> Block:
-        block = self._bind(query, scope)
+    def _tested(
+        self, query: exp.Expression, node: Node, scope: Scope, width: int, lift: Lift | None, origin: exp.Expression
+    ) -> tuple[Block, list[exp.Expression]]:
+        block, parts = self._bind(query, node, scope, lift, origin)
         if len(block.cols) != width:
             raise self.ctx.fail("PSK-1016", f"the subquery has {len(block.cols)} columns instead of {width}", origin)
-        if block.correlated and (block.counts or block.mixed_count):
-            raise self.ctx.fail(
-                "PSK-1012", "IN over a correlated aggregate with count() or constants is not supported", origin
-            )
-        return block
+        return block, parts
 
     def _unknown(
         self,
@@ -137,15 +134,14 @@ class Subqueries:
         origin: exp.Expression,
     ) -> tuple[Node, exp.Expression]:
         """Whether a row that is not equal might be, were a NULL known."""
-        block = self._bind(query, scope)
-        parts = self._parts(node, block, lift, origin)
+        block, parts = self._bind(query, node, scope, lift, origin)
         unknown = Unknown(self.ctx, node, block, values)
         return unknown.counted(parts) or unknown.marked(parts, origin)
 
     def _scalar(
         self, node: Node, scope: Scope, query: exp.Expression, lift: Lift | None
     ) -> tuple[Node, exp.Expression]:
-        block = self._bind(query.this, scope)
+        block, parts = self._bind(query.this, node, scope, lift, query, counts=True)
         if len(block.cols) != 1:
             raise self.ctx.fail("PSK-1016", f"a scalar subquery has one column, not {len(block.cols)}", query)
         if not block.single:
@@ -156,17 +152,10 @@ class Subqueries:
                 hint="Select an aggregate without GROUP BY, or add LIMIT 1.",
             )
         value: exp.Expression = column(block.cols[0].internal)
-        if block.correlated and block.total and block.mixed_count:
-            raise self.ctx.fail(
-                "PSK-1012",
-                "a correlated subquery with count() or constants inside an expression is not supported",
-                query,
-                hint="Select one aggregate alone.",
-            )
         if block.correlated and block.total and block.counts:
             value = exp.Coalesce(this=value, expressions=[exp.Literal.number(0)])
         kind: JoinKind = "inner" if block.total and not block.correlated else "left"
-        return self._join(node, block, kind, [], lift, query), value
+        return self._join(node, block, kind, parts, query), value
 
     # -- joins ---------------------------------------------------------------------------------------------------------
 
@@ -175,13 +164,31 @@ class Subqueries:
         node: Node,
         block: Block,
         kind: JoinKind,
-        more: list[exp.Expression],
-        lift: Lift | None,
+        parts: list[exp.Expression],
         origin: exp.Expression,
         mark: str | None = None,
     ) -> Node:
-        parts = [*self._parts(node, block, lift, origin), *more]
         return regular_join(self.ctx, node, block.node, kind, parts, origin, keyless=True, mark=mark)
+
+    def _bind(
+        self,
+        query: exp.Expression,
+        node: Node,
+        scope: Scope,
+        lift: Lift | None,
+        origin: exp.Expression,
+        *,
+        counts: bool = False,
+    ) -> tuple[Block, list[exp.Expression]]:
+        """A subquery and the conditions that join it with `node`. `counts`: the caller sees to a count of nothing, which is 0."""
+        try:
+            block = self.bind_query(query, scope, self.ctes)
+            parts = self._parts(node, block, lift, origin)
+            if block.correlated and block.total and (block.mixed_count or (block.counts and not counts)):
+                raise Uncorrelated
+            return block, parts
+        except Uncorrelated:
+            return Correlation(self.ctx, node, scope, lift).bind(query, lambda q, s: self.bind_query(q, s, self.ctes))
 
     def _parts(self, node: Node, block: Block, lift: Lift | None, origin: exp.Expression) -> list[exp.Expression]:
         """The conditions that correlate the block with `node`."""
@@ -189,18 +196,9 @@ class Subqueries:
         parts = [p for whole in block.correlated for p in conjuncts(whole)]
         if lift is not None:
             parts = [_lifted(p, own, lift, origin) for p in parts]
-        known = own | frozenset(node.columns)
-        if any(Expr(p).refs - known for p in parts):
-            raise self.ctx.fail(
-                "PSK-1012",
-                "a subquery can use columns of the query directly around it only",
-                origin,
-                hint="Select the column in the query between them, or join.",
-            )
+        if any(Expr(p).refs - own - frozenset(node.columns) for p in parts):
+            raise Uncorrelated
         return parts
-
-    def _bind(self, query: exp.Expression, scope: Scope) -> Block:
-        return self.bind_query(query, scope, self.ctes)
 
 
 def _lifted(part: exp.Expression, own: frozenset[str], lift: Lift, origin: exp.Expression) -> exp.Expression:

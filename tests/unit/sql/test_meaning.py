@@ -1,0 +1,81 @@
+"""A plan means what its SQL says: both are run by DuckDB, over tables with NULLs, duplicates and gaps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+from tests.unit.sql.conftest import Catalog
+from tests.unit.sql.plan_sql import duckdb_sql
+
+DDL = """
+CREATE TABLE t (id INT, k INT, x INT, PRIMARY KEY (id));
+CREATE TABLE u (id INT, k INT, v INT, PRIMARY KEY (id));
+CREATE TABLE e (id INT, src INT, dst INT, PRIMARY KEY (id));
+"""
+ROWS = [
+    "INSERT INTO t VALUES (1, 1, 10), (2, 1, 20), (3, 2, NULL), (4, NULL, 10), (5, 3, 30), (6, 2, 5), (7, 9, NULL)",
+    "INSERT INTO u VALUES (1, 1, 10), (2, 2, 20), (3, 2, 5), (4, 1, NULL), (5, NULL, 30), (6, 3, 30), (7, 3, 31), (8, 4, 1)",
+    "INSERT INTO e VALUES (1, 0, 1), (2, 1, 2), (3, 2, 0), (4, 2, 3), (5, 3, NULL), (6, 3, 4), (7, 1, 2)",
+]
+QUERIES = """
+SELECT id, x IN (SELECT v FROM u) AS a, x NOT IN (SELECT v FROM u WHERE v IS NOT NULL) AS b FROM t
+SELECT id, x IN (SELECT v FROM u WHERE false) AS a, x NOT IN (SELECT v FROM u WHERE u.k = t.k) AS b FROM t
+SELECT id, (k, x) IN (SELECT k, v FROM u) AS a, (k, x) NOT IN (SELECT k, v FROM u WHERE v > 7) AS b FROM t
+SELECT id, x = ANY (SELECT v FROM u) AS a, x <> ALL (SELECT v FROM u WHERE u.k = t.k) AS b, x >= ALL (SELECT v FROM u WHERE v < 20) AS c FROM t
+SELECT id, x < ANY (SELECT v FROM u WHERE u.k <> t.k) AS a, NOT (x > ALL (SELECT v FROM u WHERE u.k = t.k)) AS b FROM t
+SELECT id FROM t WHERE x IN (SELECT v FROM u) OR EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.v > t.x)
+SELECT id FROM t WHERE NOT (x IN (SELECT v FROM u WHERE u.k = t.k) OR k = 9)
+SELECT id FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.v > t.x) AND x NOT IN (SELECT v FROM u WHERE u.k = t.k AND u.id > 1)
+SELECT id, CASE WHEN EXISTS (SELECT 1 FROM u WHERE u.k = t.k) THEN 'y' WHEN x IN (SELECT v FROM u) THEN 'z' ELSE 'n' END AS c FROM t
+SELECT k, count(*) AS n FROM t GROUP BY k HAVING sum(x) IN (SELECT v FROM u) OR NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)
+SELECT k, max(x) NOT IN (SELECT v FROM u WHERE u.k = t.k) AS a, sum(CASE WHEN x IN (SELECT v FROM u) THEN 1 ELSE 0 END) AS n FROM t GROUP BY k
+SELECT k, count(*) FILTER (WHERE EXISTS (SELECT 1 FROM u WHERE u.v = t.x)) AS n FROM t GROUP BY k
+SELECT id FROM t WHERE EXISTS (SELECT count(*) FROM u WHERE u.k = t.k HAVING count(*) > 1)
+SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k GROUP BY u.v HAVING count(*) >= t.k)
+SELECT id, (SELECT count(*) FROM u WHERE u.k = t.k) AS a, (SELECT count(*) + 1 FROM u WHERE u.k = t.k) AS b FROM t
+SELECT id, (SELECT coalesce(max(v), -1) FROM u WHERE u.k = t.k) AS a, (SELECT 7 FROM u WHERE u.k = t.k HAVING count(*) = 0) AS b FROM t
+SELECT id, (SELECT count(v) FROM u WHERE u.v < t.x) AS a, (SELECT sum(v + t.x) FROM u WHERE u.id <> t.id) AS b FROM t
+SELECT id, (SELECT v FROM u WHERE u.id < t.id ORDER BY u.id DESC LIMIT 1) AS a, (SELECT max(v) FROM u) AS b FROM t
+SELECT id, (SELECT sum(v) OVER () FROM u WHERE u.k = t.k ORDER BY u.id LIMIT 1) AS a FROM t
+SELECT id, (SELECT x + 1) AS a, (SELECT max(q.v) FROM (SELECT v FROM u WHERE v > 5) q WHERE q.v <> t.x) AS b FROM t
+SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND EXISTS (SELECT 1 FROM u w WHERE w.id > u.id AND w.v = t.x))
+SELECT id FROM t WHERE x = (SELECT min(v) FROM u WHERE u.id IN (SELECT u2.id FROM u u2 WHERE u2.k = t.k AND u2.v >= u.v))
+SELECT id, (SELECT count(*) FROM u WHERE u.k = (SELECT min(k) FROM u u2 WHERE u2.v >= t.x AND u2.id >= u.id)) AS a FROM t
+SELECT id, x IN (SELECT v FROM u WHERE u.k = t.k UNION ALL SELECT 10 * t.k) AS a FROM t
+SELECT id FROM t WHERE EXISTS (SELECT v FROM u WHERE u.k = t.k EXCEPT SELECT x FROM t t2 WHERE t2.id = t.id)
+SELECT t.id, l.n, l.m FROM t, LATERAL (SELECT count(*) AS n, max(v) AS m FROM u WHERE u.k = t.k) l
+SELECT t.id, l.v FROM t LEFT JOIN LATERAL (SELECT DISTINCT v FROM u WHERE u.id <= t.id AND v > 1) l ON true
+SELECT t.id, l.v FROM t, LATERAL (SELECT v FROM u WHERE u.k = t.k ORDER BY v NULLS LAST LIMIT 1) l
+SELECT t.id, l.s FROM t JOIN LATERAL (SELECT sum(v) AS s FROM u WHERE u.k = t.k) l ON l.s > t.x
+SELECT t.id, l.n, m.c FROM t, LATERAL (SELECT count(*) AS n FROM u WHERE u.v > t.x) l, LATERAL (SELECT l.n + count(*) AS c FROM u WHERE u.id < l.n) m
+SELECT t.id, l.a, l.b FROM t, LATERAL (SELECT u.id AS a, e.dst AS b FROM u LEFT JOIN e ON e.src = u.id AND e.dst > t.id WHERE u.k = t.k) l
+SELECT k, (SELECT count(*) FROM u WHERE u.k > t.k) AS a, sum(x) AS s FROM t GROUP BY k HAVING count(*) > (SELECT count(*) FROM u WHERE u.k = t.k)
+SELECT id FROM t WHERE x > (SELECT avg(v) FROM u WHERE u.k = t.k) OR x IS NULL AND k IN (SELECT k FROM u WHERE v > (SELECT min(x) FROM t t2 WHERE t2.k = t.k))
+WITH RECURSIVE r(a, b) AS (SELECT src, dst FROM e UNION SELECT r.a, e.dst FROM r JOIN e ON e.src = r.b) SELECT a, b FROM r
+WITH RECURSIVE r(a, b, d) AS (SELECT src, dst, 1 FROM e UNION ALL SELECT r.a, e.dst, d + 1 FROM e, r WHERE e.src = r.b AND d < 4) SELECT a, b, d FROM r
+WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 9) SELECT n, x FROM r LEFT JOIN t ON t.id = r.n
+WITH RECURSIVE r AS (SELECT id, k FROM t UNION SELECT q.id, u.v FROM (SELECT id, k + 1 AS k2 FROM r WHERE id > 1) q JOIN u ON u.k = q.k2 JOIN e ON e.src = u.id AND e.dst <= q.id) SELECT id, k FROM r
+"""
+
+
+@pytest.fixture(scope="module")
+def duck() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        for statement in (*DDL.strip().split(";\n"), *ROWS):
+            connection.execute(statement)
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def tables() -> Catalog:
+    return Catalog(DDL)
+
+
+@pytest.mark.parametrize("sql", QUERIES.strip().splitlines())
+def test_a_plan_means_what_its_sql_says(duck: duckdb.DuckDBPyConnection, tables: Catalog, sql: str) -> None:
+    plan = tables.plan(sql)
+    wanted = Counter(duck.execute(sql).fetchall())
+    assert Counter(duck.execute(duckdb_sql(plan.root)).fetchall()) == wanted
