@@ -54,6 +54,46 @@ SELECT t.id, l.n, m.c FROM t, LATERAL (SELECT count(*) AS n FROM u WHERE u.v > t
 SELECT t.id, l.a, l.b FROM t, LATERAL (SELECT u.id AS a, e.dst AS b FROM u LEFT JOIN e ON e.src = u.id AND e.dst > t.id WHERE u.k = t.k) l
 SELECT k, (SELECT count(*) FROM u WHERE u.k > t.k) AS a, sum(x) AS s FROM t GROUP BY k HAVING count(*) > (SELECT count(*) FROM u WHERE u.k = t.k)
 SELECT id FROM t WHERE x > (SELECT avg(v) FROM u WHERE u.k = t.k) OR x IS NULL AND k IN (SELECT k FROM u WHERE v > (SELECT min(x) FROM t t2 WHERE t2.k = t.k))
+SELECT id FROM t WHERE EXISTS (SELECT * FROM u WHERE u.k = t.k ORDER BY v LIMIT 1 OFFSET 1)
+SELECT id, (SELECT max(c) FROM (SELECT count(*) AS c FROM u GROUP BY k) q WHERE c < t.k) AS a FROM t
+SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u JOIN e ON e.src = u.k AND e.dst = t.k WHERE u.v > 1)
+SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u LEFT JOIN e ON e.src = u.k AND e.dst = t.k WHERE u.v > 1 AND e.id IS NULL)
+SELECT id FROM t WHERE k IN (SELECT u.k FROM u RIGHT JOIN e ON e.src = u.k WHERE e.dst <> t.id)
+SELECT id, (SELECT sum(z) FROM (SELECT v AS z FROM u UNION ALL SELECT dst FROM e) q WHERE z > t.x) AS a FROM t
+SELECT id FROM t WHERE x IN (SELECT max(v) FROM u WHERE u.k <> t.k)
+SELECT id FROM t WHERE x NOT IN (SELECT max(v) FROM u WHERE u.k = t.k)
+SELECT id, x IN (SELECT count(*) * 10 FROM u WHERE u.k = t.k) AS a FROM t
+SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE EXISTS (SELECT 1 FROM e WHERE EXISTS (SELECT 1 FROM u u3 WHERE u3.k = t.k AND u3.v > u.v AND u3.id > e.dst)))
+SELECT id, (SELECT (SELECT max(v) FROM u u2 WHERE u2.k = u.k AND u2.id <> t.id) FROM u WHERE u.k = t.k ORDER BY u.id LIMIT 1) AS a FROM t
+SELECT id, (SELECT min(u.v) FROM u WHERE u.k = t.k AND u.v > (SELECT avg(v) FROM u u2 WHERE u2.k = t.k)) AS a FROM t
+SELECT t.id, s.id AS sid FROM t JOIN u s ON s.k = t.k WHERE s.v = (SELECT max(v) FROM u WHERE u.k = t.k AND u.id >= s.id)
+WITH c AS (SELECT k, sum(x) AS s FROM t GROUP BY k) SELECT k, (SELECT count(*) FROM c c2 WHERE c2.s > c.s) AS rank FROM c
+SELECT id, (SELECT sum(q.n) FROM (SELECT count(*) AS n FROM u) q, e WHERE e.src = t.id) AS a FROM t
+SELECT id, (SELECT count(DISTINCT v) FROM u WHERE u.k >= t.k) AS a, (SELECT string_agg(CAST(v AS VARCHAR), ',') FROM u WHERE u.k = t.k AND u.v = 5) AS b FROM t
+SELECT k, sum((SELECT count(*) FROM u WHERE u.k = t.k)) AS s FROM t GROUP BY k
+SELECT k, max(x) AS m FROM t GROUP BY k HAVING max(x) > ANY (SELECT v FROM u WHERE u.k = t.k)
+SELECT id, CASE WHEN x > (SELECT avg(v) FROM u WHERE u.k < t.k) THEN (SELECT min(v) FROM u) ELSE (SELECT count(*) FROM u WHERE u.k > t.k) END AS c FROM t
+SELECT id FROM t ORDER BY (SELECT count(*) FROM u WHERE u.k = t.k) DESC, id LIMIT 3
+SELECT id, row_number() OVER (ORDER BY (SELECT count(*) FROM u WHERE u.k = t.k), id) AS r FROM t
+SELECT id FROM t QUALIFY row_number() OVER (PARTITION BY k ORDER BY id) <= (SELECT count(*) FROM u WHERE u.k = t.k)
+SELECT DISTINCT (SELECT count(*) FROM u WHERE u.v > t.x) AS a FROM t
+SELECT t.id, l.q FROM t, LATERAL (SELECT (SELECT count(*) FROM e WHERE e.src = u.id AND e.dst < t.id) AS q FROM u WHERE u.k = t.k) l
+SELECT t.id, l.v, m.dst FROM t LEFT JOIN LATERAL (SELECT v, id FROM u WHERE u.k = t.k) l ON l.v > t.x LEFT JOIN LATERAL (SELECT dst FROM e WHERE e.src = l.id AND e.dst < t.id) m ON true
+SELECT t.id, l.r FROM t, LATERAL (SELECT v, rank() OVER (ORDER BY v NULLS LAST) AS r FROM u WHERE u.k = t.k) l WHERE l.v IS NOT NULL
+SELECT t.id, l.k, l.n FROM t, LATERAL (SELECT u.k, count(*) AS n FROM u WHERE u.id > t.id GROUP BY u.k) l
+SELECT t.id, l.n FROM t LEFT JOIN LATERAL (SELECT count(*) AS n FROM u WHERE u.k = t.k) l ON l.n > 1
+SELECT t.id, l.s FROM t, LATERAL (SELECT t.x + u.v AS s FROM u WHERE u.k = t.k UNION SELECT t.id) l
+SELECT id FROM t WHERE (SELECT count(*) FROM u WHERE u.k = t.k) = 0
+SELECT id FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.v NOT IN (SELECT x FROM t t2 WHERE t2.k = t.k AND x IS NOT NULL))
+SELECT id, EXISTS (SELECT sum(v) FROM u WHERE u.k = t.k) AS a, NOT EXISTS (SELECT count(*) FROM u WHERE u.k = t.k HAVING sum(v) > 10) AS b FROM t
+SELECT id, (SELECT 1) AS a, EXISTS (SELECT 1) AS b, id IN (SELECT 1 UNION SELECT 3) AS c FROM t
+SELECT id FROM t WHERE x IN (SELECT v FROM u) IS NULL
+SELECT id FROM t WHERE (x IN (SELECT v FROM u WHERE u.k = t.k)) = (k IN (SELECT k FROM u))
+SELECT id, coalesce(x NOT IN (SELECT v FROM u WHERE u.k = t.k), false) AS a FROM t
+SELECT id FROM t WHERE id IN (SELECT id FROM u WHERE v IN (SELECT x FROM t t2 WHERE t2.k = t.k))
+SELECT a.id FROM t a WHERE a.x = (SELECT max(x) FROM t b WHERE b.k = a.k) AND NOT EXISTS (SELECT 1 FROM t c WHERE c.k = a.k AND c.id < a.id AND c.x = a.x)
+SELECT t.id, (SELECT count(*) FROM (SELECT DISTINCT v FROM u) q WHERE q.v > t.x) AS a FROM t
+SELECT t.id FROM t WHERE EXISTS (SELECT k FROM u WHERE u.k = t.k INTERSECT SELECT src FROM e WHERE e.dst <> t.id)
 WITH RECURSIVE r(a, b) AS (SELECT src, dst FROM e UNION SELECT r.a, e.dst FROM r JOIN e ON e.src = r.b) SELECT a, b FROM r
 WITH RECURSIVE r(a, b, d) AS (SELECT src, dst, 1 FROM e UNION ALL SELECT r.a, e.dst, d + 1 FROM e, r WHERE e.src = r.b AND d < 4) SELECT a, b, d FROM r
 WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 9) SELECT n, x FROM r LEFT JOIN t ON t.id = r.n

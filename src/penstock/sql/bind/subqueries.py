@@ -38,7 +38,7 @@ class Subqueries:
         negated = isinstance(part, exp.Not)
         inner = bare(part.this) if negated else part
         if isinstance(inner, exp.Exists):
-            block, parts = self._bind(inner.this, node, scope, None, part)
+            block, parts = self._bind(inner.this, node, scope, None, part, lenient=True)
             if block.total:
                 raise self.ctx.fail("PSK-1012", "EXISTS over an aggregate without GROUP BY is always true", part)
             return self._join(node, block, "anti" if negated else "semi", parts, part)
@@ -96,7 +96,7 @@ class Subqueries:
     def _exists(
         self, node: Node, scope: Scope, query: exp.Expression, lift: Lift | None
     ) -> tuple[Node, exp.Expression]:
-        block, parts = self._bind(query.this, node, scope, lift, query)
+        block, parts = self._bind(query.this, node, scope, lift, query, lenient=True)
         if block.total:
             return node, exp.true()
         mark = self.ctx.fresh("mark")
@@ -141,7 +141,7 @@ class Subqueries:
     def _scalar(
         self, node: Node, scope: Scope, query: exp.Expression, lift: Lift | None
     ) -> tuple[Node, exp.Expression]:
-        block, parts = self._bind(query.this, node, scope, lift, query, counts=True)
+        block, parts = self._bind(query.this, node, scope, lift, query, lenient=True)
         if len(block.cols) != 1:
             raise self.ctx.fail("PSK-1016", f"a scalar subquery has one column, not {len(block.cols)}", query)
         if not block.single:
@@ -178,13 +178,16 @@ class Subqueries:
         lift: Lift | None,
         origin: exp.Expression,
         *,
-        counts: bool = False,
+        lenient: bool = False,
     ) -> tuple[Block, list[exp.Expression]]:
-        """A subquery and the conditions that join it with `node`. `counts`: the caller sees to a count of nothing, which is 0."""
+        """A subquery and the conditions that join it with `node`.
+
+        An aggregate without GROUP BY has a row where nothing matches; `lenient`: the caller takes a missing one for a row of NULL, or of a count of 0.
+        """
         try:
             block = self.bind_query(query, scope, self.ctes)
             parts = self._parts(node, block, lift, origin)
-            if block.correlated and block.total and (block.mixed_count or (block.counts and not counts)):
+            if block.correlated and block.total and (block.mixed_count or not lenient):
                 raise Uncorrelated
             return block, parts
         except Uncorrelated:
