@@ -13,9 +13,9 @@ from penstock.sql.bind.exprs import all_of, column, conjuncts, to_expr, type_of
 from penstock.sql.bind.grouping import grouping_sets
 from penstock.sql.bind.groupwindow import GroupWindow
 from penstock.sql.bind.outputs import Outputs
-from penstock.sql.functions import aggregate_name
 from penstock.sql.bind.quantified import filters_only
 from penstock.sql.bind.scope import Domain
+from penstock.sql.functions import aggregate_name
 from penstock.sql.trees import bare
 
 _NOT_NULL_ON_NOTHING = {"count", "count_if", "approx_count_distinct", "array_agg", "collect_set", "regr_count"}
