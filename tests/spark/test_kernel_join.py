@@ -15,7 +15,7 @@ from .kernel_trace import write
 
 LEFT = "`l$k` bigint, `l$j` string, `l$v` bigint, lw bigint"
 RIGHT = "`r$k` bigint, `r$j` string, `r$v` bigint, rw bigint"
-KINDS = ("inner", "left", "right", "full", "semi", "anti")
+KINDS = ("inner", "left", "right", "full", "semi", "anti", "mark")
 SQL_KINDS = {
     "inner": "INNER",
     "left": "LEFT",
@@ -39,6 +39,7 @@ def spec(kind: str, residual: str | None = None, null_safe: bool = False, **more
         "rightWeight": "rw",
         "residual": residual,
         "ttlMs": None,
+        **({"mark": "m"} if kind == "mark" else {}),
         **more,
     }
 
@@ -83,13 +84,20 @@ def expected(
     for label, (_, join) in joins.items():
         same = "<=>" if join["nullSafe"][1] else "="
         residual = f"AND {join['residual']}" if join["residual"] else ""
-        columns = join["leftColumns"] + ([] if join["kind"] in ("semi", "anti") else join["rightColumns"])
+        on = f"ON lefts_step = rights_step AND `l$k` = `r$k` AND `l$j` {same} `r$j` {residual}"
+        alone = join["kind"] in ("semi", "anti", "mark")
+        columns = join["leftColumns"] + ([] if alone else join["rightColumns"])
         names = ", ".join(f"`{c}`" for c in columns)
-        number = "lefts_step" if join["kind"] in ("semi", "anti") else "coalesce(lefts_step, rights_step)"
-        sql = (
-            f"SELECT {number}, to_json(struct({names})) FROM lefts {SQL_KINDS[join['kind']]} JOIN rights "
-            f"ON lefts_step = rights_step AND `l$k` = `r$k` AND `l$j` {same} `r$j` {residual}"
-        )
+        number = "lefts_step" if alone else "coalesce(lefts_step, rights_step)"
+        select = f"SELECT {number}, to_json(struct({names})) FROM lefts"
+        if join["kind"] == "mark":
+            parts = (
+                (f"{select} LEFT {k} JOIN rights {on}".replace("))", f", {m} AS m))", 1))
+                for k, m in (("SEMI", "true"), ("ANTI", "false"))
+            )
+            sql = " UNION ALL ".join(parts)
+        else:
+            sql = f"{select} {SQL_KINDS[join['kind']]} JOIN rights {on}"
         out[label] = [Counter() for _ in steps]
         for i, row in spark.sql(sql).collect():
             out[label][i][row] += 1
