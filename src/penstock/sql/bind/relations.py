@@ -300,10 +300,14 @@ class From(TimeJoins):
             if isinstance(p, exp.Anonymous) and p.name == "__using":
                 using += [c.name for c in p.expressions]
                 rest.remove(p)
+        if kind == "inner" and special is None and not self._covered:
+            # What an inner join asks of its rows can as well be asked of them afterwards, where subqueries are joined.
+            self.where += [p for p in rest if p.find(exp.Query) is not None]
+            rest = [p for p in rest if p.find(exp.Query) is None]
         equalities, hide = self._using(using, before, relation, kind, item)
         if special is not None and special.name == "__probe":
             return self._probe(left, right, before, relation, special, item)
-        binder = ExprBinder(self.ctx, self.scope)
+        binder = ExprBinder(self.ctx, self.scope, subquery=self._no_subquery)
         bound = [*equalities, *(binder.bind(p) for p in rest)]
         if crossed:
             bound = self._from_where(left, right)
@@ -312,6 +316,14 @@ class From(TimeJoins):
         if kind in ("semi", "anti"):
             self.scope.relations.pop()
         return made
+
+    def _no_subquery(self, node: exp.Expression) -> exp.Expression:
+        raise self.ctx.fail(
+            "PSK-1012",
+            "a subquery cannot stand in ON of this join",
+            node,
+            hint="Join a derived table that has the subquery's value as a column.",
+        )
 
     def _joined(
         self,
