@@ -15,7 +15,9 @@ class Block:
     """`cols` are the output columns; `node` may have more. `correlated` are conditions over columns of `node` and of the query around it.
 
     `single`: at most one row (per value of the correlated columns). `total`: an aggregate without GROUP BY and HAVING, which has a row
-    even where nothing matches. `domain`: the columns that say for which values of the query around it a row is. `counts`: the only output is a count, 0 where nothing matches; `mixed_count`: some output has a count in it.
+    even where nothing matches. `domain`: the columns that say for which values of the query around it a row is.
+    `late`: outputs that are not columns of `node` but expressions over them, to be evaluated above a left join with the block, where they are what the
+    aggregate of nothing is if the row is missing.
     """
 
     node: Node
@@ -23,9 +25,8 @@ class Block:
     correlated: list[exp.Expression] = field(default_factory=list)
     single: bool = False
     total: bool = False
-    counts: bool = False
-    mixed_count: bool = False
     domain: tuple[str, ...] = ()
+    late: dict[str, exp.Expression] = field(default_factory=dict)
 
     def exact(self) -> Node:
         """A node whose columns are the output columns, in order, and those of the domain."""

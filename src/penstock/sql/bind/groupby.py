@@ -14,14 +14,8 @@ from penstock.sql.bind.grouping import grouping_sets
 from penstock.sql.bind.groupwindow import GroupWindow
 from penstock.sql.bind.outputs import Outputs
 from penstock.sql.bind.quantified import filters_only
-from penstock.sql.bind.scope import Domain
-from penstock.sql.functions import aggregate_name
+from penstock.sql.bind.scope import Col, Domain
 from penstock.sql.trees import bare
-
-_NOT_NULL_ON_NOTHING = {"count", "count_if", "approx_count_distinct", "array_agg", "collect_set", "regr_count"}
-_ODD = (
-    exp.Coalesce, exp.Case, exp.If, exp.Is, exp.Literal, exp.Boolean, exp.Array, exp.NullSafeEQ, exp.Subquery, exp.Exists, exp.In,
-)  # fmt: skip
 
 
 class GroupBy(GroupWindow, Outputs):
@@ -78,18 +72,31 @@ class GroupBy(GroupWindow, Outputs):
             condition = self._late(condition, grouped)
             self.node = Filter(self.node, to_expr(self.ctx, condition, having))
         bound = [self._late(b, grouped) for b in bound]
+        if scalar and self.correlated:
+            return self._alone(items, bound, grouped.calls, inner)
         block = self._finish(
             items, bound, lambda node, origin: self._late(grouped.rewrite(node, origin), grouped), inner
         )
         block.single = block.single or scalar
         block.total = scalar and having is None
-        core = bare(items[0][0])
-        counts = isinstance(core, (exp.Count, exp.CountIf)) or (
-            isinstance(core, exp.Filter) and isinstance(core.this, exp.Count)
-        )
-        block.counts = counts and len(items) == 1
-        block.mixed_count = not block.counts and any(_not_null_on_nothing(core) for core, _ in items)
         return block
+
+    def _alone(self, items: Items, bound: list[exp.Expression], calls: list[AggCall], inner: list[str]) -> Block:
+        """A correlated aggregate without GROUP BY: the calls by the correlated keys; what is made of them is evaluated above the join."""
+        made = {c.name: _on_nothing(c).node for c in calls}
+        odd = any(self.select.args.get(k) for k in ("distinct", "qualify", "order", "limit", "offset", "windows"))
+        if odd or any(b.find(exp.Window) is not None or Expr(b).refs - made.keys() for b in bound):
+            raise Uncorrelated
+        kept = [*made, *(k for k in dict.fromkeys(inner) if k not in made)]
+        cols: list[Col] = []
+        late: dict[str, exp.Expression] = {}
+        for (_, name), value in zip(items, bound, strict=True):
+            cols.append(Col(name, self.ctx.fresh(name.replace("$", "_"))))
+            late[cols[-1].internal] = _replaced(value, made)
+            if (known := type_of(self.ctx, value)) is not None:
+                self.ctx.types[cols[-1].internal] = known
+        node = Project(self.node, tuple(Named(n, col(n)) for n in kept))
+        return Block(node, cols, self.correlated, single=True, total=True, late=late)
 
     def _prepare(self, grouped: Grouped) -> None:
         """Registers the aggregates of ORDER BY and QUALIFY before the Aggregate is built."""
@@ -218,11 +225,8 @@ def _on_nothing(call: AggCall) -> Expr:
     return Expr(exp.Coalesce(this=column(call.name), expressions=[empty])) if empty is not None else col(call.name)
 
 
-def _not_null_on_nothing(node: exp.Expression) -> bool:
-    """True if an output over aggregates of no rows may be something else than NULL."""
-    while isinstance(node, (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)):
-        node = node.this
-    name = aggregate_name(node)
-    if name is not None:
-        return name in _NOT_NULL_ON_NOTHING
-    return isinstance(node, _ODD) or any(_not_null_on_nothing(c) for c in node.iter_expressions())
+def _replaced(node: exp.Expression, values: dict[str, exp.Expression]) -> exp.Expression:
+    def change(n: exp.Expression) -> exp.Expression:
+        return values[n.name].copy() if isinstance(n, exp.Column) else n
+
+    return node.copy().transform(change)

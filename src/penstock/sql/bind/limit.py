@@ -34,6 +34,8 @@ def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortK
     skip = _whole(ctx, offset.expression, "OFFSET") if offset is not None else 0
     if count is None and order:
         raise ctx.fail("PSK-4001", "ORDER BY with OFFSET alone has no end on a stream", query.args["order"])
+    if block.late:
+        raise Uncorrelated
     own = frozenset(block.node.columns)
     partition = [col(d) for d in block.domain]
     for part in block.correlated:

@@ -463,8 +463,8 @@ class From(TimeJoins):
             # An aggregate without GROUP BY has a row for every left row.
             always = block.total and bool(parts)
             known = frozenset((*left.columns, *block.node.columns))
-            fits = not (always and (block.counts or block.mixed_count)) and all(Expr(p).refs <= known for p in parts)
-            if not fits or (always and side != "LEFT" and on is not None and not _is_true(on)):
+            fits = all(Expr(p).refs <= known for p in parts)
+            if not fits or (always and on is not None and not _is_true(on)):
                 raise Uncorrelated
         except Uncorrelated:
             block, parts = Correlation(self.ctx, left, outer).bind(
@@ -475,7 +475,12 @@ class From(TimeJoins):
         if on is not None and not _is_true(on):
             parts += [ExprBinder(self.ctx, self.scope).bind(p) for p in conjuncts(on)]
         kind: JoinKind = "left" if side == "LEFT" or always else "inner"
-        return regular_join(self.ctx, left, block.node, kind, parts, item, keyless=not parts or bool(block.correlated))
+        keyless = not parts or bool(block.correlated)
+        made: Node = regular_join(self.ctx, left, block.node, kind, parts, item, keyless=keyless)
+        if block.late:
+            values = (Named(c, to_expr(self.ctx, e, item)) for c, e in block.late.items())
+            made = Project(made, (*(Named(c, col(c)) for c in left.columns), *values))
+        return made
 
 
 def _is_true(node: exp.Expression) -> bool:

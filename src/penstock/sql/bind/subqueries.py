@@ -151,9 +151,10 @@ class Subqueries:
                 query,
                 hint="Select an aggregate without GROUP BY, or add LIMIT 1.",
             )
-        value: exp.Expression = column(block.cols[0].internal)
-        if block.correlated and block.total and block.counts:
-            value = exp.Coalesce(this=value, expressions=[exp.Literal.number(0)])
+        internal = block.cols[0].internal
+        value = block.late.get(internal) or column(internal)
+        if not isinstance(value, (exp.Column, exp.Func)):
+            value = exp.Paren(this=value)
         kind: JoinKind = "inner" if block.total and not block.correlated else "left"
         return self._join(node, block, kind, parts, query), value
 
@@ -182,12 +183,12 @@ class Subqueries:
     ) -> tuple[Block, list[exp.Expression]]:
         """A subquery and the conditions that join it with `node`.
 
-        An aggregate without GROUP BY has a row where nothing matches; `lenient`: the caller takes a missing one for a row of NULL, or of a count of 0.
+        An aggregate without GROUP BY has a row where nothing matches; `lenient`: the caller evaluates what it is then.
         """
         try:
             block = self.bind_query(query, scope, self.ctes)
             parts = self._parts(node, block, lift, origin)
-            if block.correlated and block.total and (block.mixed_count or not lenient):
+            if block.late and not lenient:
                 raise Uncorrelated
             return block, parts
         except Uncorrelated:
