@@ -34,6 +34,8 @@ def spec(kind: str, lower: int, upper: int, residual: str | None = None, weights
         "rightTime": "rt",
         "lowerMicros": lower * 1000,
         "upperMicros": upper * 1000,
+        "leftLagMicros": 0,
+        "rightLagMicros": 0,
     }
 
 

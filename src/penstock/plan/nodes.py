@@ -89,6 +89,21 @@ class Node:
         """Event-time columns of the output."""
         return tuple(t for c in self.children for t in c.times if t.column in self.columns)
 
+    @property
+    def window_ends(self) -> frozenset[str]:
+        """Columns that hold the end of a window whose rows come no later than the watermark gets there (less the column's lag)."""
+        return frozenset(e for c in self.children for e in c.window_ends if e in self.columns)
+
+    @property
+    def waits(self) -> bool:
+        """True if rows may come out when the watermark has passed their time."""
+        return any(c.waits for c in self.children)
+
+    @property
+    def punctual(self) -> bool:
+        """True if every row comes out in the epoch in which the watermark passes its time (plus lag): none before, none late."""
+        return bool(self.children) and all(c.punctual for c in self.children)
+
     def walk(self) -> Iterator[Node]:
         yield self
         for c in self.children:
@@ -154,6 +169,10 @@ class Project(Node):
         lag = {t.column: t.lag_ms for t in self.child.times}
         return tuple(TimeAttr(i.name, lag[i.expr.column]) for i in self.items if i.expr.column in lag)
 
+    @property
+    def window_ends(self) -> frozenset[str]:
+        return frozenset(i.name for i in self.items if i.expr.column in self.child.window_ends)
+
 
 @dataclass(frozen=True)
 class Generate(Node):
@@ -201,6 +220,11 @@ class WindowAssign(Node):
             return self.child.times
         size_ms = self.size.micros // 1000 + self.size.months * 31 * 86_400_000
         return (*self.child.times, TimeAttr(self.start, lag + size_ms), TimeAttr(self.end, lag))
+
+    @property
+    def window_ends(self) -> frozenset[str]:
+        timed = self.time.column in {t.column for t in self.child.times}
+        return self.child.window_ends | ({self.end} if timed else frozenset())
 
 
 @dataclass(frozen=True)
@@ -275,12 +299,28 @@ class Aggregate(Node):
     def times(self) -> tuple[TimeAttr, ...]:
         if not self.windowed:
             return ()
-        lag = {t.column: t.lag_ms + self.lateness_ms for t in self.child.times}
+        # Where nothing below is late the lag already says how long rows are waited for.
+        late = 0 if self.child.punctual else self.lateness_ms
+        lag = {t.column: t.lag_ms + late for t in self.child.times}
         out = [TimeAttr(k.name, lag[k.expr.column]) for k in self.keys if k.expr.column in lag]
         if self.session and self.session.time.column in lag:
             base = lag[self.session.time.column]
             out.append(TimeAttr(self.session.end, base))
         return tuple(out)
+
+    @property
+    def window_ends(self) -> frozenset[str]:
+        if self.session:
+            return frozenset((self.session.end,))
+        return frozenset(k.name for k in self.keys if k.expr.column in self.child.window_ends)
+
+    @property
+    def waits(self) -> bool:
+        return self.mode is Mode.CLOSE or self.child.waits
+
+    @property
+    def punctual(self) -> bool:
+        return self.mode is Mode.CLOSE
 
 
 @dataclass(frozen=True)
@@ -327,6 +367,11 @@ class Union(Node):
             if -1 not in lags:
                 out.append(TimeAttr(t.column, max(lags)))
         return tuple(out)
+
+    @property
+    def window_ends(self) -> frozenset[str]:
+        every = [{i for i, c in enumerate(n.columns) if c in n.window_ends} for n in self.inputs]
+        return frozenset(self.columns[i] for i in set.intersection(*every))
 
 
 @dataclass(frozen=True)
@@ -506,6 +551,16 @@ class Join(Node):
         ]
         return tuple(t for t in out if t.column in self.columns)
 
+    @property
+    def waits(self) -> bool:
+        """A row that an outer or anti join keeps comes out when no match can come any more."""
+        alone = self.time_bound is not None and self.kind not in ("inner", "semi")
+        return alone or self.left.waits or self.right.waits
+
+    @property
+    def punctual(self) -> bool:
+        return self.kind in ("inner", "semi") and self.left.punctual and self.right.punctual
+
 
 @dataclass(frozen=True)
 class IntervalBound:
@@ -538,6 +593,14 @@ class _KeyedProbe:
     @property
     def times(self) -> tuple[TimeAttr, ...]:
         return self.left.times
+
+    @property
+    def waits(self) -> bool:
+        return self.left.waits
+
+    @property
+    def punctual(self) -> bool:
+        return self.left.punctual
 
 
 @dataclass(frozen=True)
@@ -572,6 +635,14 @@ class AsofJoin(_KeyedProbe, Node):
     strict: bool = False
     tolerance_ms: int | None = None
     eager: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return not self.eager or self.left.waits
+
+    @property
+    def punctual(self) -> bool:
+        return self.eager and self.left.punctual
 
 
 @dataclass(frozen=True)
@@ -613,6 +684,14 @@ class ProbeJoin(_KeyedProbe, Node):
     def times(self) -> tuple[TimeAttr, ...]:
         later = max(0, *self.offsets)
         return tuple(TimeAttr(t.column, t.lag_ms + later) for t in self.left.times)
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    @property
+    def punctual(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True)

@@ -58,12 +58,18 @@ def aggregate(c: Compiler, n: p.Aggregate) -> DataFrame:
         df = _without_late(c, n, df, end)
     if closes and n.mode is p.Mode.CLOSE and c.stateful == 1 and not n.child.changelog and _all_native(n):
         return _native(c, n, df)
-    return _kernel(c, n, df, n.window_end if closes else None)
+    return _kernel(c, n, df, end if closes else None)
 
 
 def _timed(n: p.Aggregate, name: str) -> bool:
     key = next(k for k in n.keys if k.name == name)
     return any(t.column == key.expr.column for t in n.child.times)
+
+
+def _patience(n: p.Aggregate, time: p.Expr) -> int:
+    """How many milliseconds after its end a window closes. What waits below has waited for late rows already."""
+    lag = next((t.lag_ms for t in n.child.times if t.column == time.column), 0)
+    return lag if n.child.punctual else lag + n.lateness_ms
 
 
 def _all_native(n: p.Aggregate) -> bool:
@@ -200,7 +206,7 @@ def agg_specs(df: DataFrame, aggs: tuple[p.AggCall, ...]) -> tuple[list[Column],
     return columns, specs
 
 
-def _kernel(c: Compiler, n: p.Aggregate, df: DataFrame, window_end: str | None) -> DataFrame:
+def _kernel(c: Compiler, n: p.Aggregate, df: DataFrame, end: p.Named | None) -> DataFrame:
     args, specs = agg_specs(df, n.aggs)
     weight = c.weight(df)
     keys = [F.expr(k.expr.sql()).alias(k.name) for k in n.keys]
@@ -214,8 +220,9 @@ def _kernel(c: Compiler, n: p.Aggregate, df: DataFrame, window_end: str | None) 
         "weight": weight,
         "aggs": specs,
         "mode": n.mode.value,
-        "windowEnd": window_end,
-        "latenessMs": n.lateness_ms,
+        "windowEnd": end.name if end else None,
+        "latenessMs": _patience(n, end.expr) if end else 0,
+        "punctual": n.child.punctual,
         "always": always,
     }
     out = c.kernel("Aggregate", spec, df)
@@ -249,7 +256,8 @@ def _session(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
         "end": n.session.end,
         "aggs": specs,
         "mode": n.mode.value,
-        "latenessMs": n.lateness_ms,
+        "latenessMs": _patience(n, n.session.time),
+        "punctual": n.child.punctual,
         "row": "__row" if n.late_to else None,
         "eventTime": timed,
     }

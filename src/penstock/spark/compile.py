@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +17,7 @@ from pyspark.sql.types import BooleanType, LongType, StructType, TimestampType
 
 from penstock.catalog.objects import Column, ObjectInfo
 from penstock.plan import nodes as p
+from penstock.plan.passes.rebuild import transform
 from penstock.spark.session import jvm
 from penstock.spark.translate import translated
 
@@ -56,6 +57,7 @@ class Compiled:
     slots: list[list[int]]
     objects: list[int]
     timed: list[Timed]
+    times: tuple[p.TimeAttr, ...]
     event_time: bool
     operators: list[str] = field(default_factory=list)
     late_rows: Any = None
@@ -84,9 +86,9 @@ class Compiler:
             return self._compile(query)
 
     def _compile(self, query: p.Query) -> Compiled:
-        root = query.root
+        self.event_time = any(_needs_time(n) for n in query.root.walk())
+        root = self._relative(query.root) if self.event_time else query.root
         self.stateful = sum(1 for n in root.walk() if not isinstance(n, _LINEAR))
-        self.event_time = any(_needs_time(n) for n in root.walk())
         frame = self.node(root)
         select = [F.col(f"`{c}`").alias(f"c{i}") for i, c in enumerate(root.columns)]
         if root.changelog:
@@ -102,7 +104,24 @@ class Compiler:
             slots.append(list(range(len(select), len(select) + len(late.columns))))
         timed = [Timed(o, lag) for o, lag in self._lags.items()] if self.event_time else []
         objects = list(dict.fromkeys(self._scans))
-        return Compiled(frame, outputs, slots, objects, timed, self.event_time, self.operators, self.late_rows)
+        return Compiled(
+            frame, outputs, slots, objects, timed, root.times, self.event_time, self.operators, self.late_rows
+        )
+
+    def _relative(self, root: p.Node) -> p.Node:
+        """The plan with its lags relative to the job's own watermark, which follows each object as far behind as its rows may be."""
+        for n in root.walk():
+            if isinstance(n, p.Scan) and n.time_attrs:
+                lags = [t.lag_ms for t in n.time_attrs]
+                self._lags[n.object_id] = max(self._lags.get(n.object_id, 0), *lags)
+
+        def absorbed(n: p.Node) -> p.Node:
+            if not isinstance(n, p.Scan):
+                return n
+            base = self._lags.get(n.object_id, 0)
+            return replace(n, time_attrs=tuple(p.TimeAttr(t.column, max(0, t.lag_ms - base)) for t in n.time_attrs))
+
+        return transform(root, absorbed)
 
     def compile_together(self, queries: Sequence[p.Query]) -> Compiled:
         """Several queries without state or event time as one job: their columns side by side, and `__out` says whose a row is."""
@@ -125,7 +144,7 @@ class Compiler:
             for part in parts[1:]:
                 frame = frame.unionAll(part)
             outputs = [a.outputs[0] for a in alone]
-            return Compiled(frame, outputs, slots, list(dict.fromkeys(self._scans)), [], False, self.operators)
+            return Compiled(frame, outputs, slots, list(dict.fromkeys(self._scans)), [], (), False, self.operators)
 
     def _with_late(self, main: DataFrame, late: DataFrame) -> tuple[DataFrame, Output]:
         names = [c for c in late.columns if c != "__pwm"]
@@ -193,9 +212,6 @@ class Compiler:
             schema = schema.add("__weight", LongType())
         count = len(schema)
         df = self._load(schema, n.object_id, count)
-        self._lags[n.object_id] = max([self._lags.get(n.object_id, 0), *(t.lag_ms for t in n.time_attrs)])
-        if not n.time_attrs and self.event_time:
-            self._lags.pop(n.object_id, None)
         select = [F.col(f"`{source}`").alias(name) for name, source in n.fields]
         select += [F.col(h) for h in ("__weight", "__pwm") if h in df.columns]
         return df.select(*select)
@@ -341,9 +357,8 @@ def _key(n: p.Node) -> set[str | None]:
 
 def output_times(query: p.Query, compiled: Compiled) -> tuple[p.TimeAttr, ...]:
     """Event-time columns of a job's output, relative to the job's own watermark, by the names users see."""
-    absorbed = max((t.lag_ms for t in compiled.timed), default=0)
     name = dict(zip(query.root.columns, query.names, strict=True))
-    return tuple(p.TimeAttr(name[t.column], max(0, t.lag_ms - absorbed)) for t in query.root.times)
+    return tuple(p.TimeAttr(name[t.column], t.lag_ms) for t in compiled.times)
 
 
 def output_key(query: p.Query) -> tuple[str, ...]:

@@ -120,11 +120,28 @@ def _interval(c: Compiler, n: p.Join) -> DataFrame:
         "residual": n.residual.sql() if n.residual is not None else None,
         "lowerMicros": bound.lower_ms * 1000,
         "upperMicros": bound.upper_ms * 1000,
+        "leftLagMicros": _lag(n.left, bound.left_time) * 1000,
+        "rightLagMicros": _lag(n.right, bound.right_time) * 1000,
     }
     return _out(n, c.kernel("IntervalJoin", spec, left, right))
 
 
+def _lag(side: p.Node, time: p.Expr) -> int:
+    return next((t.lag_ms for t in side.times if t.column == time.column), 0)
+
+
+def _prompt(n: p.AsofJoin | p.ProbeJoin) -> None:
+    if _lag(n.left, n.left_time) or _lag(n.right, n.right_time):
+        raise fail(
+            "PSK-1012",
+            "The time of this join is one that comes out of the same query behind its watermark.",
+            hint="Make a stream of the query inside, and join that.",
+        )
+
+
 def _asof(c: Compiler, n: p.AsofJoin) -> DataFrame:
+    if not n.eager:
+        _prompt(n)
     left, right, spec, _ = _sides(c, n.left, n.right, n.left_keys, n.right_keys, (n.left_time, n.right_time))
     spec |= {
         "kind": n.kind,
@@ -160,6 +177,8 @@ def _probe(c: Compiler, n: p.ProbeJoin) -> DataFrame:
     assert kind is not None
     timed = {t.column for t in (*n.left.times, *n.right.times)}
     eager = n.left_time.column not in timed or n.right_time.column not in timed
+    if not eager:
+        _prompt(n)
     spec |= {
         "offsetsMicros": [o * 1000 for o in n.offsets],
         "offsetName": n.offset_ms,

@@ -67,7 +67,16 @@ def _closing(ctx: Context, root: Node, offset: int) -> Node:
                     hint="Add window_start to PARTITION BY, or use EMIT CHANGES.",
                     offset=offset,
                 )
-    return transform(root, lambda n: replace(n, mode=Mode.CLOSE) if isinstance(n, Aggregate) else n)
+    closing = transform(root, lambda n: replace(n, mode=Mode.CLOSE) if isinstance(n, Aggregate) else n)
+    for n in closing.walk():
+        if isinstance(n, Aggregate) and n.child.waits and not n.child.punctual:
+            raise ctx.fail(
+                "PSK-1012",
+                "EMIT ON WINDOW CLOSE: this aggregate is over a join whose rows wait for the watermark themselves",
+                hint="Make a stream of the join, and aggregate that.",
+                offset=offset,
+            )
+    return closing
 
 
 def _lateness(ctx: Context, root: Node) -> Node:

@@ -88,8 +88,7 @@ class GroupWindow(Draft):
         return []
 
     def _window_end(self, keys: list[Named]) -> str | None:
-        named = {k.expr.column: k.name for k in keys}
-        for w in self._assigned():
-            if w.end in named and w.time.column in {t.column for t in w.child.times}:
-                return named[w.end]
-        return None
+        """The key that is the end of a window: of one assigned here, or of one by which a query below is grouped."""
+        timed = {t.column for t in self.node.times}
+        ends = self.node.window_ends
+        return next((k.name for k in keys if k.expr.column in ends and k.expr.column in timed), None)

@@ -27,7 +27,8 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>Time: with {@code windowEnd} (a TIMESTAMP key, or BIGINT epoch milliseconds) a group closes when end + lateness ≤
  * watermark, to the millisecond, and its state goes. A row for a window that has closed is late and
- * counts for nothing. A window whose end is NULL never closes.
+ * counts for nothing. A window whose end is NULL never closes. {@code punctual}: the input has no late rows, but rows that an
+ * operator below lets go when the watermark moves; those of a window that is due are its last ones, and it closes with them.
  *
  * <p>Ties, NULLs and order inside a group: see {@link AggFunction}. Rows arrive in the order of the input's partitions.
  *
@@ -68,7 +69,8 @@ public final class Aggregate {
     }
     long unit = endAt < 0 || input.declared(windowEnd) instanceof LongType ? 1 : 1000;
     AggregateProcessor processor = new AggregateProcessor(
-        combiner, functions, close, endAt, unit, spec.path("latenessMs").asLong(), spec.path("always").asBoolean());
+        combiner, functions, close, endAt, unit, spec.path("latenessMs").asLong(), spec.path("always").asBoolean(),
+        spec.path("punctual").asBoolean());
 
     Dataset<Row> combined = input.dataset().mapPartitions(combiner, Encoders.row(parts));
     Dataset<Row> out = combined

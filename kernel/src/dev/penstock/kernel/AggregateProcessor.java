@@ -26,6 +26,7 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private final long unit;
   private final long latenessMs;
   private final boolean always;
+  private final boolean punctual;
   private transient ValueState<byte[]> state;
   private transient StateBytes.Out out;
 
@@ -33,10 +34,11 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
    * @param endAt ordinal of the window's end in the key, or -1
    * @param unit how many of the units of the window's end make a millisecond
    * @param always a group, once it exists, stays when it has no rows
+   * @param punctual no row is late: one for a window that is due belongs to it, and closes it
    */
   AggregateProcessor(
       Combiner combiner, List<AggFunction> functions, boolean close, int endAt, long unit, long latenessMs,
-      boolean always) {
+      boolean always, boolean punctual) {
     this.combiner = combiner;
     this.functions = functions;
     this.close = close;
@@ -44,6 +46,7 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     this.unit = unit;
     this.latenessMs = latenessMs;
     this.always = always;
+    this.punctual = punctual;
   }
 
   @Override
@@ -61,7 +64,8 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   public scala.collection.Iterator<Row> handleInputRows(
       Row key, scala.collection.Iterator<Row> rows, TimerValues timers) {
     Long due = due(key);
-    if (due != null && due <= timers.getCurrentWatermarkInMs()) {
+    boolean over = due != null && due <= timers.getCurrentWatermarkInMs();
+    if (over && !punctual) {
       return scala.collection.Iterator$.MODULE$.empty();
     }
     List<byte[]> parts = new ArrayList<>(2);
@@ -78,7 +82,7 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     boolean was = always ? known != null : group.weight > 0;
     Object[] before = close || !was ? null : group.results();
     group.apply(changes);
-    if (group.weight == 0 && !always) {
+    if (over || (group.weight == 0 && !always)) {
       remove();
       if (due != null && known != null) {
         getHandle().deleteTimer(due);
@@ -92,7 +96,7 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
       }
     }
     if (close) {
-      return scala.collection.Iterator$.MODULE$.empty();
+      return iterator(over && group.weight > 0 ? List.of(row(key, group.results(), 1)) : List.of());
     }
     Object[] after = always || group.weight > 0 ? group.results() : null;
     return iterator(changes(key, before, after));

@@ -21,15 +21,17 @@ import org.apache.spark.sql.types.StructType;
  *       last, where the right side retracts). A row that an outer or anti join keeps comes out when its state goes and it has
  *       no match. Append-only inputs give append-only output.
  *   <li>NULLs: a NULL key or a NULL time matches nothing; an outer or anti row like that comes out at once.
- *   <li>State: the rows that can still find a match. A left row goes when left time + upper &lt; watermark, a right row when
- *       right time − lower &lt; watermark: a row whose time equals the watermark may still come.
- *   <li>Late rows: a row that is beyond that when it arrives is joined with what is still there and is not kept. A retraction
- *       of a row that is no longer there is ignored.
+ *   <li>State: the rows that can still find a match. A left row goes when left time + upper &lt; watermark − right lag, a right
+ *       row when right time − lower &lt; watermark − left lag: a row whose time equals the watermark may still come. A lag says how
+ *       far behind the watermark the rows of a side may be without being late.
+ *   <li>Late rows: a row that is beyond that when it arrives is joined with what is still there, and with what arrives in the
+ *       same epoch, and is not kept. So rows that leave operators below when the watermark moves find each other. A retraction of
+ *       a row that is no longer there is ignored.
  *   <li>Ordering: none.
  * </ul>
  *
  * <p>Spec: that of {@link Join} without {@code ttlMs}, and {@code leftTime}, {@code rightTime} (BIGINT microseconds),
- * {@code lowerMicros}, {@code upperMicros}. Both inputs need a watermark.
+ * {@code lowerMicros}, {@code upperMicros}, {@code leftLagMicros}, {@code rightLagMicros}. Both inputs need a watermark.
  */
 public final class IntervalJoin {
   private IntervalJoin() {}
@@ -44,6 +46,8 @@ public final class IntervalJoin {
     String rightTime = spec.text("rightTime");
     long lower = spec.required("lowerMicros");
     long upper = spec.required("upperMicros");
+    long leftLag = spec.required("leftLagMicros");
+    long rightLag = spec.required("rightLagMicros");
     if (spec.number("ttlMs") != null) {
       throw new IllegalArgumentException("an interval join keeps rows by the watermark and takes no ttlMs");
     }
@@ -57,7 +61,7 @@ public final class IntervalJoin {
             kind.left == JoinKind.Alone.UNMATCHED, false),
         JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
             kind.right == JoinKind.Alone.UNMATCHED, false),
-        new Processor(kind, predicate, lower, upper),
+        new Processor(kind, predicate, lower, upper, leftLag, rightLag),
         TimeMode.EventTime(),
         JoinPlan.OUTPUT);
     return JoinPlan.unpack(packed, leftSchema, kind.pairs ? rightSchema : null);
@@ -70,14 +74,18 @@ public final class IntervalJoin {
     private final JoinPredicate residual;
     private final long lower;
     private final long upper;
+    private final long leftLag;
+    private final long rightLag;
     private transient JoinStore left;
     private transient JoinStore right;
 
-    Processor(JoinKind kind, JoinPredicate residual, long lower, long upper) {
+    Processor(JoinKind kind, JoinPredicate residual, long lower, long upper, long leftLag, long rightLag) {
       this.kind = kind;
       this.residual = residual;
       this.lower = lower;
       this.upper = upper;
+      this.leftLag = leftLag;
+      this.rightLag = rightLag;
     }
 
     @Override
@@ -107,8 +115,8 @@ public final class IntervalJoin {
         long watermark = JoinTimer.watermark(timers);
         left.open();
         right.open();
-        change(true, changes.get(JoinPlan.LEFT), watermark, out);
-        change(false, changes.get(JoinPlan.RIGHT), watermark, out);
+        change(true, changes.get(JoinPlan.LEFT), out);
+        change(false, changes.get(JoinPlan.RIGHT), out);
         close(watermark, out);
       }
       return out.iterator();
@@ -129,10 +137,10 @@ public final class IntervalJoin {
       if (watermark == JoinTimer.UNKNOWN) {
         return Long.MIN_VALUE;
       }
-      return JoinTimer.plus(watermark, isLeft ? -upper : lower);
+      return JoinTimer.plus(watermark, isLeft ? -upper - rightLag : lower - leftLag);
     }
 
-    private void change(boolean fromLeft, Map<JoinRow, long[]> changes, long watermark, JoinOutput out) {
+    private void change(boolean fromLeft, Map<JoinRow, long[]> changes, JoinOutput out) {
       if (changes.isEmpty()) {
         return;
       }
@@ -142,7 +150,6 @@ public final class IntervalJoin {
       JoinKind.Alone otherAlone = fromLeft ? kind.right : kind.left;
       boolean visit = !other.isEmpty()
           && (kind.pairs || myAlone != JoinKind.Alone.NEVER || otherAlone != JoinKind.Alone.NEVER);
-      long keptFrom = keptFrom(fromLeft, watermark);
 
       for (Map.Entry<JoinRow, long[]> item : changes.entrySet()) {
         byte[] row = item.getKey().row();
@@ -186,12 +193,10 @@ public final class IntervalJoin {
         }
         if (cursor != null) {
           cursor.add(weight);
-        } else if (at >= keptFrom) {
+        } else {
           JoinStore.Entry fresh = new JoinStore.Entry(at, row, weight);
           fresh.matches = myAlone == JoinKind.Alone.NEVER ? 0 : matches;
           mine.put(fresh);
-        } else if (myAlone == JoinKind.Alone.UNMATCHED) {
-          alone(fromLeft, row, myAlone.weight(weight, matches), out);
         }
       }
     }
@@ -202,10 +207,10 @@ public final class IntervalJoin {
       evict(false, watermark, out);
       long due = JoinTimer.NEVER;
       if (!left.isEmpty()) {
-        due = JoinTimer.past(JoinTimer.plus(left.firstAt(), upper));
+        due = JoinTimer.past(JoinTimer.plus(left.firstAt(), upper + rightLag));
       }
       if (!right.isEmpty()) {
-        due = Math.min(due, JoinTimer.past(JoinTimer.plus(right.firstAt(), -lower)));
+        due = Math.min(due, JoinTimer.past(JoinTimer.plus(right.firstAt(), -lower + leftLag)));
       }
       JoinTimer.wake(getHandle(), left, due, watermark);
       left.flush();

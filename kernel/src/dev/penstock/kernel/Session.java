@@ -70,6 +70,7 @@ public final class Session {
         spec.get("gapMicros").asLong(),
         Aggregate.closes(spec),
         spec.path("latenessMs").asLong(),
+        spec.path("punctual").asBoolean(),
         weight == null,
         passed != null);
     Dataset<Row> out = input.dataset()

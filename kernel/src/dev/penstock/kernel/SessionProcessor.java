@@ -31,6 +31,7 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
   private final long gap;
   private final boolean close;
   private final long latenessMs;
+  private final boolean punctual;
   private final boolean appendOnly;
   private final boolean passes;
   private transient ValueState<byte[]> state;
@@ -42,6 +43,7 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
       long gap,
       boolean close,
       long latenessMs,
+      boolean punctual,
       boolean appendOnly,
       boolean passes) {
     this.combiner = combiner;
@@ -50,6 +52,7 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
     this.gap = gap;
     this.close = close;
     this.latenessMs = latenessMs;
+    this.punctual = punctual;
     this.appendOnly = appendOnly;
     this.passes = passes;
   }
@@ -91,9 +94,11 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
     long watermark = timers.getCurrentWatermarkInMs();
     List<Row> out = new ArrayList<>();
     Open open = load();
-    closeDue(key, open, watermark, out);
     TreeMap<Long, Arrival> arrivals = arrivals(rows);
-    refuseLate(key, open, arrivals, watermark, out);
+    if (!punctual) {
+      closeDue(key, open, watermark, out);
+      refuseLate(key, open, arrivals, watermark, out);
+    }
     List<Span> before = close ? List.of() : sessions(open.spans);
     Map<Span, Object[]> old = new IdentityHashMap<>();
     before.forEach(s -> old.put(s, s.group.results()));
@@ -104,6 +109,10 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
     }
     if (appendOnly) {
       open.spans = after;
+    }
+    if (punctual) {
+      closeDue(key, open, watermark, out);
+      after = sessions(open.spans);
     }
     save(open, after, watermark);
     return scala.jdk.javaapi.CollectionConverters.asScala(out.iterator());
