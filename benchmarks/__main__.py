@@ -12,15 +12,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import isolate, peer, picture, report, table
+from benchmarks import isolate, picture, report, table
+from benchmarks.peer import PEERS
 from benchmarks.summary import Line, line, number
-from benchmarks.work import LAMINAR, TITLES, Row, Work
+from benchmarks.work import TITLES, Row, Work
 from benchmarks.works import WORKS
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
 # A table in a file or a log need not fit a window.
-FILE_WIDTH = 150
+FILE_WIDTH = 170
 
 Samples = dict[str, dict[str, list[float]]]
 """Samples by competitor and figure."""
@@ -34,7 +35,8 @@ class Run:
         self._repeats = repeats
         self._competitors = competitors
         self._console = console
-        self._python, self.laminardb = peer.interpreter() if LAMINAR in competitors else (None, "left out")
+        self._pythons: dict[str, str | None] = {}
+        self.peers: dict[str, str] = dict.fromkeys(PEERS, "left out")
 
     def work(self, work: Work) -> tuple[Samples, dict[str, str]]:
         """All samples, and why a competitor has none."""
@@ -45,9 +47,9 @@ class Run:
             for competitor in work.programs:
                 if competitor in missing or competitor not in self._competitors:
                     continue
-                python = self._python if competitor == LAMINAR else sys.executable
+                python = self._interpreter(competitor)
                 if python is None:
-                    missing[competitor] = self.laminardb
+                    missing[competitor] = self.peers[competitor]
                     continue
                 began = time.monotonic()
                 outcome = isolate.run(python, work.name, competitor, quick=self._quick, timeout_s=work.timeout_s)
@@ -60,6 +62,14 @@ class Run:
                 head = f"{work.name} {number_}/{repeats} {TITLES[competitor]} ({took:.0f} s): "
                 self._console.print(head + said, markup=False, highlight=False, soft_wrap=True)
         return samples, missing
+
+    def _interpreter(self, competitor: str) -> str | None:
+        """The Python that has a competitor, looked for when it is first needed; None, and `peers` says why."""
+        if competitor not in PEERS:
+            return sys.executable
+        if competitor not in self._pythons:
+            self._pythons[competitor], self.peers[competitor] = PEERS[competitor].interpreter()
+        return self._pythons[competitor]
 
 
 def _brief(rows: Sequence[Row], figures: dict[str, list[float]]) -> str:
@@ -95,12 +105,12 @@ def main(arguments: list[str] | None = None) -> int:
             continue
         of_work, missing = run.work(work)
         samples[work.name] = of_work
-        failed = failed or any(who != LAMINAR for who in missing)
+        failed = failed or any(who not in PEERS for who in missing)
         for row in work.rows:
             by_competitor = {who: figures[row.figure] for who, figures in of_work.items() if row.figure in figures}
             lines.append(line(work.name, row, by_competitor, missing))
     table.show(lines, console, quick=given.quick)
-    report.write(given.results / "latest.json", lines, samples, quick=given.quick, load=load, laminardb=run.laminardb)
+    report.write(given.results / "latest.json", lines, samples, quick=given.quick, load=load, peers=run.peers)
     note = f"{os.cpu_count()} cores; medians with the smallest and largest sample; dashed: the bar; the arrow points to better"
     picture.draw(given.results / "latest.png", lines, note=note + ("; small sizes" if given.quick else ""))
     return 1 if failed else 0

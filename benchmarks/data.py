@@ -12,6 +12,7 @@ BATCH = 100_000
 # In the past, so that no row is taken for one from the future.
 START_MS = 1_700_000_000_000
 TIME = pa.timestamp("us", tz="UTC")
+SCHEMA = pa.schema({"k": pa.int64(), "v": pa.int64(), "ts": TIME})
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.child import RESULT
+from benchmarks.child import FAILURE, RESULT
 from benchmarks.work import Figures
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,7 +22,7 @@ FAREWELL_S = 10.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """Figures, or why there are none."""
+    """Figures, and why some or all are missing."""
 
     figures: Figures
     error: str | None = None
@@ -44,9 +44,12 @@ def run(python: str, work: str, competitor: str, *, quick: bool, timeout_s: floa
                 return Outcome({}, f"not finished after {timeout_s:.0f} s")
             raise
         _wait_for_session(process.pid)
+        failure = None
         for line in out.decode().splitlines():
+            if line.startswith(FAILURE):
+                failure = json.loads(line.removeprefix(FAILURE))
             if line.startswith(RESULT):
-                return Outcome(json.loads(line.removeprefix(RESULT)))
+                return Outcome(json.loads(line.removeprefix(RESULT)), failure)
         noise.seek(0)
         return Outcome({}, _reason(noise.read().decode(errors="replace")))
 

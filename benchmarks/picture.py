@@ -12,9 +12,9 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from benchmarks.summary import SCALES, Line, number
-from benchmarks.work import LAMINAR, PENSTOCK, SPARK, TITLES, Against, AtMost
+from benchmarks.work import DUCKDB, FLINK, LAMINAR, PENSTOCK, SPARK, TITLES, Against, AtMost
 
-COLOURS = {PENSTOCK: "#1f6f8b", SPARK: "#e0803a", LAMINAR: "#8a8f98"}
+COLOURS = {PENSTOCK: "#1f6f8b", SPARK: "#e0803a", FLINK: "#b8478d", LAMINAR: "#8a8f98", DUCKDB: "#c9b458"}
 COLUMNS = 3
 
 
@@ -38,7 +38,7 @@ def draw(path: Path, lines: Sequence[Line], *, note: str) -> None:
 
 def _panel(panel: Axes, line: Line) -> None:
     scale = SCALES.get(line.row.unit, 1.0)
-    who = [c for c in (PENSTOCK, SPARK, LAMINAR) if c in line.values][::-1]
+    who = [c for c in TITLES if c in line.values][::-1]
     values = [line.values[c] for c in who]
     medians = [v.median / scale for v in values]
     spread = [[(v.median - v.low) / scale for v in values], [(v.high - v.median) / scale for v in values]]

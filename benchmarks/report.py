@@ -28,14 +28,14 @@ def machine() -> dict[str, Any]:
     }
 
 
-def versions(laminardb: str) -> dict[str, str]:
+def versions(peers: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for package in PACKAGES:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
             found[package] = "not installed"
-    return {**found, "laminardb": laminardb}
+    return {**found, **peers}
 
 
 def write(
@@ -45,14 +45,14 @@ def write(
     *,
     quick: bool,
     load: float,
-    laminardb: str,
+    peers: Mapping[str, str],
 ) -> None:
     content = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": quick,
         "machine": machine(),
         "load_before": round(load, 2),
-        "versions": versions(laminardb),
+        "versions": versions(peers),
         "rows": [
             {
                 "work": line.work,

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.summary import Line, Value, number
-from benchmarks.work import LAMINAR, PENSTOCK, SPARK, TITLES, Row
+from benchmarks.work import TITLES, Row
 
 MARKS = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "[yellow]?[/yellow]"}
 
@@ -19,7 +19,8 @@ def show(lines: Sequence[Line], console: Console, *, quick: bool) -> None:
         title += ". Small sizes: fewer rows than the lines say, so that no bar is really tested"
     table = Table(title=title, title_justify="left")
     table.add_column("work")
-    for competitor in (PENSTOCK, SPARK, LAMINAR):
+    competitors = [c for c in TITLES if any(c in line.values or c in line.missing for line in lines)]
+    for competitor in competitors:
         table.add_column(TITLES[competitor], justify="right")
     table.add_column("bar")
     table.add_column("ratio", justify="right")
@@ -31,7 +32,7 @@ def show(lines: Sequence[Line], console: Console, *, quick: bool) -> None:
             work = line.work
         table.add_row(
             line.row.title,
-            *(_cell(line, competitor) for competitor in (PENSTOCK, SPARK, LAMINAR)),
+            *(_cell(line, competitor) for competitor in competitors),
             "\n".join(j.bar for j in line.judged),
             "\n".join(f"{j.ratio:.2f}" if j.ratio is not None else "" for j in line.judged),
             "\n".join(MARKS[j.met] for j in line.judged),
@@ -41,12 +42,17 @@ def show(lines: Sequence[Line], console: Console, *, quick: bool) -> None:
         f"{TITLES[who]}, {line.work}: {why}" for line in lines for who, why in line.missing.items()
     ):
         console.print(reason, markup=False)
+    for line in lines:
+        for who, what in line.row.refused.items():
+            console.print(f"{TITLES[who]} cannot run {line.row.title}: {what}", markup=False)
 
 
 def _cell(line: Line, competitor: str) -> str:
     value = line.values.get(competitor)
     if value is not None:
         return _value(value, line.row)
+    if competitor in line.row.refused:
+        return "[dim]cannot[/dim]"
     return "[yellow]none[/yellow]" if competitor in line.missing else ""
 
 

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 PENSTOCK = "penstock"
 SPARK = "spark"
+FLINK = "flink"
 LAMINAR = "laminardb"
-TITLES = {PENSTOCK: "Penstock", SPARK: "Spark by hand", LAMINAR: "LaminarDB"}
+DUCKDB = "duckdb"
+TITLES = {
+    PENSTOCK: "Penstock",
+    SPARK: "Spark by hand",
+    FLINK: "Flink",
+    LAMINAR: "LaminarDB",
+    DUCKDB: "DuckDB, batch",
+}
 
 Figures = dict[str, list[float]]
 Program = Callable[[bool], Figures]
 """Runs in a process of its own; True: the small size. Gives one or more samples of each figure."""
+
+
+class Partly(Exception):
+    """Some figures of a program, and why the others are missing."""
+
+    def __init__(self, figures: Figures, why: str) -> None:
+        super().__init__(why)
+        self.figures = figures
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,8 @@ class Row:
     bars: tuple[Bar, ...] = ()
     better: Literal["more", "less"] = "more"
     digits: int = 2
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """What of it a competitor cannot do, where it is not asked for the figure."""
 
 
 @dataclass(frozen=True)

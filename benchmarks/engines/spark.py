@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.data import SCHEMA
 from benchmarks.engines.query import Query
 
 if TYPE_CHECKING:
@@ -69,6 +70,28 @@ def opened() -> Iterator[tuple[SparkSession, Path]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+class Files:
+    """Parquet files, one for each batch, in a folder for each stream."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._count = 0
+
+    def stream(self, session: SparkSession, name: str, schema: pa.Schema) -> DataFrame:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        folder = self._folder / name
+        folder.mkdir(parents=True)
+        return session.readStream.schema(from_arrow_schema(schema)).parquet(str(folder))
+
+    def push(self, name: str, batch: pa.RecordBatch) -> None:
+        # The file source passes over names with an underscore, so it never sees half a file.
+        hidden = self._folder / name / f"_{self._count:06d}"
+        pq.write_table(pa.Table.from_batches([batch]), hidden)
+        hidden.rename(self._folder / name / f"{self._count:06d}.parquet")
+        self._count += 1
+
+
 class SparkQuery(Query):
     """`transform` over the files of a folder, from a checkpoint folder, to this process."""
 
@@ -81,11 +104,9 @@ class SparkQuery(Query):
         mode: Literal["append", "update"] = "append",
     ) -> None:
         self._folder = folder / name
-        self._files = self._folder / "in"
-        self._files.mkdir(parents=True)
-        self._count = 0
+        self._files = Files(self._folder)
         self._results: queue.SimpleQueue[pa.Table] = queue.SimpleQueue()
-        frame = session.readStream.schema("k BIGINT, v BIGINT, ts TIMESTAMP").parquet(str(self._files))
+        frame = self._files.stream(session, "in", SCHEMA)
         self._running = (
             transform(frame)
             .writeStream.outputMode(mode)
@@ -100,11 +121,7 @@ class SparkQuery(Query):
             self._results.put(table)
 
     def push(self, batch: pa.RecordBatch) -> None:
-        # The file source passes over names with an underscore, so it never sees half a file.
-        hidden = self._files / f"_{self._count:06d}"
-        pq.write_table(pa.Table.from_batches([batch]), hidden)
-        hidden.rename(self._files / f"{self._count:06d}.parquet")
-        self._count += 1
+        self._files.push("in", batch)
 
     def poll(self, timeout: float) -> pa.Table | None:
         try:

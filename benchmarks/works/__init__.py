@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from benchmarks.work import Work
-from benchmarks.works import cold, diff, fanout, groups, insert, latency, memory, project, select, steady, window
+from benchmarks.works import (
+    asof,
+    cold,
+    diff,
+    fanout,
+    groups,
+    insert,
+    latency,
+    memory,
+    nexmark,
+    project,
+    ratios,
+    select,
+    steady,
+    window,
+)
 
 WORKS: tuple[Work, ...] = (
     window.WORK,
     groups.WORK,
     project.WORK,
+    asof.WORK,
+    nexmark.WORK,
     steady.WORK,
     insert.WORK,
     latency.WORK,
     diff.WORK,
+    ratios.WORK,
     fanout.WORK,
     select.WORK,
     cold.WORK,
