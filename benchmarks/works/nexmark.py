@@ -7,7 +7,6 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,7 +44,7 @@ def each(names: list[str], quick: bool, run: Callable[[Query, Input], tuple[floa
         try:
             rounds = [run(query, given) for _ in range(WARM_UP + (1 if quick else ROUNDS))][WARM_UP:]
         except Exception as error:
-            traceback.print_exc()
+            print(f"{name}: {error}", file=sys.stderr, flush=True)
             failed[name] = str(error).strip().splitlines()[0][:160]
             continue
         figures[name] = [given.rows / seconds for seconds, _ in rounds]
@@ -75,11 +74,19 @@ def with_penstock(quick: bool) -> Figures:
 
 
 def _penstock(db: api.Database, query: Query, given: Input) -> tuple[float, float]:
-    for name in query.reads:
-        db.execute(create(name))
-    if SIDE in query.reads:
-        db.insert(SIDE, side_input())
-    db.execute(query.create("STREAM"))
+    try:
+        for name in query.reads:
+            db.execute(create(name))
+        if SIDE in query.reads:
+            db.insert(SIDE, side_input())
+        db.execute(query.create("STREAM"))
+        return _stream(db, query, given)
+    finally:
+        for name in query.reads:
+            db.execute(f"DROP {'LOOKUP TABLE' if name == SIDE else 'SOURCE'} IF EXISTS {name} CASCADE")
+
+
+def _stream(db: api.Database, query: Query, given: Input) -> tuple[float, float]:
     receiver = Receiver()
     ended: list[float] = []
     failed: list[BaseException] = []
@@ -104,9 +111,6 @@ def _penstock(db: api.Database, query: Query, given: Input) -> tuple[float, floa
             elif ended:
                 break
         pusher.join()
-    db.execute(f"DROP STREAM {query.name}")
-    for name in reversed(query.reads):
-        db.execute(f"DROP {'LOOKUP TABLE' if name == SIDE else 'SOURCE'} {name}")
     if failed:
         raise failed[0]
     return max(ended[0], receiver.last) - began, receiver.rows
