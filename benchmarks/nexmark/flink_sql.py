@@ -58,9 +58,7 @@ def _ranked(columns: str, source: str, partition: str, order: str, limit: int, e
 
 
 QUERIES = {
-    **{
-        name: _words(BY_NAME[name].select) for name in ("q0", "q1", "q2", "q3", "q4", "q10", "q14", "q15", "q16", "q17")
-    },
+    **{name: _words(BY_NAME[name].select) for name in ("q0", "q1", "q2", "q3", "q4", "q10", "q15", "q16", "q17")},
     "q5": f"""
 SELECT c.auction, c.num, c.window_start FROM ({_window(_HOP, "bid", "auction")}) c
 JOIN (SELECT max(num) AS top, window_start, window_end FROM ({_window(_HOP, "bid", "auction")}) GROUP BY window_start, window_end) m
@@ -73,7 +71,7 @@ FROM bid b JOIN ({
             "GROUP BY window_start, window_end", "GROUP BY window_start, window_end, window_time"
         )
     }) m
-  ON b.price = m.top AND b.date_time BETWEEN m.ended - INTERVAL '10' SECOND AND m.ended
+  ON b.price = m.top AND b.date_time > m.ended - INTERVAL '10' SECOND AND b.date_time <= m.ended
 """,
     "q8": f"""
 SELECT p.id, p.name, p.window_start FROM ({_window(_TUMBLE, "person", "id, name", "")}) p
@@ -92,6 +90,7 @@ JOIN ({_window(_TUMBLE, "auction", "seller", "")}) a
     "q11": _window(_SESSION, "bid", "bidder"),
     "q12": _window(_CLOCK, "bid_now", "bidder"),
     "q13": "SELECT b.auction, b.bidder, b.price, b.date_time, s.`value` FROM bid b JOIN side_input s ON mod(b.auction, 10000) = s.`key`",
+    "q14": BY_NAME["q14"].select.replace("length(", "char_length("),
     "q18": _ranked(_BID_COLUMNS, "bid", "bidder, auction", "date_time DESC", 1),
     "q19": _ranked(_BID_COLUMNS, "bid", "auction", "price DESC, date_time", 10, ", place"),
     "q20": BY_NAME["q20"].select,

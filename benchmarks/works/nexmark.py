@@ -33,7 +33,9 @@ WAIT_S = 120.0
 PAUSE_S = 0.02
 
 
-def each(names: list[str], quick: bool, run: Callable[[Query, Input], tuple[float, float]]) -> Figures:
+def each(
+    names: list[str], quick: bool, run: Callable[[Query, Input], tuple[float, float]], rounds: int = ROUNDS
+) -> Figures:
     """Rows per second of each query. `run` gives seconds and the number of rows that the result has in the end."""
     figures: Figures = {}
     failed = {}
@@ -42,14 +44,14 @@ def each(names: list[str], quick: bool, run: Callable[[Query, Input], tuple[floa
         query = BY_NAME[name]
         given = input_of(query, quick)
         try:
-            rounds = [run(query, given) for _ in range(WARM_UP + (1 if quick else ROUNDS))][WARM_UP:]
+            taken = [run(query, given) for _ in range(WARM_UP + (1 if quick else rounds))][WARM_UP:]
         except Exception as error:
             print(f"{name}: {error}", file=sys.stderr, flush=True)
-            failed[name] = str(error).strip().splitlines()[0][:160]
+            failed[name] = (str(error).strip() or type(error).__name__).splitlines()[0][:160]
             continue
-        figures[name] = [given.rows / seconds for seconds, _ in rounds]
-        figures[f"{name}_rows"] = [rows for _, rows in rounds]
-        print(name, *(f"{seconds:.2f} s, {rows:.0f} rows;" for seconds, rows in rounds), file=sys.stderr, flush=True)
+        figures[name] = [given.rows / seconds for seconds, _ in taken]
+        figures[f"{name}_rows"] = [rows for _, rows in taken]
+        print(name, *(f"{seconds:.2f} s, {rows:.0f} rows;" for seconds, rows in taken), file=sys.stderr, flush=True)
     if failed:
         raise Partly(figures, "; ".join(f"{name}: {why}" for name, why in failed.items()))
     return figures
@@ -160,7 +162,7 @@ def _spark(session: SparkSession, folder: Path, query: Query, given: Input) -> t
 def with_flink(quick: bool) -> Figures:
     folder = Path(tempfile.mkdtemp(prefix="flink-bench-"))
     try:
-        return each(list(flink_sql.QUERIES), quick, lambda query, given: _flink(folder, query, given))
+        return each(list(flink_sql.QUERIES), quick, lambda query, given: _flink(folder, query, given), rounds=1)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
