@@ -105,7 +105,9 @@ STATEMENTS = [
     Refused("CREATE SOURCE s (a INT) FROM WEBSOCKET (url = '${UNSET_URL}')", "PSK-0003", "UNSET_URL"),
     Refused("SUBSCRIBE totals WITH (envelope = 'letter')", "PSK-1011"),
     Refused("SUBSCRIBE totals WITH (colour = 'red')", "PSK-1010"),
-    Refused("SET engine.poll_timeout_ms = 5", "PSK-1012"),
+    Refused("SET spark.heap = '4g'", "PSK-0011"),
+    Refused("SET engine.poll_timeout = 5", "PSK-0001"),
+    Refused("SET engine.poll_timeout_ms = 'soon'", "PSK-0002"),
     # Time
     Refused("CREATE SOURCE s (ts TIMESTAMP, WATERMARK FOR ts AS ts + INTERVAL '5' SECOND)", "PSK-2001"),
     Refused("CREATE SOURCE s (ts TIMESTAMP, a INT, WATERMARK FOR ts AS ts - a)", "PSK-2001"),

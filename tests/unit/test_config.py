@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from penstock.config import FILE_NAME, Settings, load_settings, substitute
+from penstock.config import FILE_NAME, Settings, changed, load_settings, substitute
 from penstock.errors import ConfigError, Position
 
 
@@ -214,3 +214,27 @@ def test_what_cannot_be_substituted_is_refused(text: str, monkeypatch: pytest.Mo
 @given(st.text().filter(lambda text: "${" not in text))
 def test_text_without_references_is_left_alone(text: str) -> None:
     assert substitute(text, {}) == text
+
+
+def test_one_setting_can_be_changed_later(tmp_path: Path) -> None:
+    write(tmp_path, "[log]\nretain_bytes = 1\n")
+    before = load_settings(tmp_path, {"engine.poll_timeout_ms": 7}, environ={})
+    after = changed(before, "LOG.retain_bytes", "2000")
+    assert (before.log.retain_bytes, after.log.retain_bytes, after.engine.poll_timeout_ms) == (1, 2000, 7)
+    assert (after.origin("log.retain_bytes"), after.origin("engine.poll_timeout_ms")) == ("SET", "config")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("log.retain", "1", "PSK-0001"),
+        ("log.retain_bytes", "-1", "PSK-0002"),
+        ("log.retain_bytes", "many", "PSK-0002"),
+        ("spark.heap", "4g", "PSK-0011"),
+        ("variables.HOST", "x", "PSK-0011"),
+    ],
+)
+def test_a_later_change_can_be_refused(name: str, value: str, code: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        changed(Settings(), name, value)
+    assert caught.value.code == code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.config.change import changed
 from penstock.config.load import FILE_NAME, load_settings
 from penstock.config.settings import EngineSettings, LogSettings, Settings, SparkSettings, SubscribeSettings
 from penstock.config.substitute import substitute
@@ -13,6 +14,7 @@ __all__ = [
     "Settings",
     "SparkSettings",
     "SubscribeSettings",
+    "changed",
     "load_settings",
     "substitute",
 ]

@@ -30,6 +30,7 @@ CODES: dict[str, Code] = {
     "PSK-0008": Code("a different Spark session already runs in this process"),
     "PSK-0009": Code("bad argument"),
     "PSK-0010": Code("timed out"),
+    "PSK-0011": Code("the setting is fixed while the database is open"),
     # 1 parsing and names
     "PSK-1001": Code("syntax error"),
     "PSK-1002": Code("unknown name"),

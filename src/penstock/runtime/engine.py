@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.catalog.store import Catalog
 from penstock.catalog.types import schema_of
-from penstock.config import Settings, substitute
+from penstock.config import Settings, changed, substitute
 from penstock.errors import PenstockError, fail
 from penstock.log import Entry, FolderLock, Log, Part
 from penstock.runtime.feed import Feed
@@ -237,6 +237,10 @@ class Engine:
     def substitute(self, text: str) -> str:
         """Replaces `${NAME}` in an option value."""
         return substitute(text, self.settings.variables)
+
+    def change_setting(self, key: str, value: str) -> None:
+        """Changes one setting until the database is closed; it counts for what begins from now on."""
+        self.settings = changed(self.settings, key, value)
 
     def check_open(self) -> None:
         if self.lifecycle.state is State.CLOSED:

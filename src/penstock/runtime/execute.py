@@ -106,11 +106,7 @@ def run(session: Session, s: st.Statement) -> Outcome:
                 hint="A database recovers to its last commit when it is opened.",
             )
         case st.SetOption():
-            raise fail(
-                "PSK-1012",
-                f"{s.key} cannot be changed while the database is open.",
-                hint="Give it to penstock.open(config=…).",
-            )
+            engine.change_setting(s.key, s.value)
         case st.StartPipeline():
             engine.start()
         case st.StopPipeline():
