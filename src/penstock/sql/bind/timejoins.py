@@ -53,11 +53,14 @@ class TimeJoins:
         self._append_only(left, "an ASOF", item)
         self._append_only(right, "an ASOF", item)
         lefts, rights = frozenset(left.columns), frozenset(right.columns)
-        shape = "Write MATCH_CONDITION (a.ts >= b.ts [AND a.ts - b.ts <= INTERVAL …]), or NEAREST (a.ts, b.ts)."
+        shape = (
+            "Write MATCH_CONDITION (a.ts >= b.ts [AND a.ts - b.ts <= INTERVAL …]), "
+            "or MATCH_CONDITION (NEAREST (a.ts, b.ts) [AND abs(a.ts - b.ts) <= INTERVAL …])."
+        )
         direction: Literal["backward", "forward", "nearest"] | None = None
         strict, tolerance = False, None
         left_time = right_time = None
-        differences: list[tuple[exp.Expression, exp.Expression, int]] = []
+        differences: list[tuple[exp.Expression, int]] = []
         for part in conjuncts(call.expressions[1]):
             node = binder.bind(part)
             if (
@@ -72,8 +75,8 @@ class TimeJoins:
                 a, b = bare(node.this), bare(node.expression)
                 flipped = isinstance(node, (exp.LT, exp.LTE))
                 limit = constant(b)
-                if isinstance(a, exp.Sub) and limit is not None and isinstance(node, exp.LTE):
-                    differences.append((a.this, a.expression, limit))
+                if isinstance(a, exp.Sub | exp.Abs) and limit is not None and isinstance(node, exp.LTE):
+                    differences.append((a, limit))
                     continue
                 if Expr(a).refs <= rights and Expr(b).refs <= lefts:
                     a, b, flipped = b, a, not flipped
@@ -93,10 +96,8 @@ class TimeJoins:
             raise self.ctx.fail("PSK-3003", "the match condition does not compare the two times", item, hint=shape)
         if not (Expr(left_time).refs <= lefts and Expr(right_time).refs <= rights):
             raise self.ctx.fail("PSK-3003", "the match condition takes the left time first", item, hint=shape)
-        for a, b, limit in differences:
-            pair = (left_time.sql(), right_time.sql())
-            wanted = {"backward": [pair], "forward": [pair[::-1]], "nearest": []}[direction]
-            if (bare(a).sql(), bare(b).sql()) not in wanted or limit < 0:
+        for distance, limit in differences:
+            if limit < 0 or not _is_distance(distance, left_time, right_time, direction):
                 raise self.ctx.fail(
                     "PSK-3003", "the tolerance is not over the times that are matched", item, hint=shape
                 )
@@ -183,3 +184,21 @@ class TimeJoins:
             self.ctx.types[at] = known
         self.add(Relation(probe.alias, (Col("offset_ms", offset), Col("probe_ts", at))), item)
         return ProbeJoin(left, right, keys[0], keys[1], times[0], times[1], probe.offsets_ms, offset, at)
+
+
+def _is_distance(
+    node: exp.Expression,
+    left: exp.Expression,
+    right: exp.Expression,
+    direction: Literal["backward", "forward", "nearest"],
+) -> bool:
+    """Whether the node is how far apart the two times are: the later less the earlier, or `abs` of it where either may be later."""
+    absolute = isinstance(node, exp.Abs)
+    difference = bare(node.this) if absolute else node
+    if not isinstance(difference, exp.Sub):
+        return False
+    given = (bare(difference.this).sql(), bare(difference.expression).sql())
+    pair = (left.sql(), right.sql())
+    if absolute:
+        return given in (pair, pair[::-1])
+    return direction != "nearest" and given == (pair if direction == "backward" else pair[::-1])
