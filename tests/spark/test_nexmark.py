@@ -100,7 +100,9 @@ def check_processing_time(db: penstock.Database, bids: Counter[int]) -> None:
 def files(folder: Path) -> Counter[Row]:
     import pyarrow.parquet as pq
 
-    return bag(row for f in folder.rglob("*.parquet") for row in zip(*pq.read_table(f).to_pydict().values(), strict=True))
+    return bag(
+        row for f in folder.rglob("*.parquet") for row in zip(*pq.read_table(f).to_pydict().values(), strict=True)
+    )
 
 
 def run(db: penstock.Database, spark: SparkSession, folder: Path, cuts: list[int]) -> None:

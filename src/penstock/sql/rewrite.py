@@ -7,6 +7,7 @@
 | `TEMPORAL PROBE JOIN m … LIST (…) AS p` | `JOIN m ON __probe(n)`, the rest in `probes[n]` |
 | `TUMBLE(TABLE s, DESCRIPTOR(ts), …)`, `TABLE(TUMBLE(…))` | `TUMBLE(s, DESCRIPTOR(ts), …)` |
 | `SESSION(…)` | `__session(…)` (a keyword of the stock parser) |
+| `SESSION(TABLE s PARTITION BY a, b, DESCRIPTOR(ts), …)` | `__session(s, __partition(a, b), DESCRIPTOR(ts), …)` |
 
 Tokens keep their places in the script; inserted ones take the place of what they stand for.
 """
@@ -24,6 +25,7 @@ from penstock.sql.query import Probe
 from penstock.sql.tokens import Cursor, Script, is_name, words_of
 
 _WINDOWS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
+PARTITION = "__partition"
 _OFFSET = re.compile(r"\s*([+-]?\s*\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*$")
 
 
@@ -140,6 +142,30 @@ class Rewriter:
             c.next()
             if not is_name(c.peek()):
                 raise c.error("expected a table name", hint="Write TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL …).")
+            if (at := c.peek(1)) is not None and words_of(at)[:1] == ("PARTITION",):
+                self.out.append(c.next())
+                self._partition()
+
+    def _partition(self) -> None:
+        """`PARTITION BY a, b` or `PARTITION BY (a, b)` after the table of a window function."""
+        c = self.cursor
+        at = c.peek()
+        assert at is not None
+        c.expect("PARTITION BY")
+        closed = c.accept("(")
+        names: list[Token] = []
+        while True:
+            if not is_name(c.peek()):
+                raise c.error("expected a column")
+            names.append(c.next())
+            after = c.peek(1)
+            if not c.at(",") or (not closed and after is not None and words_of(after) == ("DESCRIPTOR",)):
+                break
+            names.append(c.next())
+        if closed:
+            c.expect(")")
+        self._emit(TokenType.COMMA, ",", at)
+        self.out.extend(self._call(PARTITION, at, None, names))
 
     def _table_wrapper(self) -> bool:
         """`TABLE ( TUMBLE ( … ) )` → `TUMBLE ( … )`."""

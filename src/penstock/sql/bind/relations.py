@@ -17,6 +17,7 @@ from penstock.plan.nodes import (
     Node,
     Project,
     Scan,
+    Session,
     TimeAttr,
     Values,
     WindowAssign,
@@ -30,9 +31,11 @@ from penstock.sql.bind.generators import generate
 from penstock.sql.bind.joins import Conditions, regular_join
 from penstock.sql.bind.recursion import Recursion, Reference
 from penstock.sql.bind.scope import Col, Relation, Scope
+from penstock.sql.bind.sessions import sessions
 from penstock.sql.bind.timejoins import TimeJoins
 from penstock.sql.bind.windows import window_kind, window_spec
 from penstock.sql.names import suggestion
+from penstock.sql.rewrite import PARTITION
 from penstock.sql.trees import bare
 
 Ctes = dict[str, tuple[exp.Expression | Recursion | Reference, "Ctes", tuple[str, ...]]]
@@ -197,15 +200,10 @@ class From(TimeJoins):
         kind = window_kind(call)
         if kind is None:
             raise self.ctx.fail("PSK-1006", f"unknown table function {call.name}", call)
-        if kind == "session":
-            raise self.ctx.fail(
-                "PSK-1012",
-                "SESSION is not supported as a table function",
-                call,
-                hint="Write GROUP BY keys, SESSION(ts, gap).",
-            )
         args = list(call.expressions)
-        shape = f"Write {kind.upper()}(TABLE s, DESCRIPTOR(ts), INTERVAL …)."
+        partition = args.pop(1).expressions if len(args) > 1 and args[1].name == PARTITION else []
+        within = " [PARTITION BY k]" if kind == "session" else ""
+        shape = f"Write {kind.upper()}(TABLE s{within}, DESCRIPTOR(ts), INTERVAL …)."
         if (
             len(args) < 3
             or not isinstance(args[0], exp.Column)
@@ -217,19 +215,31 @@ class From(TimeJoins):
                 call,
                 hint=shape,
             )
+        if partition and kind != "session":
+            raise self.ctx.fail(
+                "PSK-2003", f"PARTITION BY is for SESSION; {kind.upper()} gives every row the same windows", call
+            )
         child, relation = self._table(exp.Table(this=args[0].this))
         if len(args[1].expressions) != 1:
             raise self.ctx.fail("PSK-2003", "DESCRIPTOR names one time column", call, hint=shape)
-        time = ExprBinder(self.ctx, Scope([relation])).bind(args[1].expressions[0])
+        binder = ExprBinder(self.ctx, Scope([relation]))
+        time = binder.bind(args[1].expressions[0])
         spec = window_spec(self.ctx, kind, time, args[2:], call)
         prefix = self.ctx.fresh("window")
         start, end = f"{prefix}$start", f"{prefix}$end"
         known = type_of(self.ctx, time)
         if known is not None:
             self.ctx.types[start] = self.ctx.types[end] = known
-        made = WindowAssign(child, kind, to_expr(self.ctx, time), spec.size, spec.step, spec.offset, start, end)
-        cols = [*relation.cols, Col("window_start", start), Col("window_end", end)]
-        return made, self._aliased(cols, node, relation.alias)
+        made: Node
+        cols = list(relation.cols)
+        if spec.kind == "session":
+            session = Session(to_expr(self.ctx, time), spec.size, start, end)
+            made, cols = sessions(self.ctx, child, cols, [binder.expr(p) for p in partition], session, call)
+        else:
+            made = WindowAssign(
+                child, spec.kind, to_expr(self.ctx, time), spec.size, spec.step, spec.offset, start, end
+            )
+        return made, self._aliased([*cols, Col("window_start", start), Col("window_end", end)], node, relation.alias)
 
     # -- generators ----------------------------------------------------------------------------------------------------
 
