@@ -57,6 +57,7 @@ class Interrupts:
     def __init__(self) -> None:
         self._noted = Note()
         self._throws = False
+        self._ends = False
         self._unheeded = 0
         self._closing = False
         self.terminated = False
@@ -80,6 +81,19 @@ class Interrupts:
             yield
         finally:
             self._throws = False
+
+    @contextmanager
+    def at_prompt(self) -> Iterator[None]:
+        """Within the block Ctrl-C belongs to the input line, which knows it as a key; a request to end raises SystemExit."""
+        self._ends = True
+        try:
+            if self.terminated:
+                raise SystemExit(TERMINATED)
+            yield
+        finally:
+            self._ends = False
+            self._noted.clear()
+            self._unheeded = 0
 
     @contextmanager
     def awaited(self) -> Iterator[Note]:
@@ -116,7 +130,8 @@ class Interrupts:
     def _asked_to_end(self, signum: int, frame: FrameType | None) -> None:
         self.terminated = True
         self._noted.set()
-        if self._throws:
+        if self._throws or self._ends:
+            self._ends = False
             self._throw()
 
     def _throw(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -44,8 +45,19 @@ class BatchReader:
 
     def select(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
         """The result of Spark SQL in which `tables` gives the names their rows."""
+        context = self._spark.sparkContext
+        tag = f"penstock-select-{uuid.uuid4().hex}"
+
+        def run() -> pa.Table:
+            context.addJobTag(tag)
+            context.setInterruptOnCancel(True)
+            try:
+                return arrow(self._session(tables).sql(sql))
+            finally:
+                context.removeJobTag(tag)
+
         with translated():
-            return interruptible(lambda: arrow(self._session(tables).sql(sql)))
+            return interruptible(run, lambda: context.cancelJobsWithTag(tag))
 
     def schema(self, sql: str, tables: Mapping[str, Sequence[Column]]) -> tuple[Column, ...]:
         """The columns that a SELECT has; nothing is run."""

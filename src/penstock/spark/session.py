@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from penstock.config import Settings
 from penstock.errors import fail
+from penstock.spark.calls import drop_interrupted
 
 _lock = threading.Lock()
 _session: SparkSession | None = None
@@ -75,6 +76,7 @@ def _start(settings: Settings) -> SparkSession:
     stderr = (scratch / "spark.log").open("wb")
     try:
         gateway = launch_gateway(conf, popen_kwargs={"stdout": stderr, "stderr": stderr})
+        drop_interrupted(gateway._gateway_client)
         with _own_interrupts():
             context = SparkContext(gateway=gateway, conf=conf)
         session = SparkSession(context)

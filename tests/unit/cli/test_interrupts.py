@@ -32,12 +32,17 @@ def send(signum: signal.Signals = signal.SIGINT) -> None:
 
 def test_the_first_is_thrown_and_cleaning_up_is_left_alone(interrupts: Interrupts) -> None:
     cleaned = False
-    with pytest.raises(KeyboardInterrupt):
+
+    def work() -> None:
+        nonlocal cleaned
         try:
             send()
         finally:
             send()
             cleaned = True
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
     assert cleaned
 
 

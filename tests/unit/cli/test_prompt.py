@@ -11,7 +11,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from penstock.cli.shell.completion import Names
-from penstock.cli.shell.prompt import history_file, prompt_session
+from penstock.cli.shell.prompt import history_file, prompt_session, read
 
 
 @pytest.fixture
@@ -39,6 +39,14 @@ def test_ctrl_c_clears_and_ctrl_d_leaves(keys: PipeInput) -> None:
     keys.send_text("\x04")
     with pytest.raises(EOFError):
         session.prompt()
+
+
+def test_ctrl_c_right_after_enter_cancels_what_was_entered(keys: PipeInput) -> None:
+    session = prompt_session(Names)
+    keys.send_text("SELECT 1;\rrest\x03FLUSH;\r")
+    with pytest.raises(KeyboardInterrupt):
+        read(session)
+    assert read(session) == "FLUSH;"
 
 
 def test_history_is_kept_in_a_private_file(keys: PipeInput) -> None:

@@ -46,6 +46,7 @@ def texts(before: str) -> list[str]:
         ("CREATE STREAM ", []),
         ("CREATE STREAM n AS SELECT * FROM tr", ["trades"]),
         ("DROP STREAM tr", ["trades"]),
+        ("CREATE STREAM n AS\n", []),
         ("SELECT 1 EMIT ON", ["ON WINDOW CLOSE", "ON UPDATE"]),
     ],
 )

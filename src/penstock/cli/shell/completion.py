@@ -13,7 +13,7 @@ _NAME_FOLLOWS = frozenset(
     {"FROM", "JOIN", "INTO", "UPDATE", "SUBSCRIBE", "DESCRIBE", "EXTENDED", "TABLE", "STREAM", "VIEW", "SOURCE", "SINK"}
 )
 _WORD = re.compile(r"[\w`$]+")
-_LAST = re.compile(r"([\w`$]*)$")
+_LAST = re.compile(r"([\w`$]*)\Z")
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ _CHANGES_NAMES = frozenset({"CREATE", "DROP", "ALTER", "RESTORE"})
 
 def run_shell(folder: str | None) -> int:
     """Run the shell on a folder, or on a temporary database; the exit code."""
-    from penstock.cli.shell.prompt import prompt_session
+    from penstock.cli.shell.prompt import prompt_session, read
 
     with database(folder) as db:
         shell = Shell(db)
@@ -39,8 +39,8 @@ def run_shell(folder: str | None) -> int:
         )
         while not shell.left:
             try:
-                with interrupts.cancellable():
-                    text = session.prompt()
+                with interrupts.at_prompt():
+                    text = read(session)
             except KeyboardInterrupt:
                 continue
             except EOFError:
@@ -89,8 +89,9 @@ class Shell:
     def _show(self, outcome: Outcome) -> None:
         elapsed = outcome.elapsed if self.timing else None
         if outcome.subscription is not None:
-            self._out.print("Ctrl-C ends the subscription.", style="dim")
-            follow(outcome.subscription, Format.TABLE, self._out)
+            with interrupts.awaited():
+                self._out.print("Ctrl-C ends the subscription.", style="dim")
+                follow(outcome.subscription, Format.TABLE, self._out)
         elif outcome.table is None:
             done = Text(f"{outcome.statement.verb} done", style="green")
             self._out.print(done if elapsed is None else done.append(f" · {duration(elapsed)}", style="dim"))

@@ -11,7 +11,9 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import HTML
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.styles import Style
 
 from penstock.cli.shell.completion import Names, candidates
@@ -63,6 +65,17 @@ class SqlCompleter(Completer):
         )
         for found in candidates(before, self._names()):
             yield Completion(found.text, start_position=-len(word), display_meta=found.kind)
+
+
+def read(session: PromptSession[str]) -> str:
+    """The next input. KeyboardInterrupt for Ctrl-C in it or typed so soon after it that the terminal gave no signal; EOFError for Ctrl-D."""
+    text = session.prompt()
+    ahead = get_typeahead(session.app.input)
+    cut = max((i for i, press in enumerate(ahead, 1) if press.key == Keys.ControlC), default=0)
+    store_typeahead(session.app.input, ahead[cut:])
+    if cut:
+        raise KeyboardInterrupt
+    return text
 
 
 def prompt_session(names: Callable[[], Names]) -> PromptSession[str]:
