@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -305,3 +308,45 @@ def test_one_slow_subscriber_does_not_stop_the_pipeline(db: penstock.Database) -
     assert totals(db) == {"a": 5}
     assert len(fast.rows()) == 9
     slow.cancel()
+
+
+def test_an_open_that_fails_lets_everything_go(opener: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def __init__(self, engine: object) -> None:
+            raise OSError("no ticker today")
+
+    before = {t for t in threading.enumerate() if t.name.startswith("penstock")}
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.runtime.engine.Ticker", Broken)
+        with pytest.raises(OSError, match="no ticker"):
+            penstock.open(tmp_path / "data", master="local[2]")
+    left = {t for t in threading.enumerate() if t.name.startswith("penstock") and t.is_alive()} - before
+    assert {t.name for t in left if not t.name.startswith("penstock-call")} == set()
+    db = opener(tmp_path / "data")
+    db.execute(PIPELINE)
+
+
+def test_housekeeping_that_fails_shows_and_is_tried_again(
+    db: penstock.Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    db.execute("CREATE SOURCE p (v BIGINT, at TIMESTAMP, WATERMARK FOR at AS PROCTIME())")
+    db.execute(
+        "CREATE STREAM w AS SELECT count(*) AS n FROM p GROUP BY TUMBLE(at, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE"
+    )
+
+    def until(condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + SOON_S
+        while not condition():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.runtime.ticker.Ticker._heartbeat", _fails)
+        until(lambda: "disk on fire" in (db.metrics()["p"].error or ""))
+        assert db.metrics()["w"].error is None
+    until(lambda: db.metrics()["p"].error is None)
+    assert sum("disk on fire" in r.getMessage() for r in caplog.records) == 1
+
+
+def _fails(*_: object) -> None:
+    raise OSError("disk on fire")

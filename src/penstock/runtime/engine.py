@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,7 +61,8 @@ class Engine:
         self._lock = FolderLock(self.folder)
         self._lock.acquire()
         self._claim: FolderClaim | None = None
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._let_go)
             say("starting Spark")
             self.spark = get_session(settings)
             self._claim = FolderClaim(self.folder / "jvm.lock")
@@ -68,6 +70,7 @@ class Engine:
             self.uid = uuid.uuid4().hex[:8]
             self.catalog = Catalog(self.layout.catalog)
             self.index = KernelIndex(self.uid)
+            undo.callback(self.index.close)
             self.log = Log.open(
                 self.folder,
                 mode=settings.log.wal_mode,
@@ -75,7 +78,9 @@ class Engine:
                 segment_bytes=settings.log.segment_bytes,
                 on_durable=self._durable,
             )
+            undo.callback(self.log.close)
             self.store = ViewStore()
+            undo.callback(self.store.close)
             self.hub = Hub()
             self.batch = BatchReader(self.spark)
             self.feeds: dict[int, Feed] = {}
@@ -90,15 +95,15 @@ class Engine:
             say("recovering")
             self._recover()
             self._ticker = Ticker(self)
-        except BaseException:
-            self._let_go()
-            raise
+            undo.pop_all()
 
     def _let_go(self) -> None:
         claim, self._claim = self._claim, None
         if claim is not None:
             claim.release()
         self._lock.release()
+        if self.temporary:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     # Recovery
 
@@ -224,8 +229,6 @@ class Engine:
             self.index.close()
             self.store.close()
             self._let_go()
-            if self.temporary:
-                shutil.rmtree(self.folder, ignore_errors=True)
 
     def save_contents(self) -> None:
         """Writes the contents of tables and views, so that the log before them is no longer needed to open the database."""
@@ -353,6 +356,10 @@ class Engine:
         """Rows that came too late for every window of a stream or view, since the job was started."""
         job = self.jobs.get(info.id)
         return job.late_rows if job is not None else 0
+
+    def housekeeping_error(self, object_id: int) -> str | None:
+        """What fails at present in the work that time alone asks for: watermarks of processing time, retention."""
+        return self._ticker.error(object_id)
 
     def register_function(self, name: str, function: Callable[..., object], returns: str) -> None:
         """Makes a Python function callable in SQL, in queries made from now on."""

@@ -99,7 +99,7 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
         subscribers=subscribers,
         state_rows=state_rows,
         state_bytes=state_bytes,
-        error=error,
+        error=error or engine.housekeeping_error(info.id),
         lookup=replace(fed.figures) if fed is not None else None,
     )
 

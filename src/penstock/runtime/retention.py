@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.catalog.objects import Kind, ObjectInfo
@@ -22,15 +23,15 @@ class Retention:
         self._engine = engine
         self._saved: dict[int, int] = {}
 
-    def run(self) -> None:
+    def trim(self, floors: Mapping[int, int]) -> None:
+        """Removes what is at or below each object's floor."""
         engine = self._engine
-        keep = {info.id: self._floor(info) for info in engine.catalog.objects()}
-        if any(keep.values()):
-            engine.log.trim(keep)
-            for object_id, lsn in keep.items():
+        if any(floors.values()):
+            engine.log.trim(floors)
+            for object_id, lsn in floors.items():
                 engine.index.trim(object_id, lsn)
 
-    def _floor(self, info: ObjectInfo) -> int:
+    def floor(self, info: ObjectInfo) -> int:
         """The highest LSN at or below which nothing of the object is needed."""
         engine = self._engine
         floor = self._history(info)
