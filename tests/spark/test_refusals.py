@@ -64,7 +64,19 @@ STATEMENTS = [
     Refused("CREATE STREAM o AS SELECT t.nope FROM trades t", "PSK-1004"),
     Refused("CREATE STREAM o AS SELECT x.symbol FROM trades t", "PSK-1004"),
     Refused("SELECT nope FROM totals", "PSK-1004"),
-    Refused("CREATE STREAM o AS SELECT nosuchfunction(price) AS p FROM trades", "PSK-1006"),
+    Refused(
+        "CREATE STREAM o AS SELECT nosuchfunction(price) AS p FROM trades", "PSK-1006", "nosuchfunction", at=(1, 27)
+    ),
+    Refused("SELECT\n  coun(symbol) FROM totals", "PSK-1006", "count?", at=(2, 3)),
+    Refused(
+        "CREATE STREAM o AS SELECT symbol FROM trades GROUP BY symbol, TUMBLING(ts, INTERVAL '1' MINUTE)",
+        "PSK-1006",
+        "TUMBLE?",
+        at=(1, 63),
+    ),
+    Refused("SELECT volume * 2 AS twice FROM totals WHERE twice > 3", "PSK-1004", "derived table", at=(1, 46)),
+    Refused("SELECT * FROM other.totals", "PSK-1002", "Write totals alone", at=(1, 15)),
+    Refused("CREATE STREAM o AS SELECT skewness(price) AS x FROM trades", "PSK-1012", "view", at=(1, 27)),
     Refused("CREATE STREAM o AS SELECT id FROM plain a JOIN products p ON a.id = p.id", "PSK-1005", "id", at=(1, 27)),
     Refused("CREATE SOURCE trades (a INT)", "PSK-1003", "already exists"),
     Refused("CREATE TABLE totals (a INT)", "PSK-1003", "already exists"),

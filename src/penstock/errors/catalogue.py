@@ -46,7 +46,7 @@ CODES: dict[str, Code] = {
     "PSK-1012": Code("not supported"),
     "PSK-1013": Code("unknown type"),
     "PSK-1014": Code("duplicate column name"),
-    "PSK-1015": Code("reserved column name", "Columns that start with two underscores belong to Penstock."),
+    "PSK-1015": Code("reserved name", "Names that start with two underscores belong to Penstock."),
     "PSK-1016": Code("wrong number of columns or values"),
     "PSK-1017": Code("cyclic dependency"),
     "PSK-1018": Code("missing bound parameter"),
@@ -80,7 +80,6 @@ CODES: dict[str, Code] = {
     "PSK-3003": Code("unsupported join"),
     # 4 state
     "PSK-4001": Code("unbounded ORDER BY on a stream", "Add LIMIT n, or order when you SELECT from the view."),
-    "PSK-4002": Code("state limit reached"),
     "PSK-4003": Code(
         "the recursion does not end",
         "Bound it by a condition in the step, write UNION instead of UNION ALL, or allow more steps with WITH (max_depth = n).",
@@ -104,10 +103,6 @@ CODES: dict[str, Code] = {
     "PSK-5012": Code(
         "cannot be subscribed to", "Create a stream on it: CREATE STREAM n AS SELECT * FROM …, and subscribe to that."
     ),
-    "PSK-5030": Code("a source cannot be replayed"),
-    "PSK-5031": Code("a sink cannot be exactly-once"),
-    "PSK-5032": Code("exactly-once without checkpoints"),
-    "PSK-5033": Code("mixed delivery guarantees"),
     # 6 checkpoints and recovery
     "PSK-6001": Code("the log is damaged"),
     "PSK-6002": Code("the folder was written by a newer version"),

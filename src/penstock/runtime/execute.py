@@ -20,6 +20,7 @@ from penstock.runtime.subscribe import subscribe_statement
 from penstock.serve.subscription import Subscription
 from penstock.sql import statements as st
 from penstock.sql.bind import bind
+from penstock.sql.located import located
 from penstock.sql.names import suggestion
 from penstock.sql.params import apply_params
 from penstock.sql.script import parse_script
@@ -203,5 +204,6 @@ def _explain(session: Session, s: st.Explain) -> pa.Table:
     from penstock.runtime.explained import explain_analyze, explain_query
 
     query = bind(inner.query, engine.catalog, statement_text=inner.text)
-    lines = explain_analyze(engine, inner, query) if s.analyze else explain_query(engine, query)
+    with located(inner.query):
+        lines = explain_analyze(engine, inner, query) if s.analyze else explain_query(engine, query)
     return pa.table({"plan": lines})

@@ -20,6 +20,7 @@ from penstock.runtime.replica import Replica
 from penstock.spark.compile import Output, output_key, output_times
 from penstock.sql import statements as st
 from penstock.sql.bind import bind
+from penstock.sql.located import located
 from penstock.sql.query import ParsedQuery
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def add_query(
     object_id = engine.catalog.new_id()
     late = engine.catalog.new_id() if parsed.late_to is not None else None
     try:
-        planned = plan_query(engine, object_id, query, late)
+        with located(parsed):
+            planned = plan_query(engine, object_id, query, late)
         info = _query_info(engine, object_id, name, kind, query, planned, parsed, text)
         infos = [info]
         if late is not None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock.catalog.objects import Kind
 from penstock.runtime.visible import visible, written
 from penstock.sql.bind import bind_batch
+from penstock.sql.located import located
 
 if TYPE_CHECKING:
     from penstock.runtime.execute import Session
@@ -25,7 +26,8 @@ def select(session: Session, query: ParsedQuery) -> pa.Table:
     stored = all(i.kind in _STORED for i in known) and not any(written(session, i) for i in known)
     if batch.duckdb_sql is not None and stored:
         return _typed(engine.store.query(batch.duckdb_sql, {i.name: i.id for i in known}))
-    return engine.batch.select(batch.spark_sql, visible(session, known))
+    with located(query):
+        return engine.batch.select(batch.spark_sql, visible(session, known))
 
 
 def _typed(table: pa.Table) -> pa.Table:

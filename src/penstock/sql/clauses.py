@@ -8,7 +8,7 @@ from sqlglot.tokens import TokenType
 from penstock.plan.nodes import Interval
 from penstock.sql import intervals
 from penstock.sql.options import Substitute, parse_options
-from penstock.sql.parser import parse_expression, parse_select
+from penstock.sql.parser import EMIT_FORMS, parse_expression, parse_select
 from penstock.sql.query import EmitClause, EmitKind, ParsedQuery
 from penstock.sql.tokens import Cursor
 
@@ -51,7 +51,7 @@ def parse_query(
         elif lateness is None and cursor.accept("ALLOW LATENESS"):
             lateness = parse_interval(cursor)
         elif late_to is None and cursor.accept("LATE DATA TO"):
-            late_to = cursor.name("a stream name")
+            late_to = cursor.new_name("a stream name")
         elif options is None and cursor.accept("WITH"):
             options = parse_options(cursor, substitute, statement)
         elif rebuild and not rebuilt and cursor.accept("REBUILD"):
@@ -94,11 +94,13 @@ def _emit(cursor: Cursor, offset: int) -> EmitClause:
             return EmitClause(kind, offset=offset)
     if cursor.accept("EVERY"):
         where = cursor.here()
+        if not cursor.at("INTERVAL"):
+            raise cursor.error("expected INTERVAL", hint="Write EMIT EVERY INTERVAL '10' SECOND.")
         every = parse_interval(cursor)
         if every.months or every.micros <= 0:
             raise cursor.fail("PSK-2008", "EMIT EVERY needs an interval above zero, in days or smaller", position=where)
         return EmitClause("every", every, offset)
-    raise cursor.error("expected ON WINDOW CLOSE, AFTER WATERMARK, ON UPDATE, CHANGES, FINAL or EVERY")
+    raise cursor.error(f"expected {EMIT_FORMS}")
 
 
 def parse_interval(cursor: Cursor) -> Interval:

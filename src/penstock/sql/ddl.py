@@ -42,7 +42,7 @@ def parse_create(cursor: Cursor, text: str, offset: int, substitute: Substitute 
     if_not_exists = cursor.accept("IF NOT EXISTS")
     if or_replace and if_not_exists:
         raise cursor.error("OR REPLACE and IF NOT EXISTS exclude each other")
-    name = object_name(cursor)
+    name = object_name(cursor, new=True)
     if kind in (Kind.STREAM, Kind.VIEW):
         cursor.expect("AS")
         query, _ = parse_query(cursor, substitute, kind.value.upper())
@@ -78,9 +78,9 @@ def parse_create(cursor: Cursor, text: str, offset: int, substitute: Substitute 
     )
 
 
-def object_name(cursor: Cursor) -> str:
+def object_name(cursor: Cursor, *, new: bool = False) -> str:
     where = cursor.here()
-    name = cursor.name()
+    name = cursor.new_name() if new else cursor.name()
     if cursor.at("."):
         raise cursor.error("names have one part", hint="There are no schemas: write the name alone.")
     if name.startswith("__"):
@@ -172,7 +172,7 @@ def _names(cursor: Cursor) -> tuple[str, ...]:
 
 def _column(cursor: Cursor) -> tuple[Column, bool]:
     where = cursor.here()
-    name = cursor.name("a column name")
+    name = cursor.new_name("a column name")
     if name.startswith("__"):
         raise cursor.fail("PSK-1015", f"the column name {name} is reserved", position=where)
     type_ = parse_type(cursor)

@@ -109,7 +109,24 @@ AGGREGATES: dict[type[exp.Expression], str] = {
     exp.RegrCount: "regr_count",
     exp.RegrR2: "regr_r2",
 }
-NAMED_AGGREGATES = {"every": "bool_and", "any": "bool_or", "some": "bool_or", "std": "stddev_samp"}
+NAMED_AGGREGATES = {
+    "every": "bool_and",
+    "any": "bool_or",
+    "some": "bool_or",
+    "std": "stddev_samp",
+    "try_sum": "try_sum",
+    "try_avg": "try_avg",
+}
+NOT_MAINTAINED = frozenset(
+    {
+        "kurtosis", "skewness", "regr_slope", "regr_intercept", "regr_count", "regr_r2", "regr_avgx", "regr_avgy", "regr_sxx", "regr_sxy",
+        "regr_syy", "histogram_numeric", "count_min_sketch", "approx_top_k", "approx_top_k_accumulate", "approx_top_k_combine",
+        "hll_sketch_agg", "hll_union_agg", "kll_sketch_agg_bigint", "kll_sketch_agg_double", "kll_sketch_agg_float", "theta_sketch_agg",
+        "theta_union_agg", "theta_intersection_agg", "bitmap_construct_agg", "bitmap_or_agg", "bitmap_and_agg", "schema_of_variant_agg",
+    }
+)  # fmt: skip
+"""Aggregates of Spark that have no incremental form here."""
+MAINTAINED = (frozenset(AGGREGATES.values()) | frozenset(NAMED_AGGREGATES.values())) - NOT_MAINTAINED
 ANALYTIC: dict[type[exp.Expression], str] = {
     exp.RowNumber: "row_number",
     exp.Rank: "rank",
@@ -139,8 +156,12 @@ GENERATORS: dict[str, int] = {
 def aggregate_name(node: exp.Expression) -> str | None:
     """The canonical name if the node is a call of an aggregate."""
     name = AGGREGATES.get(type(node))
+    if isinstance(node, exp.Any) and isinstance(node.this, exp.Paren) and not isinstance(node.parent, exp.Binary):
+        # without a comparison before it ANY is the function
+        name = "bool_or"
     if name is None and isinstance(node, exp.Anonymous):
-        name = NAMED_AGGREGATES.get(node.name.lower())
+        called = node.name.lower()
+        name = called if called in NOT_MAINTAINED else NAMED_AGGREGATES.get(called)
     if (
         name is None
         and isinstance(node, exp.AggFunc)

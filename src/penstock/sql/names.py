@@ -1,14 +1,24 @@
-"""The nearest known name, for hints."""
+"""Names: the nearest known one for hints, and the words that are none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+KEYWORDS = frozenset(
+    {
+        "all", "alter", "and", "any", "as", "between", "case", "create", "cross", "describe", "distinct", "drop", "else", "except",
+        "false", "fetch", "for", "from", "glob", "grant", "having", "ilike", "inner", "insert", "intersect", "into", "join", "lateral",
+        "like", "minus", "not", "notnull", "null", "on", "or", "outer", "qualify", "regexp", "returning", "revoke", "rlike", "rollback",
+        "select", "serdeproperties", "tablesample", "then", "true", "uncache", "union", "using", "values", "when", "where", "with", "xor",
+    }
+)  # fmt: skip
+"""Words that a query cannot have as the name of an object or column unless they are quoted."""
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     by_lower = {k.lower(): k for k in known}
-    match = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    match = get_close_matches(name.lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[match[0]] if match else None
 
 

@@ -16,6 +16,7 @@ from penstock.sql.rewrite import Rewriter
 from penstock.sql.tokens import Script
 
 _MAX_DEPTH = 200
+EMIT_FORMS = "ON WINDOW CLOSE, AFTER WATERMARK, ON UPDATE, CHANGES, FINAL or EVERY INTERVAL '10' SECOND"
 _STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.FROM, TokenType.L_PAREN)
 
 
@@ -100,4 +101,5 @@ def _translate(script: Script, error: ParseError, last: Token) -> PenstockError:
         detail = f"something is missing near '{found}'"
     else:
         detail = f"unexpected '{found}'"
-    return script.syntax_error(detail, script.position(start, end - start + 1))
+    hint = f"Write EMIT {EMIT_FORMS}." if found.upper() == "EMIT" else None
+    return script.syntax_error(detail, script.position(start, end - start + 1), hint)

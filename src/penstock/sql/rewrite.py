@@ -65,6 +65,8 @@ class Rewriter:
             raise c.fail("PSK-1012", "hints are not supported")
         if token.text.startswith("__") and called:
             raise c.fail("PSK-1006", f"unknown function {token.text}")
+        if called and words[0] not in (*_WINDOWS, "TABLE") and c.at(f"{token.text.upper()} ( TABLE"):
+            raise c.fail("PSK-1006", f"unknown table function {token.text}", hint="They are TUMBLE, HOP and CUMULATE.")
         if words == ("WINDOW",) and called:
             raise c.fail(
                 "PSK-1012",

@@ -6,11 +6,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
 
+from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
 from penstock.errors import PenstockError, Position, fail
+from penstock.sql.names import KEYWORDS
 
 _COMMANDS = frozenset({TokenType.COMMAND, TokenType.EXECUTE, TokenType.FETCH, TokenType.SHOW, TokenType.RENAME})
 _QUOTED = frozenset({TokenType.STRING, TokenType.IDENTIFIER, TokenType.RAW_STRING, TokenType.HEX_STRING})
@@ -34,6 +36,21 @@ class Script:
 
     def at(self, token: Token) -> Position:
         return self.position(token.start, token.end - token.start + 1)
+
+    def place(self, node: exp.Expr) -> Position | None:
+        """Where a parsed node stands: the span of the parts that carry a place; None if none of them does."""
+        if not isinstance(node, exp.Column) and "start" in node.meta:
+            return self.position(node.meta["start"], node.meta["end"] - node.meta["start"] + 1)
+        spans = [(n.meta["start"], n.meta["end"]) for n in node.walk() if "start" in n.meta]
+        if not spans:
+            return None
+        start, end = min(s for s, _ in spans), max(e for _, e in spans)
+        if "\n" in self.text[start:end]:
+            end = start
+        return self.position(start, end - start + 1)
+
+    def refusal(self, code: str, detail: str, node: exp.Expr, *, hint: str | None = None) -> PenstockError:
+        return fail(code, detail, position=self.place(node), sql=self.text, hint=hint)
 
     def syntax_error(self, detail: str, where: Position | None, hint: str | None = None) -> PenstockError:
         return fail("PSK-1001", detail, position=where, sql=self.text, hint=hint)
@@ -171,6 +188,15 @@ class Cursor:
         assert token is not None
         self.index += 1
         return token.text
+
+    def new_name(self, what: str = "a name") -> str:
+        """A name that is made here: a word that queries would take for a keyword must be quoted."""
+        where, token = self.here(), self.peek()
+        name = self.name(what)
+        if token is not None and token.token_type is not TokenType.IDENTIFIER and name.lower() in KEYWORDS:
+            hint = f"Write `{name}`, here and in queries, or choose another name."
+            raise self.fail("PSK-1015", f"{name} is a keyword", hint=hint, position=where)
+        return name
 
     def integer(self) -> int:
         token = self.peek()

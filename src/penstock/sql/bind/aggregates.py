@@ -10,7 +10,7 @@ from penstock.plan.nodes import AggCall, Expr, Named, SortKey
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.correlation import Uncorrelated
 from penstock.sql.bind.exprs import column, to_expr, type_of, walk_block
-from penstock.sql.functions import aggregate_name
+from penstock.sql.functions import MAINTAINED, aggregate_name
 from penstock.sql.trees import bare
 
 _LAST_ARGUMENTS = ("this", "expression", "expressions", "quantile", "separator", "offset", "default", "accuracy")
@@ -64,7 +64,18 @@ def call_arguments(node: exp.Expression) -> list[exp.Expression]:
     return out
 
 
-def agg_call(ctx: Context, node: exp.Expression, name: str) -> AggCall:
+def check_maintained(ctx: Context, func: str, node: exp.Expression) -> None:
+    """Refuses an aggregate of Spark that cannot be kept up to date."""
+    if func not in MAINTAINED:
+        raise ctx.fail(
+            "PSK-1012",
+            f"the aggregate {func}() is not supported in a continuous query",
+            node,
+            hint="Keep its input in a view, and SELECT the aggregate from that.",
+        )
+
+
+def agg_call(ctx: Context, node: exp.Expression, name: str, origin: exp.Expression | None = None) -> AggCall:
     """`node` is bound: an aggregate, possibly under FILTER, IGNORE NULLS or WITHIN GROUP."""
     condition: Expr | None = None
     ignore = False
@@ -83,6 +94,7 @@ def agg_call(ctx: Context, node: exp.Expression, name: str) -> AggCall:
         inner = inner.this
     func = aggregate_name(inner)
     assert func is not None
+    check_maintained(ctx, func, origin if origin is not None else inner)
     args = call_arguments(inner)
     distinct = False
     if args and isinstance(args[0], exp.Order):
@@ -151,11 +163,11 @@ class Grouped:
             while isinstance(core, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
                 core = core.this
             if is_aggregate(core):
-                return self._call(node)
+                return self._call(node, origin)
         if isinstance(node, exp.Window):
             return self._window(node, origin)
         if is_aggregate(node):
-            return self._call(node)
+            return self._call(node, origin)
         if isinstance(node, exp.Column):
             if node.name in self.names:
                 return node
@@ -199,14 +211,14 @@ class Grouped:
                 out.set(key, [self.rewrite(v, origin) if isinstance(v, exp.Expression) else v for v in value])
         return out
 
-    def _call(self, node: exp.Expression) -> exp.Expression:
+    def _call(self, node: exp.Expression, origin: exp.Expression | None = None) -> exp.Expression:
         text = node.sql(dialect="spark")
         if isinstance(node, exp.WithinGroup) or node.find(exp.WithinGroup, exp.Order) is not None:
             text = repr(node)
         name = self._by_text.get(text)
         if name is None:
             name = self.ctx.fresh("agg")
-            made = agg_call(self.ctx, node, name)
+            made = agg_call(self.ctx, node, name, origin)
             self._by_text[text] = name
             self.calls.append(made)
             known = (

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from penstock.plan.nodes import Analytic, Expr, Frame, Node, SortKey, WindowCall
 from penstock.sql import intervals
-from penstock.sql.bind.aggregates import call_arguments, sort_keys
+from penstock.sql.bind.aggregates import call_arguments, check_maintained, sort_keys
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import column, to_expr, type_of
 from penstock.sql.functions import ANALYTIC, aggregate_name
@@ -60,6 +60,8 @@ class Analytics:
         func = ANALYTIC.get(type(inner)) or aggregate_name(inner)
         if func is None:
             raise self.ctx.fail("PSK-1012", "this function cannot have OVER", origin)
+        if type(inner) not in ANALYTIC:
+            check_maintained(self.ctx, func, origin if origin is not None else inner)
         args = call_arguments(inner)
         if any(isinstance(a, (exp.Distinct, exp.Order)) for a in args):
             raise self.ctx.fail("PSK-1012", f"{func}() with DISTINCT or ORDER BY inside cannot have OVER", origin)
@@ -72,7 +74,12 @@ class Analytics:
             case = exp.Case(ifs=[exp.If(this=condition.copy(), true=value)])
             args = [case, *args[1:]]
         if func in _ORDERED and not order:
-            raise self.ctx.fail("PSK-1019", f"{func}() needs ORDER BY in its OVER", origin)
+            raise self.ctx.fail(
+                "PSK-1019",
+                f"{func}() needs ORDER BY in its OVER",
+                origin,
+                hint=f"Write {func}({'…' if args else ''}) OVER (… ORDER BY …), which says what comes first.",
+            )
         name = self.ctx.fresh("win")
         if func in ("row_number", "rank", "dense_rank", "count"):
             self.ctx.types[name] = "bigint"

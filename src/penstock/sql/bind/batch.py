@@ -8,8 +8,8 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, UnsupportedError
 
 from penstock.catalog.objects import Kind, ObjectInfo
-from penstock.sql.bind.context import CatalogView, Context
-from penstock.sql.bind.exprs import walk_block
+from penstock.sql.bind.context import CatalogView, Context, qualified
+from penstock.sql.bind.exprs import alias_hint, walk_block
 from penstock.sql.bind.naming import output_name
 from penstock.sql.bind.simple import duckdb_text
 from penstock.sql.bind.windows import bound_of, window_kind
@@ -102,10 +102,13 @@ def _is_cte(table: exp.Table) -> bool:
 
 
 def _resolve(ctx: Context, table: exp.Table) -> ObjectInfo:
+    if table.args.get("db"):
+        raise qualified(ctx, table)
     info = ctx.catalog.get(table.name)
-    if info is None or table.args.get("db"):
-        shown = ".".join(p.name for p in table.parts)
-        raise ctx.fail("PSK-1002", f"{shown} is not found", table, hint=suggestion(table.name, ctx.catalog.names()))
+    if info is None:
+        raise ctx.fail(
+            "PSK-1002", f"{table.name} is not found", table, hint=suggestion(table.name, ctx.catalog.names())
+        )
     if info.kind is Kind.SINK:
         raise ctx.fail("PSK-1008", f"{info.name} is a sink and cannot be read", table)
     return info
@@ -140,9 +143,11 @@ def _check_columns(ctx: Context, select: exp.Select, info: ObjectInfo) -> None:
                     continue
                 names = [p.name.lower() for p in node.parts]
                 own = names[1:] if len(names) > 1 and names[0] == alias else names
-                if own[0] in known or own[0] == hidden or (len(names) == 1 and own[0] in made):
+                if own[0] in known or own[0] == hidden or (len(names) == 1 and own[0] in made and key != "where"):
                     continue
                 at = node.parts[len(names) - len(own)]
+                if len(names) == 1 and own[0] in made:
+                    raise ctx.fail("PSK-1004", f"unknown column {at.name}", at, hint=alias_hint(at.name))
                 raise ctx.fail(
                     "PSK-1004",
                     f"unknown column {at.name}",

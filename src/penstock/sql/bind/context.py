@@ -10,6 +10,7 @@ from sqlglot import exp
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import PenstockError, Position, fail
 from penstock.plan.nodes import Node, Scan
+from penstock.sql.names import suggestion
 from penstock.sql.query import ParsedQuery
 
 
@@ -42,17 +43,7 @@ class Context:
 
     def position(self, node: exp.Expr | None) -> Position | None:
         """Where a parsed node stands: the span of the parts that carry a place."""
-        if node is None:
-            return None
-        if not isinstance(node, exp.Column) and "start" in node.meta:
-            return self.script.position(node.meta["start"], node.meta["end"] - node.meta["start"] + 1)
-        spans = [(n.meta["start"], n.meta["end"]) for n in node.walk() if "start" in n.meta]
-        if not spans:
-            return None
-        start, end = min(s for s, _ in spans), max(e for _, e in spans)
-        if "\n" in self.script.text[start:end]:
-            end = start
-        return self.script.position(start, end - start + 1)
+        return None if node is None else self.script.place(node)
 
     def fail(
         self,
@@ -74,3 +65,11 @@ class Context:
         return any(
             isinstance(n, Scan) and self.kinds.get(n.object_id) in (Kind.SOURCE, Kind.STREAM) for n in node.walk()
         )
+
+
+def qualified(ctx: Context, table: exp.Table) -> PenstockError:
+    """The refusal of a name of several parts: there are no schemas."""
+    known = ctx.catalog.get(table.name)
+    shown = ".".join(p.name for p in table.parts)
+    hint = f"Write {known.name} alone." if known is not None else suggestion(table.name, ctx.catalog.names())
+    return ctx.fail("PSK-1002", f"{shown} is not found: names have one part", table, hint=hint)

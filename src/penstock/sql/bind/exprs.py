@@ -68,6 +68,8 @@ class ExprBinder:
         self.scope = scope
         self.aliases = dict(aliases or {})
         self.subquery = subquery
+        self.later: frozenset[str] = frozenset()
+        """Aliases of the select list that cannot be used here, for the hint."""
 
     def bind(self, node: exp.Expression) -> exp.Expression:
         """A copy over internal names; aggregate, analytic and window calls stay in place."""
@@ -147,7 +149,9 @@ class ExprBinder:
             )
         known = [*self.scope.names(), *self.aliases]
         hint = suggestion(names[0], known) if known else None
-        if names[0].lower() in ("window_start", "window_end"):
+        if names[0].lower() in self.later:
+            hint = alias_hint(names[0])
+        elif names[0].lower() in ("window_start", "window_end"):
             hint = "Group by TUMBLE, HOP, SESSION or CUMULATE to have window bounds."
         return self.ctx.fail("PSK-1004", f"unknown column {names[0]}", node, hint=hint)
 
@@ -177,6 +181,11 @@ class ExprBinder:
 
     def type_of(self, node: exp.Expression) -> str | None:
         return type_of(self.ctx, node)
+
+
+def alias_hint(name: str) -> str:
+    """Why an alias of the select list is no column in WHERE, and what to do."""
+    return f"{name} is made by SELECT, after WHERE: repeat its expression, use HAVING if it aggregates, or put the query into a derived table."
 
 
 def type_of(ctx: Context, node: exp.Expression) -> str | None:

@@ -128,7 +128,7 @@ class GroupBy(GroupWindow, Outputs):
         if isinstance(inner, exp.Literal) and inner.is_int:
             n = int(inner.name)
             if not 1 <= n <= len(items):
-                raise self.ctx.fail("PSK-1004", f"GROUP BY {n}: there are {len(items)} selected columns", node)
+                raise self.ctx.fail("PSK-1004", f"GROUP BY {n}: SELECT has no column {n}", node)
             return items[n - 1][0]
         if isinstance(inner, exp.Column) and not inner.table and not self.scope.find(inner.name):
             found = next(

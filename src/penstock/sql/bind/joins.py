@@ -87,6 +87,23 @@ class Conditions:
                 return IntervalBound(_expr(left), _expr(right), max(lowers), min(uppers))
         return None
 
+    def why_unbounded(self) -> str | None:
+        """What is missing where the conditions compare times of the two sides but bound nothing; None where they do not."""
+        lefts, rights = set(self.left.columns), set(self.right.columns)
+        marked = {t.column for n in (self.left, self.right) for t in n.times}
+        for part in self.residual:
+            for left, right, lower, upper, _ in self._bounds(part, lefts, rights):
+                unmarked = [c for c in (left, right) if c not in marked]
+                types = ("timestamp", "bigint") if len(unmarked) == 1 else ("timestamp",)
+                times = all(self.ctx.types.get(c) in types for c in unmarked)
+                if unmarked and times and (lower is not None or upper is not None):
+                    shown = " and ".join(c.replace("$", ".") for c in unmarked)
+                    return f"this join is bounded by times, but there is no watermark on {shown}"
+        for part in self.residual:
+            if self._bounds(part, lefts & marked, rights & marked):
+                return "this join is bounded in time on one side only"
+        return None
+
     def _bounds(
         self, part: exp.Expression, lefts: set[str], rights: set[str]
     ) -> list[tuple[str, str, int | None, int | None, bool]]:
@@ -197,10 +214,17 @@ def regular_join(
     if bound is None and ctx.streaming(left) and ctx.streaming(right):
         allowed = "state_ttl" in ctx.options or ctx.options.get("unbounded_state", "").lower() == "true"
         if not allowed:
-            raise ctx.fail("PSK-3001", "unbounded join between streaming sources", origin)
+            why = c.why_unbounded()
+            raise ctx.fail("PSK-3001", why or "unbounded join between streaming sources", origin, hint=_way_out(why))
     keys = (tuple(c.left_keys), tuple(c.right_keys))
     ttl = _state_ttl(ctx) if bound is None else None
     return Join(c.left, c.right, kind, *keys, residual, frozenset(c.null_safe), bound, ttl, mark)
+
+
+def _way_out(why: str | None) -> str | None:
+    if why is None or "watermark" not in why:
+        return None
+    return "Declare WATERMARK FOR … on the source; or allow the state with WITH (state_ttl = …) or WITH (unbounded_state = true)."
 
 
 def _state_ttl(ctx: Context) -> int | None:

@@ -18,18 +18,7 @@ def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortK
         if order:
             raise ctx.fail("PSK-4001", "ORDER BY without LIMIT has no end on a stream", query.args["order"])
         return
-    odd = (
-        [k for k, v in limit.args.items() if v and k not in ("this", "expression", "count", "direction")]
-        if limit
-        else []
-    )
-    if odd:
-        raise ctx.fail(
-            "PSK-1012", f"LIMIT takes a number of rows alone, without {odd[0].replace('_', ' ').upper()}", limit
-        )
-    amount = (
-        limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression if limit is not None else None
-    )
+    amount = _amount(ctx, limit) if limit is not None else None
     count = _whole(ctx, amount, "LIMIT") if limit is not None else None
     skip = _whole(ctx, offset.expression, "OFFSET") if offset is not None else 0
     if count is None and order:
@@ -45,6 +34,23 @@ def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortK
         partition.append(to_expr(ctx, side))
     block.node = TopN(block.node, tuple(partition), tuple(order), count, skip)
     block.single = block.single or count == 1
+
+
+def _amount(ctx: Context, limit: exp.Expression) -> exp.Expression | None:
+    """The number in LIMIT n or FETCH FIRST n ROWS ONLY; one row where FETCH has none."""
+    options = limit.args.get("limit_options")
+    odd = [
+        k for k, v in limit.args.items() if v and k not in ("this", "expression", "count", "direction", "limit_options")
+    ]
+    odd += [k for k in ("percent", "with_ties") if options is not None and options.args.get(k)]
+    if odd:
+        raise ctx.fail(
+            "PSK-1012", f"LIMIT with {odd[0].replace('_', ' ').upper()} is not supported", limit, hint="Write LIMIT n."
+        )
+    if isinstance(limit, exp.Fetch):
+        return limit.args.get("count") or exp.Literal.number(1)
+    found: exp.Expression | None = limit.expression
+    return found
 
 
 def _whole(ctx: Context, node: exp.Expression | None, what: str) -> int:

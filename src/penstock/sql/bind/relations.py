@@ -24,7 +24,7 @@ from penstock.plan.nodes import (
     col,
 )
 from penstock.sql.bind.block import Block
-from penstock.sql.bind.context import Context
+from penstock.sql.bind.context import Context, qualified
 from penstock.sql.bind.correlation import Correlation, Uncorrelated
 from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr, type_of
 from penstock.sql.bind.generators import generate
@@ -53,6 +53,14 @@ _KINDS: dict[tuple[str, str], JoinKind] = {
     ("", "SEMI"): "semi",
     ("LEFT", "ANTI"): "anti",
     ("", "ANTI"): "anti",
+}
+
+_EXTRAS: dict[str, tuple[str, str | None]] = {
+    "pivots": ("PIVOT", "Write an aggregate for each column: sum(CASE WHEN k = 'a' THEN v END) AS a."),
+    "sample": ("TABLESAMPLE", "Filter by a hash of the key: WHERE abs(hash(k)) % 10 = 0."),
+    "ordinality": ("WITH ORDINALITY", "Use LATERAL VIEW posexplode(…)."),
+    "version": ("A version of a table", "SUBSCRIBE … AS OF EPOCH gives the past of a stream or view."),
+    "when": ("A version of a table", "SUBSCRIBE … AS OF EPOCH gives the past of a stream or view."),
 }
 
 
@@ -129,9 +137,14 @@ class From(TimeJoins):
     def _refuse_extras(self, node: exp.Expression, allowed: tuple[str, ...]) -> None:
         for key, value in node.args.items():
             if value and key not in allowed:
-                raise self.ctx.fail("PSK-1012", f"{key.strip('_').upper()} is not supported in FROM", node)
+                what, hint = _EXTRAS.get(key, (key.strip("_").upper().replace("_", " "), None))
+                if key == "pivots" and any(pivot.args.get("unpivot") for pivot in value):
+                    what, hint = "UNPIVOT", "Write a UNION ALL of one SELECT for each column, or LATERAL VIEW stack(…)."
+                raise self.ctx.fail("PSK-1012", f"{what} is not supported in FROM", node, hint=hint)
 
     def _table(self, node: exp.Table) -> tuple[Node, Relation]:
+        if node.args.get("db"):
+            raise qualified(self.ctx, node)
         self._refuse_extras(node, ("this", "alias", "joins"))
         name = node.name
         cte = self.ctes.get(name.lower())

@@ -22,6 +22,19 @@ _KNOWN = {
     "expressions", "from_", "joins", "laterals", "where", "group", "having", "qualify", "windows", "distinct", "order", "limit", "offset",
     "with_", "kind",
 }  # fmt: skip
+_EXTRAS: dict[str, tuple[str, str | None]] = {
+    "locks": (
+        "FOR UPDATE",
+        "Leave it out: a query sees whole commits, and BEGIN … COMMIT makes one of several writes.",
+    ),
+    "into": ("SELECT … INTO", "Write CREATE STREAM name AS SELECT …, or INSERT INTO name SELECT …."),
+    "sort": ("SORT BY", "Use ORDER BY … LIMIT n, or order when you SELECT from the view."),
+    "cluster": ("CLUSTER BY", "Leave it out: Penstock places the rows."),
+    "distribute": ("DISTRIBUTE BY", "Leave it out: Penstock places the rows."),
+    "match": ("MATCH_RECOGNIZE", None),
+    "connect": ("CONNECT BY", None),
+    "hint": ("A hint", "Leave it out."),
+}
 
 
 class SelectBinder(SelectList, GroupBy):
@@ -30,11 +43,9 @@ class SelectBinder(SelectList, GroupBy):
     def bind(self) -> Block:
         for key, value in self.select.args.items():
             if value and key not in _KNOWN:
-                raise self.ctx.fail(
-                    "PSK-1012",
-                    f"{key.strip('_').upper()} is not supported in a query",
-                    value if isinstance(value, exp.Expression) else self.select,
-                )
+                what, hint = _EXTRAS.get(key, (key.strip("_").upper().replace("_", " "), None))
+                place = value if isinstance(value, exp.Expression) else self.select
+                raise self.ctx.fail("PSK-1012", f"{what} is not supported in a query", place, hint=hint)
         if not self.select.expressions:
             raise self.ctx.fail("PSK-1001", "SELECT has no columns", self.select)
         where = self.select.args.get("where")
@@ -97,7 +108,9 @@ class SelectBinder(SelectList, GroupBy):
             elif has_now(part):
                 bounds.add(part)
             else:
-                node = self._binder(attach=True).bind(filters_only(part))
+                binder = self._binder(attach=True)
+                binder.later = frozenset(self.aliases)
+                node = binder.bind(filters_only(part))
                 if self._outer_refs(node):
                     self.correlated.append(node)
                 else:

@@ -1,0 +1,57 @@
+"""Errors that Spark finds in a query, with a place in its text and a nearer hint than Spark's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlglot import exp
+
+from penstock.errors import PenstockError
+from penstock.sql.names import nearest
+from penstock.sql.query import ParsedQuery
+
+_WINDOWS = {
+    "tumbling": "TUMBLE",
+    "hopping": "HOP",
+    "sliding": "HOP",
+    "cumulative": "CUMULATE",
+    "cumulating": "CUMULATE",
+}
+_KNOWN = (*(name.lower() for name in exp.FUNCTION_BY_NAME), "tumble", "hop", "cumulate", "session")
+_QUOTED = re.compile(r"`([^`]+)`")
+
+
+@contextmanager
+def located(query: ParsedQuery) -> Iterator[None]:
+    """An error in the query from inside that has no place gets that of the function it speaks of, or that of the query."""
+    try:
+        yield
+    except PenstockError as error:
+        if error.position is None and error.code.startswith("PSK-1"):
+            _place(error, query)
+        raise
+
+
+def _place(error: PenstockError, query: ParsedQuery) -> None:
+    error.sql = query.script.text
+    error.position = query.script.position(query.offset)
+    names = _QUOTED.findall(error.detail)
+    if error.code == "PSK-1006" and names:
+        name = names[0]
+        error.detail = f"unknown function {name}"
+        error.hint = _suggested(name)
+    for node in query.ast.find_all(exp.Func):
+        called = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
+        if called.lower() in (n.lower() for n in names) and (where := query.script.place(node)) is not None:
+            error.position = where
+            return
+
+
+def _suggested(name: str) -> str:
+    window = _WINDOWS.get(name.lower())
+    found = window or nearest(name, _KNOWN, cutoff=0.7)
+    if found is not None:
+        return f"Did you mean {found}?"
+    return "Functions are Spark SQL's, and those of db.register_function."
