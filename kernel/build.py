@@ -57,7 +57,8 @@ def build(sources: Path = KERNEL / "src", jar: Path = JAR, *, force: bool = Fals
         classes = Path(folder, "classes")
         # An argument file: the lists of jars and sources may be longer than a command line can be.
         arguments = Path(folder, "arguments")
-        options = ["--release", str(RELEASE), "-encoding", "UTF-8", "-proc:none", "-g", "-d", str(classes)]
+        options = ["--release", str(RELEASE), "-encoding", "UTF-8", "-proc:none", "-XDsuppressNotes", "-g"]
+        options += ["-d", str(classes)]
         # Named one by one: javac does not expand a wildcard that it reads from an argument file.
         options += ["-classpath", os.pathsep.join(sorted(map(str, spark_jars.glob("*.jar")))), *map(str, java)]
         arguments.write_text("\n".join(_quote(o) for o in options), encoding="utf-8")

@@ -9,12 +9,14 @@ from typing import Annotated
 import typer
 
 from penstock.cli import console, failure, options
+from penstock.cli.commands import SWITCH, Command, Group
 from penstock.cli.interrupts import INTERRUPTED, interrupts
 from penstock.cli.options import Debug, Folder, Format, Output
 from penstock.cli.version import version
 
 app = typer.Typer(
     name="penstock",
+    cls=Group,
     rich_markup_mode="rich",
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -32,7 +34,10 @@ def _print_version(value: bool) -> None:
 def penstock(
     context: typer.Context,
     show_version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", "-V", callback=_print_version, is_eager=True, metavar=SWITCH, help="Show the version and exit."
+        ),
     ] = False,
     debug: Debug = False,
 ) -> None:
@@ -54,15 +59,17 @@ def penstock(
         _shell(None)
 
 
-@app.command()
+@app.command(cls=Command)
 def shell(
     folder: Annotated[str | None, typer.Argument(metavar="FOLDER", help="The database's folder.")] = None,
     debug: Debug = False,
 ) -> None:
     """Type SQL and see what comes out.
 
-    Statements end with a semicolon and may span lines. SUBSCRIBE prints rows as they come until Ctrl-C.
-    The word help lists the shell's own commands. Input that does not come from a terminal is run as a script.
+    Statements end with a semicolon and may span lines.
+    SUBSCRIBE prints rows as they come until Ctrl-C.
+    The word help lists the shell's own commands.
+    Input that does not come from a terminal is run as a script.
 
     [bold]Examples[/bold]
 
@@ -84,19 +91,19 @@ def _shell(folder: str | None) -> None:
     raise typer.Exit(run_shell(folder))
 
 
-@app.command()
+@app.command(cls=Command)
 def run(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A script; [bold]-[/bold] reads standard input.")],
     folder: Folder = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Keep the pipeline running after the script, until Ctrl-C.")
+        bool, typer.Option("--follow", metavar=SWITCH, help="Keep the pipeline running after the script, until Ctrl-C.")
     ] = False,
     output: Output = Format.TABLE,
     debug: Debug = False,
 ) -> None:
     """Run a script and print its last result.
 
-    The script stops at its first error, which is shown with its place in the file; the exit code is then 1.
+    It stops at its first error, which is shown with its place (exit code 1).
     A SUBSCRIBE in the script prints its rows until Ctrl-C.
 
     [bold]Examples[/bold]
@@ -111,19 +118,21 @@ def run(
     raise typer.Exit(run_script(file, folder, follow=follow, output=output))
 
 
-@app.command()
+@app.command(cls=Command)
 def sql(
     command: Annotated[str, typer.Option("--command", "-c", metavar="SQL", help="One or several statements.")],
     folder: Folder = None,
     output: Output = Format.TABLE,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="Print at most this many rows; ends a SUBSCRIBE.")
+        int | None,
+        typer.Option("--limit", "-n", min=1, metavar="N", help="Print at most this many rows; ends a SUBSCRIBE."),
     ] = None,
     debug: Debug = False,
 ) -> None:
     """Run statements given on the command line and print the last result.
 
-    Only rows go to standard output. SUBSCRIBE prints each row as it comes, until Ctrl-C or --limit.
+    Only rows go to standard output.
+    SUBSCRIBE prints each row as it comes, until Ctrl-C or --limit.
 
     [bold]Examples[/bold]
 
@@ -137,17 +146,17 @@ def sql(
     raise typer.Exit(run_command(command, folder, output=output, limit=limit))
 
 
-@app.command()
+@app.command(cls=Command)
 def doctor(
     folder: Annotated[
         Path | None, typer.Option("--folder", "-f", metavar="FOLDER", help="Check this folder's disk.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Do not start Spark.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", metavar=SWITCH, help="Do not start Spark.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Check that everything is there that Penstock needs, and say what to do where it is not.
+    """Check that everything is there that Penstock needs.
 
-    The exit code is 1 if a check fails.
+    What is missing is shown with what to do about it; the exit code is then 1.
 
     [bold]Examples[/bold]
 
@@ -160,18 +169,24 @@ def doctor(
     raise typer.Exit(run_doctor(folder, quick=quick))
 
 
-@app.command()
+@app.command(cls=Command)
 def demo(
-    seconds: Annotated[int, typer.Option("--seconds", "-s", min=5, max=3600, help="How long rows are pushed.")] = 40,
-    rate: Annotated[int, typer.Option("--rate", min=10, max=100_000, help="Rows to push per second.")] = 3000,
-    seed: Annotated[int, typer.Option("--seed", help="Other prices for another number.")] = 7,
-    plain: Annotated[bool, typer.Option("--plain", help="Lines instead of a screen.")] = False,
+    seconds: Annotated[
+        int, typer.Option("--seconds", "-s", min=5, max=3600, metavar="N", help="How long rows are pushed.")
+    ] = 40,
+    rate: Annotated[
+        int, typer.Option("--rate", min=10, max=100_000, metavar="N", help="Rows to push per second.")
+    ] = 3000,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Other prices for another number.")] = 7,
+    plain: Annotated[bool, typer.Option("--plain", metavar=SWITCH, help="Lines instead of a screen.")] = False,
     debug: Debug = False,
 ) -> None:
     """Watch a market-data pipeline at work, on a temporary database.
 
-    Trades of twelve symbols are pushed while you watch one-second bars close, positions change, top movers change places and late
-    trades go aside. It ends by itself and checks that no share was lost or counted twice. Ctrl-C ends it sooner.
+    Trades of twelve symbols are pushed while one-second bars close, positions
+    change, top movers change places and late trades go aside.
+    It ends by itself and checks that no share was lost or counted twice.
+    Ctrl-C ends it sooner.
 
     [bold]Examples[/bold]
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.commands import SWITCH
+
 debug_wanted = False
 
 
@@ -25,7 +27,9 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-Debug = Annotated[bool, typer.Option("--debug", callback=_set_debug, help="Show the Python traceback of an error.")]
+Debug = Annotated[
+    bool, typer.Option("--debug", callback=_set_debug, metavar=SWITCH, help="Show the Python traceback of an error.")
+]
 Folder = Annotated[
     str | None,
     typer.Option("--folder", "-f", metavar="FOLDER", help="The database's folder. Without it: a temporary database."),

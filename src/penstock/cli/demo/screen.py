@@ -66,7 +66,9 @@ def _head(view: View, seconds: float, width: int, note: str) -> Panel:
             (sparkline(view.p50_history, min(30, right - 26), from_zero=True), "yellow"),
         ),
     )  # fmt: skip
-    counts = ((view.rows, "rows"), (view.bars, "bars"), (view.changes, "changes"), (view.late, "late"))
+    counts = [(view.rows, "rows"), (view.bars, "bars"), (view.changes, "changes"), (view.late, "late")]
+    if width >= WIDE:
+        counts.insert(3, (view.retractions, "retractions"))
     line = Text()
     for n, word in counts:
         line.append(f"{n:,}", style="bold").append(f" {word} ", style="dim")
@@ -92,7 +94,8 @@ def _bars(view: View, *, wide: bool) -> Panel:
             Text(f"{row['vwap']:.3f}"),
             Text(f"{row['volume']:,}"),
         )
-    return _panel(table, "One-second bars", "EMIT ON WINDOW CLOSE", "blue")
+    body = table if view.latest_bars else _soon("The first windows close in a moment.")
+    return _panel(body, "One-second bars", "EMIT ON WINDOW CLOSE", "blue")
 
 
 def _movers(view: View, width: int) -> Panel:
@@ -106,7 +109,8 @@ def _movers(view: View, width: int) -> Panel:
             Text(f"{mover.change:+.2f} %", style=style),
             Text(sparkline(view.closes.get(mover.symbol, ()), spark), style=style),
         )
-    return _panel(table, "Top movers", "ORDER BY change", "magenta")
+    body = table if view.movers else _soon("The first ranking comes in a moment.")
+    return _panel(body, "Top movers", "ORDER BY change", "magenta")
 
 
 def _changelog(view: View, lines: int) -> Panel:
@@ -115,14 +119,23 @@ def _changelog(view: View, lines: int) -> Panel:
         style, sign = ("green", "+") if row["__weight"] > 0 else ("red", "−")
         cells = (sign, row["symbol"], f"{row['position']:>10,}", f"{row['trades']:>8,}")
         table.add_row(*(Text(c, style=style) for c in cells))
-    return _panel(table, "Positions", "EMIT CHANGES", "green")
+    body = table if view.changelog else _soon("The first changes come in a moment.")
+    return _panel(body, "Positions", "EMIT CHANGES", "green")
 
 
 def _late(view: View, lines: int) -> Panel:
     table = _table("symbol", "traded at", ">price", ">volume", gap=1)
     for row in _newest(view.late_rows, lines):
         table.add_row(Text(row["symbol"], style="bold"), _clock(row["ts"]), f"{row['price']:.2f}", f"{row['volume']:,}")
-    return _panel(table, "Late trades", "LATE DATA TO", "yellow")
+    body = (
+        table if view.late_rows else _soon("None so far. Stragglers come later, seconds after their window has closed.")
+    )
+    return _panel(body, "Late trades", "LATE DATA TO", "yellow")
+
+
+def _soon(text: str) -> Text:
+    """What an empty panel says."""
+    return Text(text, style="dim italic")
 
 
 def _newest(rows: tuple[Row, ...], lines: int) -> tuple[Row, ...]:
