@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.unit.log.rows import SCHEMA, part
 
 from penstock.log import Log, Mode
 
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 OBJECTS = st.integers(1, 4)
 ROWS = st.lists(st.integers(0, 99), max_size=5)
 PARTS = st.dictionaries(OBJECTS, st.tuples(ROWS, st.none() | st.integers(-5, 50), st.integers(-1, 9)), min_size=1)
@@ -21,7 +23,8 @@ class LogAgainstLists(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
+        # in memory where there is such a place: what is compared does not depend on the disk
+        self.folder = Path(tempfile.mkdtemp(dir=MEMORY))
         self.entries: dict[int, list[tuple[int, int, list[int], int | None]]] = {}
         self.watermarks: dict[int, int | None] = {}
         self.epochs: dict[int, int] = {}

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -211,26 +212,32 @@ def test_after_close_everything_raises() -> None:
             call()
 
 
+@pytest.fixture(scope="module")
+def compacting() -> Iterator[tuple[ViewStore, Iterator[int]]]:
+    """Small thresholds, so that compaction runs between and beside the changes; and object ids that are not taken."""
+    store = ViewStore(min_delta_rows=4)
+    yield store, count(1)
+    store.close()
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.data())
-def test_any_trace_equals_a_counter(data: st.DataObject) -> None:
-    """Small thresholds, so that compaction runs between and beside the changes."""
-    store = ViewStore(min_delta_rows=4)
+def test_any_trace_equals_a_counter(compacting: tuple[ViewStore, Iterator[int]], data: st.DataObject) -> None:
+    store, ids = compacting
+    own = next(ids)
     model: Counter[tuple[Any, ...]] = Counter()
     row = st.tuples(st.none() | st.integers(0, 3), st.none() | st.sampled_from(["a", "b"]))
-    try:
-        store.create(1, PAIR, append_only=False)
-        for epoch in range(1, data.draw(st.integers(1, 8)) + 1):
-            delta = data.draw(st.dictionaries(row, st.integers(-2, 3), max_size=6))
-            kept = {r: max(w, -model[r]) for r, w in delta.items()}
-            store.apply(1, changes(*[(*r, w) for r, w in kept.items()]), epoch=epoch, lsn=epoch)
-            model.update(kept)
-            table, at, _ = store.snapshot(1)
-            assert at == epoch
-            assert bag(table) == +model
-            assert store.count(1) == model.total()
-    finally:
-        store.close()
+    store.create(own, PAIR, append_only=False)
+    for epoch in range(1, data.draw(st.integers(1, 8)) + 1):
+        delta = data.draw(st.dictionaries(row, st.integers(-2, 3), max_size=6))
+        kept = {r: max(w, -model[r]) for r, w in delta.items()}
+        store.apply(own, changes(*[(*r, w) for r, w in kept.items()]), epoch=epoch, lsn=epoch)
+        model.update(kept)
+        table, at, _ = store.snapshot(own)
+        assert at == epoch
+        assert bag(table) == +model
+        assert store.count(own) == model.total()
+    store.drop(own)
 
 
 def test_readers_see_whole_commits_while_the_store_compacts(store: ViewStore) -> None:
