@@ -59,6 +59,7 @@ class State(Enum):
 
 
 _LIVE = (State.ATTACHING, State.OPEN)
+_LOOK_S = 1.0
 
 
 class Subscription:
@@ -332,7 +333,8 @@ class Subscription:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     return "progress", None
-                self._ready.wait(left)
+                # not for ever: a signal that comes just before a thread begins to wait does not wake it
+                self._ready.wait(_LOOK_S if left is None else min(left, _LOOK_S))
             error = self._error if self._state is State.FAILED else None
         self._close()
         if error is not None:

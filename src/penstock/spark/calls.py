@@ -6,29 +6,74 @@ caller waits for them in Python, where it can be interrupted. A short call that 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from functools import wraps
-from threading import current_thread
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 _NAME = "penstock-call"
-_pool = ThreadPoolExecutor(max_workers=32, thread_name_prefix=_NAME)
+_LOOK_S = 0.2
+
+
+class _Threads:
+    """As many threads as there are calls at a time; they wait for more. A call that never returns does not keep the process from ending."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle = 0
+
+    def submit(self, answer: Future[T], call: Callable[[], T]) -> None:
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            else:
+                threading.Thread(target=self._run, name=_NAME, daemon=True).start()
+        self._calls.put((answer, call))
+
+    def _run(self) -> None:
+        while True:
+            answer, call = self._calls.get()
+            if answer.set_running_or_notify_cancel():
+                try:
+                    answer.set_result(call())
+                except BaseException as error:
+                    answer.set_exception(error)
+            del answer, call
+            with self._lock:
+                self._idle += 1
+
+
+_threads = _Threads()
 
 
 def interruptible(call: Callable[[], T], abandon: Callable[[], object] | None = None) -> T:
-    """Runs `call` on another thread and waits. If the wait is interrupted, `abandon` is called on a third one, and the result is dropped."""
-    if current_thread().name.startswith(_NAME):
+    """Runs `call` on another thread and waits. If the wait is interrupted the result is dropped, and `abandon` is called until `call` ends."""
+    if threading.current_thread().name == _NAME:
         return call()
-    answer = _pool.submit(call)
+    answer: Future[T] = Future()
     try:
+        _threads.submit(answer, call)
+        while not answer.done():
+            # not for ever: a signal that comes just before a thread begins to wait does not wake it
+            wait((answer,), timeout=_LOOK_S)
         return answer.result()
     except BaseException:
-        if abandon is not None and not answer.done():
-            _pool.submit(abandon)
+        # one that has not begun never will
+        if not answer.cancel() and abandon is not None and not answer.done():
+            _threads.submit(Future(), lambda: _until_done(answer, abandon))
         raise
+
+
+def _until_done(answer: Future[Any], abandon: Callable[[], object]) -> None:
+    """What is to be abandoned may not have begun yet."""
+    while not answer.done():
+        abandon()
+        wait((answer,), timeout=_LOOK_S)
 
 
 def drop_interrupted(client: Any) -> None:

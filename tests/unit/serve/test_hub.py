@@ -137,7 +137,7 @@ def test_late_joiners_under_a_writer_that_never_stops(timeline: Timeline) -> Non
     writer.start()
     rng = random.Random(2)
     try:
-        for _ in range(150):
+        for _ in range(75):
             now = timeline.store.position(1)[0]
             as_of = rng.choice([None, None, max(1, now - rng.randrange(4))]) if now else None
             with timeline.join(initial=True, as_of=as_of) as sub:
