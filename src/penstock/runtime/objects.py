@@ -140,12 +140,12 @@ def add_query(
     try:
         with located(parsed):
             planned = plan_query(engine, object_id, query, late)
-        info = _query_info(engine, object_id, name, kind, query, planned, parsed, text)
-        infos = [info]
-        if late is not None:
-            assert parsed.late_to is not None
-            infos.append(_late_info(late, parsed.late_to, object_id, planned.compiled.outputs[1], query))
-        return _install(engine, infos, planned)
+            info = _query_info(engine, object_id, name, kind, query, planned, parsed, text)
+            infos = [info]
+            if late is not None:
+                assert parsed.late_to is not None
+                infos.append(_late_info(late, parsed.late_to, object_id, planned.compiled.outputs[1], query))
+            return _install(engine, infos, planned)
     except BaseException:
         shutil.rmtree(engine.layout.job(object_id), ignore_errors=True)
         raise

@@ -61,6 +61,11 @@ def test_duckdb_text_runs_and_puts_nulls_where_spark_does(catalog: Catalog) -> N
         assert result.fetchall() == [(None, 2.0, 1), (2, 2.0, 2)]
 
 
+def test_any_and_all_of_a_query_are_in_and_not_in(catalog: Catalog) -> None:
+    found = batch(catalog, "SELECT id FROM t WHERE id = ANY (SELECT x FROM t2) AND id <> ALL (SELECT 7)")
+    assert found.spark_sql.endswith("WHERE id IN (SELECT x FROM `t2` AS `t2`) AND NOT id IN (SELECT 7)")
+
+
 @pytest.mark.parametrize(
     ("sql", "code", "column"),
     [
@@ -70,6 +75,9 @@ def test_duckdb_text_runs_and_puts_nulls_where_spark_does(catalog: Catalog) -> N
         ("SELECT count(*) FROM s GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)", "PSK-1012", 33),
         ("SELECT s.k FROM s ASOF JOIN r MATCH_CONDITION (s.ts >= r.rts) ON s.k = r.k", "PSK-1012", 19),
         ("SELECT ? FROM t", "PSK-1018", 1),
+        ("SELECT * FROM db.t", "PSK-1002", 15),
+        ("SELECT price * 2 AS p FROM t WHERE p > 3", "PSK-1004", 36),
+        ("SELECT id FROM t WHERE id > ALL (SELECT x FROM t2)", "PSK-1012", 41),
     ],
 )
 def test_refused(catalog: Catalog, sql: str, code: str, column: int) -> None:

@@ -16,6 +16,7 @@ from penstock.sql.bind.windows import bound_of, window_kind
 from penstock.sql.functions import generator_name, translate
 from penstock.sql.names import suggestion
 from penstock.sql.query import ParsedQuery
+from penstock.sql.trees import bare
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ def bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     ctx = Context(query, catalog)
     tree = query.ast.copy()
     _refuse(ctx, tree)
+    _any_and_all(ctx, tree)
     objects: dict[str, ObjectInfo] = {}
     for table in list(tree.find_all(exp.Table)):
         if isinstance(table.this, exp.Identifier) and not _is_cte(table):
@@ -81,6 +83,22 @@ def _refuse(ctx: Context, tree: exp.Expression) -> None:
                 node,
                 hint="Put it into CREATE MATERIALIZED VIEW, and select from that.",
             )
+
+
+def _any_and_all(ctx: Context, tree: exp.Expression) -> None:
+    """Spark has no comparison with ANY or ALL of a query: = ANY is IN, <> ALL is NOT IN, and the others are refused."""
+    for node in list(tree.find_all(exp.Any, exp.All)):
+        parent, inner = node.parent, bare(node.this)
+        if not isinstance(parent, exp.Binary) or not isinstance(inner, exp.Query):
+            continue
+        made = exp.In(this=parent.this, query=exp.Subquery(this=inner))
+        if isinstance(node, exp.Any) and isinstance(parent, exp.EQ):
+            parent.replace(made)
+        elif isinstance(node, exp.All) and isinstance(parent, exp.NEQ):
+            parent.replace(exp.Not(this=made))
+        else:
+            hint = "Compare with a scalar subquery that takes the min() or max(), or put the query into a view."
+            raise ctx.fail("PSK-1012", "in a one-shot SELECT only = ANY and <> ALL take a query", inner, hint=hint)
 
 
 def _check_placeholders(ctx: Context, tree: exp.Expression) -> None:
