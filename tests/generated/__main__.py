@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import psutil
 from tests.generated.cases import Case, Group
 from tests.generated.queries import Select
 from tests.generated.reproduce import described
 from tests.generated.running import Failure, Report, Running, before_the_end, every_commit
-from tests.generated.sessions import generated_session
+from tests.generated.sessions import DATABASE, generated_session
 from tests.generated.shrinking import shrink
 from tests.generated.traces import Commit
 
 import penstock
 
-_OPTIONS = {"master": "local[2]", "config": {"spark.heap": "2g"}}
+_OPTIONS: dict[str, Any] = {"master": "local[2]", "config": {"spark.heap": "2g", **DATABASE}}
 
 
 def main() -> int:
@@ -28,9 +33,12 @@ def main() -> int:
     parser.add_argument("--case", type=int, action="append", help="these cases alone")
     parser.add_argument("--changes", type=int, default=2, help="commits between the load and the end")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no further seed after this long")
+    parser.add_argument("--restart", type=int, help="close and open the database after this commit")
+    parser.add_argument("--empty-first", action="store_true", help="begin with a commit without rows")
     parser.add_argument("--spark", action="store_true", help="ask Spark batch after every commit")
     parser.add_argument("--shrink", action="store_true", help="make failing cases smaller")
     given = parser.parse_args()
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
     total = Report()
     begin = time.monotonic()
     with penstock.open(**_OPTIONS) as first, generated_session(first.spark):
@@ -48,18 +56,35 @@ def main() -> int:
     return 1 if total.failures else 0
 
 
+@contextmanager
+def _running(first: penstock.Database, group: Group, trace: Sequence[Commit] | None = None) -> Iterator[Running]:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        running = Running(lambda: penstock.open(folder, **_OPTIONS), first.spark, group, trace)
+        try:
+            yield running
+        finally:
+            running.db.close()
+
+
+def _cpu() -> float:
+    """Seconds of CPU that this process and its JVM have had."""
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return sum(sum(p.cpu_times()[:2]) for p in processes)
+
+
 def _run(given: argparse.Namespace, first: penstock.Database, group: Group) -> Report:
-    start = time.monotonic()
-    with penstock.open(**_OPTIONS) as db:
-        running = Running(db, first.spark, group)
+    start, cpu = time.monotonic(), _cpu()
+    with _running(first, group) as running:
         if given.case:
             running.create((group.case(k) for k in given.case), len(given.case))
         else:
             running.create(group.cases(), given.cases)
         made = time.monotonic() - start
-        report = running.run(every_commit if given.spark else before_the_end)
+        report = running.run(every_commit if given.spark else before_the_end, given.restart, given.empty_first)
     took = time.monotonic() - start
-    print(f"seed {group.seed}, {made:.0f} + {took - made:.0f} s: {report.summary()}", flush=True)
+    print(
+        f"seed {group.seed}, {made:.0f} + {took - made:.0f} s, {_cpu() - cpu:.0f} s CPU: {report.summary()}", flush=True
+    )
     for why, sql in report.refusals:
         print(f"refused: {why}\n    {sql}", flush=True)
     return report
@@ -68,12 +93,11 @@ def _run(given: argparse.Namespace, first: penstock.Database, group: Group) -> R
 def _shrunk(first: penstock.Database, group: Group, failure: Failure) -> str:
     def fails(sql: str, trace: Sequence[Commit]) -> bool:
         case = Case(failure.case.number, Select(sql, (), failure.case.select.duck))
-        with penstock.open(**_OPTIONS) as db:
-            running = Running(db, first.spark, group, trace)
+        with _running(first, group, trace) as running:
             if not running.measurable(case):
                 return False
             running.create([case], 1)
-            report = running.run(every_commit)
+            report = running.run(every_commit, empty_first=True)
         return any(f.kind == failure.kind for f in report.failures)
 
     sql, trace = shrink(failure.case.select.sql, group.trace[: failure.commit + 1] or group.trace, fails)

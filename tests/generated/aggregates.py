@@ -89,12 +89,12 @@ class Aggregates(Expressions):
             case 20:
                 return Call(f"approx_count_distinct({anything})", "int", duck=False)
             case _:
-                whole = [f.text for f in fields if f.kind in COMPARED]
-                if len(whole) < len(fields) or not whole:
+                every = [f.text for f in fields if f.kind in COMPARED]
+                if len(every) < len(fields) or not every:
                     return Call(f"max({anything})", sort)
-                c.shuffle(whole)
+                c.shuffle(every)
                 return Call(
-                    f"{c.choice(['min_by', 'max_by'])}({anything}, struct({', '.join(whole)}))", sort, duck=False
+                    f"{c.choice(['min_by', 'max_by'])}({anything}, struct({', '.join(every)}))", sort, duck=False
                 )
 
     # OVER

@@ -42,6 +42,11 @@ class Group:
         self.bases = [Base(f"b{i}", Queries(Random(f"base {seed} {i}"), tables).base()) for i in range(2)]
         self._relations = [*tables, *tables, *(Relation(b.name, b.select.columns) for b in self.bases)]
 
+    def view(self, name: str, sql: str) -> str:
+        """The statement; over sources it says that joins may keep every row."""
+        option = " WITH (unbounded_state = true)" if self.tables[0].source else ""
+        return f"CREATE MATERIALIZED VIEW {name} AS {sql}{option}"
+
     def case(self, number: int) -> Case:
         made = Queries(Random(f"query {self.seed} {number}"), self._relations).query()
         made.duck &= not any(f" {b.name} " in made.sql for b in self.bases if not b.select.duck)

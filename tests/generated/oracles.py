@@ -50,6 +50,7 @@ class SparkBatch:
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.leafNodeDefaultParallelism": "1",
+            "spark.sql.autoBroadcastJoinThreshold": "-1",
         }.items():
             self._session.conf.set(key, value)
 

@@ -125,6 +125,9 @@ def _join(n: p.Join) -> str:
     parts = [f"`__l{i}` {'<=>' if i in n.null_safe else '='} `__r{i}`" for i in range(len(n.left_keys))]
     if n.residual is not None:
         parts.append(f"({n.residual.sql()})")
+    if n.mark is not None:
+        match = f"EXISTS (SELECT 1 FROM {right} WHERE {' AND '.join(parts)})"
+        return f"SELECT {_columns(n.left.columns)}, {match} AS `{n.mark}` FROM {left}"
     kind = {"semi": "LEFT SEMI", "anti": "LEFT ANTI"}.get(n.kind, n.kind.upper())
     return f"SELECT {_columns(n.columns)} FROM {left} {kind} JOIN {right} ON {' AND '.join(parts)}"
 

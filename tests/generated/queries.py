@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.generated.aggregates import Aggregates, Call
+from tests.generated.aggregates import Aggregates
 from tests.generated.expressions import COMPARED, PLAIN_KINDS, Field, Fields
 
 
@@ -158,7 +158,6 @@ class Queries:
         shared = [
             (n, k) for n, k, _ in left.columns for m, j, _ in right.columns if n == m and k == j and k in COMPARED
         ]
-        shared = [pair for pair in shared if pair[1] != "dbl"]
         if not shared:
             return False
         names = c.sample(shared, min(len(shared), c.choice([1, 1, 2])))
@@ -195,7 +194,7 @@ class Queries:
     def _keys(self, left: Fields, right: Fields, count: int | None = None) -> list[str]:
         """Equalities between both sides."""
         c = self.chance
-        pairs = [(a, b) for a in left for b in right if a.kind == b.kind and a.kind in COMPARED and a.kind != "dbl"]
+        pairs = [(a, b) for a in left for b in right if a.kind == b.kind and a.kind in COMPARED]
         named = [p for p in pairs if p[0].text.split(".")[-1] == p[1].text.split(".")[-1]]
         if not pairs:
             return []
@@ -215,13 +214,11 @@ class Queries:
         alias, name = self._alias(), self._alias()
         fields = inner.fields(alias)
         keys = self._keys([f for f in scope.fields if "." in f.text], fields, 1)
-        if not keys or "<=>" in keys[0]:
+        if not keys:
             return
         where = " AND ".join([*keys, self.make.condition(fields, 1)])
         if c.random() < 0.4:
             call = self.make.aggregate(fields)
-            if call.text.startswith(("count", "sort", "approx", "string")):
-                call = Call("min(3)", "int")
             self._duck &= call.duck
             body, columns = f"SELECT {call.text} AS x FROM", (("x", call.kind, False),)
         else:
@@ -244,7 +241,8 @@ class Queries:
         if c.random() < 0.22:
             part = self._subquery(scope.fields, depth)
             if part is not None:
-                parts.append(part)
+                other = self.make.condition(scope.fields, 1)
+                parts.append(c.choice([part] * 5 + [f"({other} OR {part})", f"(NOT ({part}))", f"({part} OR {other})"]))
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
     def _subquery(self, outer: Fields, depth: int) -> str | None:
@@ -269,9 +267,12 @@ class Queries:
                     return None
                 a, b = c.choice(pairs)
                 where = [own]
-                if not no and keys and c.random() < 0.4:
-                    where += [k for k in keys if "<=>" not in k]
-                return f"{a.text} {no}IN (SELECT {b.text} {source} WHERE {' AND '.join(where)})"
+                if keys and c.random() < 0.4:
+                    where += keys
+                body = f"(SELECT {b.text} {source} WHERE {' AND '.join(where)})"
+                if c.random() < 0.1:
+                    return f"{a.text} {c.choice(['<', '>=', '='])} {c.choice(['ANY', 'ALL'])} {body}"
+                return f"{a.text} {no}IN {body}"
             case _:
                 value = self._scalar(outer, fields, source, keys)
                 if value is None:
@@ -286,9 +287,14 @@ class Queries:
             return None
         chosen = c.choice(found)
         call, kind = c.choice([(f"max({chosen.text})", chosen.kind), (f"min({chosen.text})", chosen.kind), ("count(*)", "int"), (f"count({chosen.text})", "int")])  # fmt: skip
-        where = [k for k in keys if "<=>" not in k] if c.random() < 0.6 else []
+        if c.random() < 0.2:
+            call = f"{call} + 1" if kind == "int" else f"coalesce({call}, {self.make.literal(kind)})"
+        where = list(keys) if c.random() < 0.6 else []
         if c.random() < 0.4:
             where.append(self.make.condition(fields, 1))
+        if where and c.random() < 0.15:
+            pairs = [(a, b) for a in outer for b in fields if a.kind == b.kind and a.kind in COMPARED]
+            where += [f"{a.text} {c.choice(['<', '>='])} {b.text}" for a, b in pairs[:1]]
         return f"(SELECT {call} {source}{' WHERE ' + ' AND '.join(where) if where else ''})", kind
 
     # Blocks
@@ -331,6 +337,11 @@ class Queries:
                 if c.random() < 0.3:
                     text = f"coalesce({text}, {self.make.leaf(scope.fields, kind)})"
                 items.append((text, kind, False))
+        if c.random() < 0.06:
+            part = self._subquery(scope.fields, depth)
+            if part is not None:
+                items.append((f"CASE WHEN {part} THEN 1 ELSE 0 END" if c.random() < 0.5 else f"({part})", "", False))
+                items[-1] = (items[-1][0], "int" if items[-1][0].startswith("CASE") else "bool", False)
         distinct = ""
         if c.random() < 0.2 and all(k != "real" for _, k, _ in items):
             distinct = "DISTINCT "
@@ -341,7 +352,7 @@ class Queries:
         c = self.chance
         scope = self._from(depth)
         where = self._where(scope, depth)
-        plain = [f for f in scope.fields if f.kind in PLAIN_KINDS and f.kind != "dbl"]
+        plain = [f for f in scope.fields if f.kind in PLAIN_KINDS]
         keys = [
             Field(f.text, f.kind, f.small) for f in c.sample(plain, min(len(plain), c.choice([0, 1, 1, 1, 2, 2, 3])))
         ]
@@ -414,7 +425,7 @@ class Queries:
         where = self._where(scope, depth)
         if not all(f.kind in PLAIN_KINDS for f in scope.fields):
             return self._plain(depth)
-        plain = [f for f in scope.fields if f.kind in COMPARED and f.kind != "dbl"]
+        plain = [f for f in scope.fields if f.kind in COMPARED]
         partition = c.choice(plain).text if plain else "1"
         items = self._values(scope.fields, c.randint(1, 3))
         listed, columns = self._items(items)
@@ -439,10 +450,14 @@ class Queries:
         left, right = (self._of_kinds(kinds, depth - 1) for _ in range(2))
         word = c.choice(["UNION ALL", "UNION", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL"])
         sql = f"{left} {word} {right}"
-        if c.random() < 0.15:
-            sql = (
-                f"({sql}) {c.choice(['UNION ALL', 'UNION', 'EXCEPT', 'INTERSECT'])} {self._of_kinds(kinds, depth - 1)}"
-            )
+        roll = c.random()
+        if roll < 0.3:
+            third = c.choice(["UNION ALL", "UNION", "EXCEPT", "INTERSECT"])
+            sql = f"({sql})" if roll < 0.15 else sql
+            sql += f" {third} {self._of_kinds(kinds, depth - 1)}"
+        elif roll < 0.4:
+            order = ", ".join(self.make.direction(f"c{i}") for i in range(len(kinds)))
+            sql += f" ORDER BY {order} LIMIT {c.randint(1, 4)}"
         return Select(sql, tuple((f"c{i}", k, False) for i, k in enumerate(kinds)))
 
     def _of_kinds(self, kinds: Sequence[str], depth: int) -> str:

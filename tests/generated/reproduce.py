@@ -16,8 +16,8 @@ def described(group: Group, failure: Failure, trace: Sequence[Commit] | None = N
     lines = [f"\n== case {case.number} of seed {group.seed}, after commit {failure.commit}: {failure.message}"]
     lines += [f"{t.ddl()};" for t in group.tables]
     used = [b for b in group.bases if f" {b.name} " in case.select.sql]
-    lines += [f"CREATE MATERIALIZED VIEW {b.name} AS {b.select.sql};" for b in used]
-    lines.append(f"CREATE MATERIALIZED VIEW {case.name} AS {case.select.sql};")
+    lines += [f"{group.view(b.name, b.select.sql)};" for b in used]
+    lines.append(f"{group.view(case.name, case.select.sql)};")
     for i, commit in enumerate(trace[: failure.commit + 1]):
         lines += [f"-- commit {i}: {_shown(change)}" for change in commit]
     changes = len(group.trace) - 2

@@ -14,8 +14,11 @@ from tests.generated.compare import bag, difference
 from tests.generated.oracles import CannotSay, Duck, SparkBatch
 from tests.generated.schemas import Row
 from tests.generated.traces import Commit, Model, perform
+from tests.spark.following import Follower, Sum
+from tests.spark.following import bag as follow_bag
 
 import penstock
+from penstock.spark.compile import UNIT_OBJECT
 
 DOCUMENTED = ("PSK-1012", "PSK-3002", "PSK-3003")
 """What a random SELECT may be refused with: forms that the SQL reference lists as not supported."""
@@ -79,9 +82,15 @@ class Running:
     """One group in one database."""
 
     def __init__(
-        self, db: penstock.Database, spark: SparkSession, group: Group, trace: Sequence[Commit] | None = None
+        self,
+        reopen: Callable[[], penstock.Database],
+        spark: SparkSession,
+        group: Group,
+        trace: Sequence[Commit] | None = None,
     ) -> None:
-        self.db = db
+        """`reopen` opens the same folder each time, which is empty at first."""
+        self._reopen = reopen
+        self.db = reopen()
         self.group = group
         self.trace = list(group.trace if trace is None else trace)
         self.model = Model(group.tables)
@@ -90,11 +99,13 @@ class Running:
         self._batch = SparkBatch(spark, group.tables)
         self._duck = Duck(group.tables)
         self._broken: set[str] = set()
+        self._followers: dict[str, Follower] = {}
+        self._sums: dict[str, Sum] = {}
         for table in group.tables:
-            db.execute(table.ddl())
+            self.db.execute(table.ddl())
         self._views = {b.name: b.select.sql for b in group.bases}
         for name, sql in self._views.items():
-            db.execute(f"CREATE MATERIALIZED VIEW {name} AS {sql}")
+            self.db.execute(group.view(name, sql))
 
     def create(self, cases: Iterable[Case], wanted: int) -> None:
         """Makes a view of each case until there are as many as wanted."""
@@ -109,7 +120,7 @@ class Running:
 
     def _view(self, case: Case) -> Case | None:
         try:
-            self.db.execute(f"CREATE MATERIALIZED VIEW {case.name} AS {case.select.sql}")
+            self.db.execute(self.group.view(case.name, case.select.sql))
         except penstock.PenstockError as error:
             if error.code in DOCUMENTED:
                 self.report.refused[error.code] += 1
@@ -124,26 +135,67 @@ class Running:
         self._batch.load(self.model.rows, self._views)
         return self._ask(self._batch, case) is not None
 
-    def run(self, spark_at: Callable[[int, int], bool]) -> Report:
-        """The whole trace. `spark_at(commit, commits)` says after which commits Spark batch is asked for every case."""
-        self._nothing()
-        self._settle(-1)
-        before = self._state()
+    def run(
+        self, spark_at: Callable[[int, int], bool], restart: int | None = None, empty_first: bool = False
+    ) -> Report:
+        """The whole trace. `spark_at(commit, commits)` says after which commits Spark batch is asked for every case.
+
+        After the commit `restart` the database is closed and opened again. With `empty_first` there is a commit without rows before all
+        others, which shows how much state a query has over nothing; otherwise it is known of those alone that have none.
+        """
+        self._follow()
+        before = dict.fromkeys((c.name for c in self.cases if not self._constant(c)), 0)
+        if empty_first:
+            self._nothing()
+            self._settle(-1)
+            before = self._state()
         for number, commit in enumerate(self.trace):
             perform(self.db, self.model.apply(commit))
+            if number == restart:
+                # The queries may have seen the commit, or not.
+                self.db.close()
+                self.db = self._reopen()
+                self._follow()
             self._settle(number)
             self._check(number, spark_at(number, len(self.trace)))
-        if not any(self.model.rows.values()):
+        if not any(self.model.rows.values()) and not self.group.tables[0].source:
             self._shrunk(before)
         return self.report
 
     def _nothing(self) -> None:
         """A commit without rows: every query has an epoch, and the state that it keeps over no rows at all."""
         table = self.group.tables[0]
+        if table.source:
+            return
         rows = next((c.rows[:1] for t in self.trace for c in t if c.table == table.name and c.action == "insert"), ())
         with self.db.transaction() as transaction:
             transaction.insert(table.name, list(rows))
             transaction.delete(table.name, list(rows))
+
+    # The changelog
+
+    def _follow(self) -> None:
+        """Follows every view from its first epoch on, or from the epoch after the last that was seen."""
+        for case in self.cases:
+            old = self._followers.get(case.name)
+            new = Follower(self.db, case.name, as_of=0 if old is None else old.epoch + 1)
+            new.epoch = 0 if old is None else old.epoch
+            self._followers[case.name] = new
+
+    def _add_up(self, case: Case, number: int, got: list[Row]) -> None:
+        """Each epoch is consolidated and takes away only what is there, and all epochs together are the contents."""
+        total = self._sums.setdefault(case.name, Sum())
+        try:
+            for change in self._followers[case.name].changes():
+                if "__weight" in change.arrow().column_names:
+                    total.add(change)
+                else:
+                    total.total.update(follow_bag(tuple(r.values()) for r in change.rows()))
+        except AssertionError as error:
+            self._failed(case, number, "changes", str(error))
+            return
+        if total.total != follow_bag(got):
+            self._failed(case, number, "changes", f"the changes add up to {dict(total.total)}, the contents are {got}")
 
     def _settle(self, number: int) -> None:
         self.db.flush(timeout=SETTLED_S)
@@ -167,7 +219,9 @@ class Running:
                 self._compare(case, number, with_spark)
 
     def _compare(self, case: Case, number: int, with_spark: bool) -> None:
-        got = bag(self.db.sql(f"SELECT * FROM {case.name}").fetchall())
+        rows = self.db.sql(f"SELECT * FROM {case.name}").fetchall()
+        self._add_up(case, number, rows)
+        got = bag(rows)
         said = self._ask(self._duck, case) if case.select.duck else None
         if said is not None:
             self.report.duck += 1
@@ -210,12 +264,18 @@ class Running:
                 out[case.name] = sum(int(o["numRowsTotal"]) for o in operators)
         return out
 
+    def _constant(self, case: Case) -> bool:
+        """True if rows that are always there are among the query's inputs: constants, or the row of a total."""
+        info = self.db._engine.catalog.get(case.name)
+        assert info is not None
+        return UNIT_OBJECT in self.db._engine.planned[info.id].compiled.objects
+
     def _shrunk(self, before: dict[str, int]) -> None:
         """After everything is deleted the state is what it was before the first row. Figures come a little after the epoch."""
         end = time.monotonic() + _STATE_S
         while True:
             now = self._state()
-            left = {n: k for n, k in now.items() if k != before.get(n) and n not in self._broken}
+            left = {n: now[n] for n, k in before.items() if n in now and now[n] != k and n not in self._broken}
             if not left or time.monotonic() > end:
                 break
             time.sleep(0.1)

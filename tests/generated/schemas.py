@@ -36,33 +36,36 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; with a key its first column is the key."""
+    """A table, whose first column is the key if it has one; or a source, which takes new rows only."""
 
     name: str
     columns: tuple[Column, ...]
     keyed: bool
+    source: bool = False
 
     def ddl(self) -> str:
         columns = ", ".join(f"{c.name} {c.type}" for c in self.columns)
         key = f", PRIMARY KEY ({self.columns[0].name})" if self.keyed else ""
-        return f"CREATE TABLE {self.name} ({columns}{key})"
+        return f"CREATE {'SOURCE' if self.source else 'TABLE'} {self.name} ({columns}{key})"
 
 
 def random_tables(chance: Random) -> tuple[Table, ...]:
-    """Two or three tables, some with a key. All have a number and a string to join by."""
+    """Two or three tables, some with a key, or as many sources. All have a number and a string to join by."""
     count = chance.choice([2, 3, 3])
+    if chance.random() < 0.2:
+        return tuple(_table(chance, f"t{i}", keyed=False, source=True) for i in range(count))
     keyed = [True, False, chance.random() < 0.5][:count]
     chance.shuffle(keyed)
     return tuple(_table(chance, f"t{i}", k) for i, k in enumerate(keyed))
 
 
-def _table(chance: Random, name: str, keyed: bool) -> Table:
+def _table(chance: Random, name: str, keyed: bool, source: bool = False) -> Table:
     kinds = ["int", "str", *chance.choices(["int", "str", "dec", "dbl", "date", "ts", "bool"], k=chance.randint(2, 3))]
     names = ["k", "s", "a", "b", "c"]
     columns = [Column(n, kind, chance.choice(SQL_TYPES[kind])) for n, kind in zip(names, kinds, strict=False)]
     if keyed:
         columns.insert(0, Column("id", "int", chance.choice(["INT", "BIGINT"])))
-    return Table(name, tuple(columns), keyed)
+    return Table(name, tuple(columns), keyed, source)
 
 
 def random_rows(chance: Random, table: Table, count: int) -> list[Row]:

@@ -17,6 +17,13 @@ _SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "true",
 }
 
+DATABASE = {
+    # Nothing here follows event time, so idle queries need not look around.
+    "engine.poll_timeout_ms": 10_000,
+    "log.wal_mode": "async",
+}
+"""Settings of the databases."""
+
 
 @contextmanager
 def generated_session(spark: SparkSession) -> Iterator[None]:

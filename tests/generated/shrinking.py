@@ -63,7 +63,7 @@ def simpler_queries(sql: str) -> Iterator[str]:
                     yield text
 
 
-def _change(root: exp.Expression, node: exp.Expression, change: int) -> exp.Expression | None:
+def _change(root: exp.Expr, node: exp.Expr, change: int) -> exp.Expr | None:
     """One of up to four simpler forms of a node, in place."""
     match node:
         case exp.SetOperation() if change < 2:
@@ -93,7 +93,7 @@ def _change(root: exp.Expression, node: exp.Expression, change: int) -> exp.Expr
     return None
 
 
-def _put(root: exp.Expression, node: exp.Expression, other: exp.Expression) -> exp.Expression:
+def _put(root: exp.Expr, node: exp.Expr, other: exp.Expr) -> exp.Expr:
     if node is root:
         return other.copy()
     node.replace(other.copy())

@@ -92,20 +92,26 @@ def perform(db: penstock.Database, commit: Commit) -> None:
 
 
 def random_trace(chance: Random, tables: Sequence[Table], changes: int) -> list[Commit]:
-    """A load, changes, and deletes until nothing is left."""
+    """A load, changes, and deletes until nothing is left; rows and nothing but rows where the tables are sources."""
     model = Model(tables)
+    if tables[0].source:
+        return [_load(chance, tables, 5 // (i + 1)) for i in range(changes + 2)]
     out: list[Commit] = []
-    load = tuple(
-        Change(t.name, "insert", tuple(random_rows(chance, t, chance.randint(5, 14))))
-        for t in tables
-        if chance.random() < 0.9
-    )
+    load = _load(chance, tables, 5)
     out.append(model.apply(load))
     statement = chance.randrange(changes)
     for i in range(changes):
         out.append(model.apply(_commit(chance, tables, model.rows, with_statement=i == statement)))
     out.append(model.apply(tuple(Change(name, "delete", tuple(rows)) for name, rows in model.rows.items() if rows)))
     return out
+
+
+def _load(chance: Random, tables: Sequence[Table], least: int) -> Commit:
+    return tuple(
+        Change(t.name, "insert", tuple(random_rows(chance, t, chance.randint(least, 2 * least + 4))))
+        for t in tables
+        if chance.random() < 0.9
+    )
 
 
 def _commit(chance: Random, tables: Sequence[Table], rows: Mapping[str, list[Row]], *, with_statement: bool) -> Commit:

@@ -26,7 +26,7 @@ AGGREGATES = {
     "moments": "SELECT g, stddev(x) AS sd, stddev_pop(x) AS sp, variance(x) AS vs, var_pop(x) AS vp, "
     "covar_pop(v, x) AS cp, covar_samp(v, x) AS cs, corr(v, x) AS r FROM t GROUP BY g",
     "lists": "SELECT g, sort_array(array_agg(v)) AS vs, string_agg(CAST(v AS STRING), ',') WITHIN GROUP (ORDER BY v) AS t, "
-    "median(v) AS m, percentile(x, 0.25) AS q FROM t GROUP BY g",
+    "median(v) AS m, percentile(x, 0.25) AS q, percentile_disc(0.3) WITHIN GROUP (ORDER BY v) AS d FROM t GROUP BY g",
     "total": "SELECT count(*) AS n, sum(v) AS s, max(x) AS hi FROM t",
     "big_groups": "SELECT g, sum(v) AS s FROM t GROUP BY g HAVING count(*) > 1",
 }

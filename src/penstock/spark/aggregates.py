@@ -161,11 +161,7 @@ def _typed_call(a: p.AggCall) -> str:
         case "array_agg" | "collect_list":
             return f"collect_list({args[0]})"
         case "percentile_cont" | "percentile_disc" | "percentile" | "median":
-            return (
-                f"percentile({args[0]}, {args[1] if len(args) > 1 else '0.5'})"
-                if a.func != "percentile_disc"
-                else f"min({args[0]})"
-            )
+            return f"percentile({args[0]}, {args[1] if len(args) > 1 else '0.5'})"
         case _:
             return f"{a.func}({', '.join(args) or '*'})"
 

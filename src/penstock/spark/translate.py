@@ -65,7 +65,8 @@ def _code(condition: str, text: str) -> str:
 
 def _sentence(text: str) -> str:
     text = re.split(
-        r"\n\s*(?:JVM stacktrace|== SQL|at org\.|at java\.|\s*at |'?\+?-? ?'?Project|;\n|== DataFrame)", text
+        r"\n\s*(?:JVM stacktrace|== SQL|at org\.|at java\.|\s*at |'?\+?-? ?'?Project|;\n|== DataFrame|=== Streaming Query)",
+        text,
     )[0]
     text = re.sub(r"^(?:[\w.$]+(?:Exception|Error): )+", "", text.strip())
     text = re.sub(r"^\[[A-Z_.0-9]+\] ", "", text)

@@ -384,7 +384,7 @@ class From(TimeJoins):
             crossed
             and self.ctx.streaming(left)
             and self.ctx.streaming(right)
-            and not any(isinstance(b, exp.EQ) for b in bound)
+            and not any(isinstance(b, (exp.EQ, exp.NullSafeEQ)) for b in bound)
         ):
             raise self.ctx.fail(
                 "PSK-3003",
@@ -402,7 +402,7 @@ class From(TimeJoins):
             return out
         for part in list(self.where):
             if part.find(exp.Query) is not None or not isinstance(
-                part, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
+                part, (exp.EQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
             ):
                 continue
             if not all(self._known(c) for c in part.find_all(exp.Column)):
