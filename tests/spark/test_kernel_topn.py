@@ -110,11 +110,14 @@ def test_follows_inserts_and_retractions(
     trace.stop()
 
 
-@pytest.mark.parametrize("func", [None, "row_number", "rank", "dense_rank"])
-def test_append_only(spark: SparkSession, tmp_path: Path, func: str | None) -> None:
-    trace_steps = steps(random.Random(str(func)), 5, 14, retract=0)
+@pytest.mark.parametrize(
+    ("func", "more"),
+    [(None, {}), ("row_number", {}), ("rank", {}), ("dense_rank", {}), (None, {"partition": [], "limit": 66})],
+)
+def test_append_only(spark: SparkSession, tmp_path: Path, func: str | None, more: dict[str, Any]) -> None:
+    trace_steps = steps(random.Random(str(func)), 5, 24, retract=0)
     rank = {"name": "rn", "func": func} if func else None
-    use = spec(BY_NUMBER, weight=None, rank=rank, offset=1)
+    use = spec(BY_NUMBER, weight=None, rank=rank, offset=1, **more)
     want = expected(spark, tmp_path, DDL, trace_steps, batch_sql(use, BY_NUMBER))
     trace = Trace(spark, tmp_path, "TopN", DDL, use)
     trace.start()

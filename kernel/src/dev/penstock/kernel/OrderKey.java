@@ -177,6 +177,15 @@ public final class OrderKey implements Serializable {
     return exact ? new Key(full, full, false) : shorten(full, ends);
   }
 
+  /** The complete key of the values of {@code row} at these ordinals, for those who store nothing under it. */
+  byte[] bytesAt(Row row, int[] ordinals) {
+    Out out = new Out();
+    for (int i = 0; i < fields.length; i++) {
+      writeField(out, i, row.get(ordinals[i]));
+    }
+    return out.toByteArray();
+  }
+
   /** The key of the values of {@code row} at these ordinals. */
   public Key encodeAt(Row row, int[] ordinals) {
     Object[] values = new Object[ordinals.length];

@@ -63,6 +63,11 @@ final class RowOrder implements Serializable {
     return order.encodeAt(row, ordinals);
   }
 
+  /** The complete key of a row as bytes alone. */
+  byte[] bytes(Row row) {
+    return order.bytesAt(row, ordinals);
+  }
+
   /** The bytes of the ORDER BY columns alone: a prefix of the row's key, equal exactly for peers. */
   byte[] peer(Object[] values) {
     Object[] of = new Object[leadingOrdinals.length];
@@ -74,6 +79,11 @@ final class RowOrder implements Serializable {
 
   /** The row's values from its key. */
   Object[] values(Key key) {
+    return values(key.bytes());
+  }
+
+  /** The row's values from its complete key. */
+  Object[] values(byte[] key) {
     Object[] decoded = order.decode(key);
     Object[] values = new Object[ordinals.length];
     for (int i = 0; i < ordinals.length; i++) {

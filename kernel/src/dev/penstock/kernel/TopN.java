@@ -37,7 +37,7 @@ import org.apache.spark.sql.types.StructType;
  * retractions first.
  *
  * <p>State: every row of the input, in order; over append-only input ({@code weight} null) only those up to
- * offset + limit, since no other can ever move up. Cost of an epoch: one point access for each changed row, and two reads
+ * offset + limit, since no other can ever move up; if those are few, as one value ({@link ShortTop}). Cost of an epoch: one point access for each changed row, and two reads
  * of the first offset + limit rows if one of them may have changed.
  */
 public final class TopN {
@@ -66,12 +66,12 @@ public final class TopN {
     Dataset<Row> out = rows
         .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, partition), Encoders.row(row.keySchema(partition)))
         .transformWithState(
-            new Processor(head), TimeMode.None(), OutputMode.Append(), Encoders.row(result.weighted()));
+            head.isShort() ? new ShortTop(head) : new Processor(head), TimeMode.None(), OutputMode.Append(), Encoders.row(result.weighted()));
     return result.leave(out);
   }
 
   /** What of a partition is in the output. */
-  private static final class Head implements Serializable {
+  static final class Head implements Serializable {
     private static final long serialVersionUID = 1L;
     RowOrder order;
     int width;
@@ -106,21 +106,35 @@ public final class TopN {
     }
 
     boolean selectsEarly() {
-      return appendOnly && bounded() && !tied();
+      return appendOnly && bounded() && !tied() && end > offset;
+    }
+
+    /** True if what is kept of a partition is few rows. */
+    boolean isShort() {
+      return selectsEarly() && end <= ShortTop.MOST;
+    }
+
+    Row result(Object[] values, long rank, long weight) {
+      Object[] all = Arrays.copyOf(values, width + (func == null ? 1 : 2));
+      if (func != null) {
+        all[width] = Math.toIntExact(rank);
+      }
+      all[all.length - 1] = weight;
+      return RowFactory.create(all);
     }
   }
 
   /** Of append-only rows of one task those that can be among the first {@code end} of their partition. */
   private static Iterator<Row> preselect(Iterator<Row> rows, Head head, int[] partition) {
-    Map<Row, TreeMap<Key, Row>> best = new HashMap<>();
+    Map<Row, TreeMap<byte[], Row>> best = new HashMap<>();
     Map<Row, long[]> totals = new HashMap<>();
     while (rows.hasNext()) {
       Row r = rows.next();
       Row group = PhysicalRow.key(r, partition);
-      TreeMap<Key, Row> kept = best.computeIfAbsent(group, g -> new TreeMap<>());
+      TreeMap<byte[], Row> kept = best.computeIfAbsent(group, g -> new TreeMap<>(Arrays::compareUnsigned));
       long[] total = totals.computeIfAbsent(group, g -> new long[1]);
-      Key key = head.order.key(r);
-      if (total[0] >= head.end && kept.lastKey().compareTo(key) < 0) {
+      byte[] key = head.order.bytes(r);
+      if (total[0] >= head.end && Arrays.compareUnsigned(kept.lastKey(), key) < 0) {
         continue;
       }
       kept.merge(key, r, (a, b) -> PhysicalRow.weighted(a, head.width, a.getLong(head.width) + b.getLong(head.width)));
@@ -283,25 +297,16 @@ public final class TopN {
       before.counts.forEach((placed, n) -> {
         long less = n - now.counts.getOrDefault(placed, 0L);
         if (less > 0) {
-          out.add(result(placed, before.values.get(placed), -less));
+          out.add(head.result(before.values.get(placed), placed.rank(), -less));
         }
       });
       now.counts.forEach((placed, n) -> {
         long more = n - before.counts.getOrDefault(placed, 0L);
         if (more > 0) {
-          out.add(result(placed, now.values.get(placed), more));
+          out.add(head.result(now.values.get(placed), placed.rank(), more));
         }
       });
       return scala.jdk.javaapi.CollectionConverters.asScala(out.iterator());
-    }
-
-    private Row result(Placed placed, Object[] values, long weight) {
-      Object[] all = Arrays.copyOf(values, head.width + (head.func == null ? 1 : 2));
-      if (head.func != null) {
-        all[head.width] = Math.toIntExact(placed.rank());
-      }
-      all[all.length - 1] = weight;
-      return RowFactory.create(all);
     }
 
     private static scala.collection.Iterator<Row> empty() {
