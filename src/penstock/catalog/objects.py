@@ -67,5 +67,10 @@ class ObjectInfo:
     depends_on: tuple[int, ...] = ()
     sql: str = ""
 
+    @property
+    def on_demand(self) -> bool:
+        """A lookup table whose rows are fetched when they are asked for."""
+        return self.kind is Kind.LOOKUP and self.options.get("strategy", "").lower() == "on-demand"
+
     def column(self, name: str) -> Column | None:
         return next((c for c in self.columns if c.name.lower() == name.lower()), None)

@@ -157,9 +157,10 @@ class PostgresTable:
 
     def _scan(self, connection: psycopg.Connection[tuple[Any, ...]]) -> pa.Table:
         parts = [self._schema.empty_table()]
-        with connection.transaction(), connection.cursor(name="penstock_scan") as cursor:
-            cursor.execute(self._select())
-            while rows := cursor.fetchmany(_FETCH_ROWS):
+        # By a cursor on the server, so that its rows are never all here as Python objects.
+        with connection.transaction():
+            connection.execute(sql.SQL("DECLARE penstock_scan NO SCROLL CURSOR FOR {}").format(self._select()))
+            while rows := connection.execute(f"FETCH {_FETCH_ROWS} FROM penstock_scan").fetchall():
                 parts.append(coerce(rows, self._schema))
         return pa.concat_tables(parts)
 

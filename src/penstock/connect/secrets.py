@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _HIDDEN = "***"
-_IN_URL = re.compile(r"(://[^\s:/@']*:)([^\s@']+)(@)")
+_IN_URL = re.compile(r"(://[^\s:/@']*:)([^@/']+)(@)")
 _OPTION = re.compile(r"""(\b(?:password|secret|token|api_key)\b["'`]?\s*=\s*')((?:[^']|'')*)(')""", re.IGNORECASE)
 
 

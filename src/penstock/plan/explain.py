@@ -107,7 +107,8 @@ def _line(node: Node) -> str:
             return _join(node)
         case LookupJoin():
             residual = f" and {_sql(node.residual)}" if node.residual else ""
-            return f"LookupJoin {node.kind} {_keys(node.left_keys, node.right_keys)}{residual}"
+            how = " on demand" if node.on_demand else ""
+            return f"LookupJoin {node.kind}{how} {_keys(node.left_keys, node.right_keys)}{residual}"
         case AsofJoin():
             tolerance = f" within {node.tolerance_ms}ms" if node.tolerance_ms is not None else ""
             how = f"{node.direction}{' strict' if node.strict else ''}({_sql(node.left_time)}, {_sql(node.right_time)}){tolerance}"

@@ -605,7 +605,10 @@ class _KeyedProbe:
 
 @dataclass(frozen=True)
 class LookupJoin(_KeyedProbe, Node):
-    """Each left row with the rows of a lookup table (a Scan) that match when it arrives; later changes of the table do not count."""
+    """Each left row with the row of a lookup table (a Scan) that matches when it arrives; later changes of the table do not count.
+
+    The keys hold the table's whole key. `on_demand`: what is not known is fetched from the table's source.
+    """
 
     left: Node
     right: Node
@@ -613,6 +616,7 @@ class LookupJoin(_KeyedProbe, Node):
     left_keys: tuple[Expr, ...]
     right_keys: tuple[Expr, ...]
     residual: Expr | None = None
+    on_demand: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ def contents(engine: Engine, info: ObjectInfo, up_to: int | None = None) -> pa.T
 
     The retained changes of a changelog add up to its contents only if none are missing; else it is refused.
     """
+    if info.on_demand:
+        return engine.lookups[info.id].read_all()
     if info.kind in (Kind.TABLE, Kind.LOOKUP, Kind.VIEW):
         return engine.store.snapshot(info.id)[0]
     if info.kind is Kind.SINK:

@@ -25,7 +25,9 @@ from penstock.runtime.job import Job, JobState
 from penstock.runtime.layout import Layout
 from penstock.runtime.lifecycle import Lifecycle, State
 from penstock.runtime.lookups import FedLookup
+from penstock.runtime.ondemand import OnDemand
 from penstock.runtime.planned import Planned, plan_object
+from penstock.runtime.probes import LOOKUP, probe_owner, probes_of
 from penstock.runtime.recording import Recorder
 from penstock.runtime.replica import Replica
 from penstock.runtime.shared import SharedJobs
@@ -113,7 +115,7 @@ class Engine:
             self.commits.notify_all()
 
     def _recover(self) -> None:
-        self._forget_subscriptions()
+        self._forget_unowned()
         if self.log.head == 0:
             self.log.append([Part(object_id=UNIT_OBJECT)])
         self.index.add([unit_entry(self.layout.unit)], 1)
@@ -132,10 +134,12 @@ class Engine:
             last = self.log.last_entry(info.id)
             self.hub.open(info.id, info.name, epoch=self.log.epoch(info.id), lsn=last.lsn if last else 0)
 
-    def _forget_subscriptions(self) -> None:
-        """The queries of subscriptions ended with the process that had them."""
+    def _forget_unowned(self) -> None:
+        """The queries of subscriptions ended with the process that had them, and probes may be left of a query that was never made."""
         for info in self.catalog.objects():
-            if info.name.startswith(ANONYMOUS):
+            owner = probe_owner(info.name)
+            orphan = owner is not None and self.catalog.get(owner) is None
+            if orphan or (owner or info.name).startswith(ANONYMOUS):
                 self.catalog.facts.get("plans", {}).pop(str(info.id), None)
                 self.catalog.remove(info.id)
                 self.layout.snapshot(info.id).unlink(missing_ok=True)
@@ -149,7 +153,7 @@ class Engine:
         if info.kind in (Kind.TABLE, Kind.LOOKUP, Kind.VIEW):
             self._attach_contents(info)
         if info.kind is Kind.LOOKUP and info.connector is not None:
-            self.lookups[info.id] = Replica(self, info)
+            self.lookups[info.id] = OnDemand(self, info) if info.on_demand else Replica(self, info)
 
     def _attach_contents(self, info: ObjectInfo) -> None:
         schema = schema_of(info.columns)
@@ -300,13 +304,30 @@ class Engine:
             seeds=planned.seeds,
             start=start,
         )
-        record = self.recorder.of(outputs, planned.compiled.outputs, base)
+        asks = self._asks(info)
+        owner = self.catalog.get(probe_owner(info.name) or "")
+        record = self.recorder.of(outputs, planned.compiled.outputs, base, asks, lambda: job.stopping)
 
         def failed(error: PenstockError) -> None:
-            for o in outputs:
+            for o in [*outputs, *([owner] if owner is not None else [])]:
                 self.hub.fail(o.id, error)
 
-        return Job(planned.output_ids, info.name, kernel, record, failed)
+        name = f"lookups of {owner.name}" if owner is not None else info.name
+        job = Job(planned.output_ids, name, kernel, record, failed, asks.interrupt if asks is not None else None)
+        return job
+
+    def _asks(self, info: ObjectInfo) -> OnDemand | None:
+        """The lookup table that the rows of a probe ask."""
+        if probe_owner(info.name) is None:
+            return None
+        lookup = self.lookups[int(info.options[LOOKUP])]
+        assert isinstance(lookup, OnDemand)
+        return lookup
+
+    def jobs_of(self, info: ObjectInfo) -> list[Job]:
+        """The jobs that make the rows of a stream or view: its own, and those of its on-demand lookups."""
+        ids = [info.id, *(o.id for o in probes_of(self, info))]
+        return [j for i in ids if (j := self.jobs.get(i)) is not None]
 
     def stop_query(self, info: ObjectInfo) -> None:
         if self.shared.member(info.id):
@@ -354,8 +375,7 @@ class Engine:
 
     def late_rows(self, info: ObjectInfo) -> int:
         """Rows that came too late for every window of a stream or view, since the job was started."""
-        job = self.jobs.get(info.id)
-        return job.late_rows if job is not None else 0
+        return sum(j.late_rows for j in self.jobs_of(info))
 
     def housekeeping_error(self, object_id: int) -> str | None:
         """What fails at present in the work that time alone asks for: watermarks of processing time, retention."""

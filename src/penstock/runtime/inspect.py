@@ -11,6 +11,7 @@ from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.connect import connectors, masked
 from penstock.errors import fail
 from penstock.runtime.lookups import LookupFigures
+from penstock.runtime.probes import probes_of
 from penstock.serve.hub import ChannelStats
 from penstock.sql import statements as st
 from penstock.sql.names import suggestion
@@ -65,11 +66,15 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
     state, rows, error, state_rows, state_bytes, lag = "ready", 0, None, 0, 0, 0
     if job is not None:
         state, rows = job.state.value, job.rows_out(info.id)
-        error = str(job.error) if job.error else None
-        for op in job.kernel.progress().get("stateOperators", []):
-            state_rows += op.get("numRowsTotal", 0)
-            state_bytes += op.get("memoryUsedBytes", 0)
-        lag = _lag(engine, info, job.kernel.position[0])
+        for one in engine.jobs_of(info):
+            if one.error is not None:
+                state, error = one.state.value, str(one.error)
+            for op in one.kernel.progress().get("stateOperators", []):
+                state_rows += op.get("numRowsTotal", 0)
+                state_bytes += op.get("memoryUsedBytes", 0)
+        for o in [info, *probes_of(engine, info)]:
+            if (own := engine.jobs.get(o.id)) is not None:
+                lag = max(lag, _lag(engine, o, own.kernel.position[0]))
     elif info.kind in (Kind.STREAM, Kind.VIEW):
         state = "stopped" if not engine.running else "running"
     if feed is not None:

@@ -34,7 +34,10 @@ class JobFigures:
 
 
 class Job:
-    """Runs a kernel job that maintains one object, or several (`objects`, in the order of its outputs). `record` is called on the pump's thread for every epoch, in order; what it raises fails this job alone."""
+    """Runs a kernel job that maintains one object, or several (`objects`, in the order of its outputs). `record` is called on the pump's thread for every epoch, in order; what it raises fails this job alone.
+
+    `interrupt` makes a `record` that waits for something look whether the job is `stopping`.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class Job:
         kernel: KernelJob,
         record: Callable[[Epoch], None],
         failed: Callable[[PenstockError], None],
+        interrupt: Callable[[], None] | None = None,
     ) -> None:
         self.objects = objects
         self.name = name
@@ -52,6 +56,7 @@ class Job:
         self.figures = JobFigures()
         self._record = record
         self._failed = failed
+        self._interrupt = interrupt
         self._stopping = False
         self._pump = threading.Thread(target=self._run, name=f"penstock-pump-{name}", daemon=True)
 
@@ -127,8 +132,14 @@ class Job:
                 return False
         return True
 
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
     def stop(self) -> None:
         self._stopping = True
+        if self._interrupt is not None:
+            self._interrupt()
         try:
             self.kernel.stop()
         finally:

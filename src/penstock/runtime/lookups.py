@@ -81,8 +81,6 @@ def lookup_options(options: Mapping[str, str], connector: Connector | None) -> L
             f"{connector.name.upper()} cannot be asked for single rows.",
             hint="Use strategy = 'replicated'.",
         )
-    if on_demand:
-        raise fail("PSK-1012", "strategy = 'on-demand' is not supported.", hint="Use strategy = 'replicated'.")
     ttl = _time(options, "cache.ttl", _TTL_MS)
     return LookupOptions(
         on_demand,
@@ -117,6 +115,18 @@ def _size(options: Mapping[str, str], name: str, default: int) -> int:
     if not size:
         raise fail("PSK-1011", f"{name} = '{options[name]}' is not a size.", hint="Write it like '64mb'.")
     return size
+
+
+def check_asked(info: ObjectInfo) -> None:
+    """PSK-1012 for a key by which no rows can be asked for."""
+    for name in info.key:
+        column = info.column(name)
+        if column is not None and column.type.startswith(("array", "map", "struct", "float", "double")):
+            raise fail(
+                "PSK-1012",
+                f"strategy = 'on-demand' cannot ask for rows by {name}, which is {column.type}.",
+                hint="Use strategy = 'replicated'.",
+            )
 
 
 def make_lookup(info: ObjectInfo, connector: Connector) -> LookupSource:
@@ -167,14 +177,17 @@ class FedLookup:
     @property
     def source(self) -> LookupSource:
         if self._source is None:
-            connector = _statement(self.info.sql, self._engine).connector
-            assert connector is not None
-            self._source = make_lookup(self.info, connector)
+            self._source = self.new_source()
         return self._source
 
     @source.setter
     def source(self, source: LookupSource) -> None:
         self._source = source
+
+    def new_source(self) -> LookupSource:
+        connector = _statement(self.info.sql, self._engine).connector
+        assert connector is not None
+        return make_lookup(self.info, connector)
 
     def _asked(self, ask: Callable[[LookupSource], pa.Table]) -> pa.Table:
         """One request, counted; what goes wrong is shown in the status until a request succeeds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,9 @@ from penstock.connect import LookupSource, make_source
 from penstock.errors import PenstockError, fail
 from penstock.plan import nodes as p
 from penstock.runtime.durations import duration_ms, size_bytes
-from penstock.runtime.lookups import as_written, lookup_options, make_lookup, unique
+from penstock.runtime.lookups import as_written, check_asked, lookup_options, make_lookup, unique
 from penstock.runtime.planned import Planned, plan_object, plan_query
+from penstock.runtime.probes import LOOKUP, Probe, probe_owner, probes_of, refuse_late_data, split
 from penstock.runtime.replica import Replica
 from penstock.spark.compile import Output, output_key, output_times
 from penstock.sql import statements as st
@@ -94,6 +96,8 @@ def _read_lookup(info: ObjectInfo, s: st.Statement) -> tuple[LookupSource, pa.Ta
     if info.connector is None:
         return None
     assert isinstance(s, st.CreateLookupTable) and s.connector is not None
+    if options.on_demand:
+        check_asked(info)
     source = make_lookup(info, s.connector)
     try:
         if not options.on_demand:
@@ -135,12 +139,38 @@ def add_query(
     _unique(query.names)
     if parsed.late_to is not None and engine.catalog.get(parsed.late_to) is not None:
         raise fail("PSK-1003", f"{parsed.late_to} already exists.", hint="LATE DATA TO names a new stream.")
+    probes: list[ObjectInfo] = []
+    try:
+        with located(parsed):
+            query = split(query, name, engine.catalog.by_id, lambda probe: _add_probe(engine, probe, text, probes))
+        if probes:
+            refuse_late_data(query, parsed.late_to)
+        return _add_job(engine, name, kind, query, parsed, text)
+    except BaseException:
+        drop_objects(engine, probes[::-1])
+        raise
+
+
+def _add_probe(engine: Engine, probe: Probe, text: str, made: list[ObjectInfo]) -> ObjectInfo:
+    object_id = engine.catalog.new_id()
+    try:
+        planned = plan_query(engine, object_id, probe.query, None)
+        info = _query_info(engine, object_id, probe.name, Kind.STREAM, probe.query, planned, {}, text)
+        info = replace(info, options={**info.options, LOOKUP: str(probe.lookup.id)})
+        made.append(_install(engine, [info], planned))
+        return info
+    except BaseException:
+        shutil.rmtree(engine.layout.job(object_id), ignore_errors=True)
+        raise
+
+
+def _add_job(engine: Engine, name: str, kind: Kind, query: p.Query, parsed: ParsedQuery, text: str) -> ObjectInfo:
     object_id = engine.catalog.new_id()
     late = engine.catalog.new_id() if parsed.late_to is not None else None
     try:
         with located(parsed):
             planned = plan_query(engine, object_id, query, late)
-            info = _query_info(engine, object_id, name, kind, query, planned, parsed, text)
+            info = _query_info(engine, object_id, name, kind, query, planned, parsed.options, text)
             infos = [info]
             if late is not None:
                 assert parsed.late_to is not None
@@ -179,7 +209,7 @@ def _query_info(
     kind: Kind,
     query: p.Query,
     planned: Planned,
-    parsed: ParsedQuery,
+    options: Mapping[str, str],
     text: str,
 ) -> ObjectInfo:
     out = planned.compiled.outputs[0]
@@ -191,7 +221,7 @@ def _query_info(
         key=output_key(query),
         changelog=out.changelog,
         times=output_times(query, planned.compiled),
-        options=dict(parsed.options) | {"emit": query.emit.kind},
+        options=dict(options) | {"emit": query.emit.kind},
         depends_on=tuple(i for i in planned.compiled.objects if engine.catalog.has_id(i)),
         sql=text,
     )
@@ -247,7 +277,8 @@ def drop(engine: Engine, info: ObjectInfo, *, cascade: bool) -> None:
     gone = _with_dependents(engine, info)
     if info.kind is Kind.SINK and (own := engine.catalog.get(hidden_name(info.name))) is not None:
         gone.append(own)
-    others = [o for o in gone if o.id != info.id and not _belongs(o, info)]
+    gone = [p for o in gone for p in (o, *probes_of(engine, o)[::-1]) if o is p or p not in gone]
+    others = [o for o in gone if o.id != info.id and not _belongs(o, info) and probe_owner(o.name) is None]
     if others and not cascade:
         names = ", ".join(sorted(o.name for o in others))
         raise fail("PSK-1009", f"{info.name} is in use by {names}.")
@@ -346,8 +377,8 @@ def _planned_again(engine: Engine, source: ObjectInfo) -> list[tuple[ObjectInfo,
         if planned is None:
             raise fail(
                 "PSK-1009",
-                f"{reader.name} takes all columns of {source.name}.",
-                hint=f"Name the columns in {reader.name}, or drop it first.",
+                f"{probe_owner(reader.name) or reader.name} takes all columns of {source.name}.",
+                hint="Name the columns there, or drop it first.",
             )
         again.append((reader, planned))
     return again

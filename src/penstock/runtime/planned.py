@@ -12,6 +12,7 @@ from penstock.errors import fail
 from penstock.plan import nodes as p
 from penstock.plan.explain import explain
 from penstock.runtime.durations import duration_ms
+from penstock.runtime.probes import Probe, probe_owner, split
 from penstock.spark.bridge import Seed
 from penstock.spark.compile import Compiled, Compiler
 from penstock.spark.seeds import write_seed
@@ -58,7 +59,7 @@ def plan_object(engine: Engine, info: ObjectInfo) -> Planned | None:
     parsed = parsed_query(engine, info)
     if parsed is None:
         return None
-    query = bind(parsed, engine.catalog, statement_text=info.sql)
+    query = _own_part(engine, info, bind(parsed, engine.catalog, statement_text=info.sql))
     planned = plan_query(engine, info.id, query, late_id(engine, info))
     stored = engine.catalog.facts.get("plans", {}).get(str(info.id))
     if stored is not None and stored != planned.fingerprint:
@@ -68,6 +69,20 @@ def plan_object(engine: Engine, info: ObjectInfo) -> Planned | None:
             hint=f"Drop and create {info.name} again.",
         )
     return planned
+
+
+def _own_part(engine: Engine, info: ObjectInfo, query: p.Query) -> p.Query:
+    """What one job of a stored query computes: the query over its probes, or one of these."""
+    parts: dict[str, p.Query] = {}
+
+    def known(probe: Probe) -> ObjectInfo:
+        parts[probe.name] = probe.query
+        found = engine.catalog.get(probe.name)
+        assert found is not None
+        return found
+
+    rest = split(query, probe_owner(info.name) or info.name, engine.catalog.by_id, known)
+    return parts.get(info.name, rest)
 
 
 def late_id(engine: Engine, info: ObjectInfo) -> int | None:

@@ -11,6 +11,9 @@ import pyarrow.compute as pc
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.catalog.types import schema_of
 from penstock.log import Part
+from penstock.runtime.ondemand import OnDemand
+from penstock.runtime.probes import key_columns
+from penstock.runtime.writes import publish_changes
 from penstock.serve.zset import consolidate
 from penstock.spark.bridge import Epoch
 from penstock.spark.compile import Output
@@ -25,9 +28,17 @@ class Recorder:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def of(self, objects: Sequence[ObjectInfo], outputs: Sequence[Output], base: int = 0) -> Callable[[Epoch], None]:
+    def of(
+        self,
+        objects: Sequence[ObjectInfo],
+        outputs: Sequence[Output],
+        base: int = 0,
+        asks: OnDemand | None = None,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> Callable[[Epoch], None]:
         """Records epochs into `objects`, one per output. `base` is added to Spark's number of an epoch, so that the
-        numbers of an object go on rising when its rows come from another job than before.
+        numbers of an object go on rising when its rows come from another job than before. The rows that the epoch `asks` an
+        on-demand lookup table for are recorded with it.
         """
         schemas = [_stored(o) for o in objects]
 
@@ -51,9 +62,21 @@ class Recorder:
                 for info, t in zip(objects, tables, strict=True)
                 if t.num_rows or epoch.watermark is not None
             ]
-            if parts:
-                lsn = log.append(parts)
+            if not parts:
+                return
+
+            def commit(found: pa.Table | None = None) -> None:
+                if asks is None or found is None:
+                    lsn = log.append(parts)
+                else:
+                    lsn = log.append([_part(asks.info, found), *parts])
+                    publish_changes(self._engine, {asks.info.id: found}, lsn)
                 self._publish(objects, tables, lsn, epoch.watermark)
+
+            if asks is None or not tables[0].num_rows:
+                commit()
+            else:
+                asks.answer(_asking(tables[0], asks.info), stopping, commit)
 
         return record
 
@@ -69,6 +92,17 @@ class Recorder:
             if info.kind is Kind.VIEW:
                 engine.store.apply(info.id, table, epoch=entry.epoch, lsn=lsn)
             engine.hub.publish(info.id, entry.epoch, lsn, table if table.num_rows else None, watermark)
+
+
+def _part(info: ObjectInfo, delta: pa.Table) -> Part:
+    return Part(object_id=info.id, batches=tuple(delta.to_batches()), schema_version=len(delta.schema))
+
+
+def _asking(rows: pa.Table, lookup: ObjectInfo) -> pa.Table:
+    """The keys that rows of a probe ask for; one that is retracted asks nothing."""
+    if "__weight" in rows.column_names:
+        rows = rows.filter(pc.greater(rows.column("__weight"), 0))
+    return rows.select(key_columns(lookup)).rename_columns(list(lookup.key))
 
 
 def _stored(info: ObjectInfo) -> pa.Schema:

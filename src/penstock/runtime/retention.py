@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.runtime.durations import duration_ms, size_bytes
+from penstock.runtime.probes import probe_owner
 
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
@@ -48,6 +49,8 @@ class Retention:
         engine = self._engine
         option = info.options.get("retain_history")
         limit = size_bytes(option) if option else engine.settings.log.retain_bytes
+        if info.on_demand or probe_owner(info.name) is not None:
+            limit = 0  # Nobody can ask for their past.
         entries = engine.log.entries(info.id)
         if limit is None:
             assert option is not None

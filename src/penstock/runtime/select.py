@@ -23,7 +23,7 @@ def select(session: Session, query: ParsedQuery) -> pa.Table:
     engine = session.engine
     batch = bind_batch(query, engine.catalog)
     known = [i for i in (engine.catalog.get(n) for n in batch.objects) if i is not None]
-    stored = all(i.kind in _STORED for i in known) and not any(written(session, i) for i in known)
+    stored = all(i.kind in _STORED and not i.on_demand for i in known) and not any(written(session, i) for i in known)
     if batch.duckdb_sql is not None and stored:
         return _typed(engine.store.query(batch.duckdb_sql, {i.name: i.id for i in known}))
     with located(query):

@@ -15,7 +15,7 @@ from penstock.catalog.types import schema_of
 from penstock.connect import Sink, make_sink
 from penstock.errors import PenstockError, fail
 from penstock.runtime.contents import read_entry
-from penstock.runtime.objects import add_query, drop_objects, hidden_name, make_room
+from penstock.runtime.objects import add_query, drop, hidden_name, make_room
 from penstock.sql import statements as st
 from penstock.sql.names import suggestion
 from penstock.sql.script import parse_script
@@ -52,7 +52,7 @@ def create_sink(engine: Engine, s: st.CreateSink) -> None:
                 engine.start_sink(info)
         except BaseException:
             if hidden is not None:
-                drop_objects(engine, [hidden])
+                drop(engine, hidden, cascade=True)
             raise
 
 
@@ -71,6 +71,12 @@ def _as_it_is(engine: Engine, s: st.CreateSink) -> ObjectInfo | None:
         raise fail("PSK-1002", f"{s.source} is not found.", hint=suggestion(s.source, engine.catalog.names()))
     if found.kind is Kind.SINK:
         raise fail("PSK-1008", f"{found.name} is a sink.")
+    if found.on_demand:
+        raise fail(
+            "PSK-5012",
+            f"{found.name} is looked up on demand, so its changes are not known.",
+            hint="Use strategy = 'replicated'.",
+        )
     filtered = s.query is not None and s.query.ast.args.get("where") is not None
     return None if filtered or found.kind is Kind.SOURCE else found
 

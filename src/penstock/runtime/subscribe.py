@@ -64,6 +64,12 @@ def subscribe(
         if found is None:
             raise fail("PSK-1002", f"{target} is not found.", hint=suggestion(target, engine.catalog.names()))
         info = found
+    if info.on_demand:
+        raise fail(
+            "PSK-5012",
+            f"{info.name} is looked up on demand, so its changes are not known.",
+            hint="Use strategy = 'replicated'.",
+        )
     if info.kind in (Kind.SOURCE, Kind.SINK):
         raise fail("PSK-5012", f"{info.name} is a {info.kind.value} and cannot be subscribed to.")
     if envelope not in ("diff", "upsert", "debezium"):

@@ -75,6 +75,7 @@ class Compiler:
         self._scans: list[int] = []
         self._lags: dict[int, int] = {}
         self.event_time = False
+        self.arrival = False
         self.late: DataFrame | None = None
         self.late_rows: Any = None
         self._late_name = ""
@@ -89,6 +90,7 @@ class Compiler:
         self.event_time = any(_needs_time(n) for n in query.root.walk())
         root = self._relative(query.root) if self.event_time else query.root
         self.stateful = sum(1 for n in root.walk() if not isinstance(n, _LINEAR))
+        self.arrival = any(isinstance(n, p.LookupJoin) for n in root.walk())
         frame = self.node(root)
         select = [F.col(f"`{c}`").alias(f"c{i}") for i, c in enumerate(root.columns)]
         if root.changelog:
@@ -147,7 +149,7 @@ class Compiler:
             return Compiled(frame, outputs, slots, list(dict.fromkeys(self._scans)), [], (), False, self.operators)
 
     def _with_late(self, main: DataFrame, late: DataFrame) -> tuple[DataFrame, Output]:
-        names = [c for c in late.columns if c != "__pwm"]
+        names = [c for c in late.columns if c not in ("__pwm", "__lsn")]
         main_types, late_types = main.schema.fields, [late.schema[n] for n in names]
         left = [F.col(f.name) for f in main_types]
         left += [F.lit(None).cast(f.dataType).alias(f"l{i}") for i, f in enumerate(late_types)]
@@ -200,7 +202,7 @@ class Compiler:
                 return joins.join(self, n)
 
     def hidden(self, df: DataFrame) -> list[str]:
-        return [c for c in ("__weight", "__pwm") if c in df.columns]
+        return [c for c in ("__weight", "__pwm", "__lsn") if c in df.columns]
 
     def scan(self, n: p.Scan) -> DataFrame:
         info = self._objects(n.object_id)
@@ -213,14 +215,15 @@ class Compiler:
         count = len(schema)
         df = self._load(schema, n.object_id, count)
         select = [F.col(f"`{source}`").alias(name) for name, source in n.fields]
-        select += [F.col(h) for h in ("__weight", "__pwm") if h in df.columns]
-        return df.select(*select)
+        return df.select(*select, *self.hidden(df))
 
     def _load(self, schema: StructType, object_id: int, count: int) -> DataFrame:
         scan = len(self._scans)
         self._scans.append(object_id)
         if self.event_time:
             schema = schema.add("__wm", TimestampType()).add("__pwm", LongType()).add("__hb", BooleanType())
+        if self.arrival:
+            schema = schema.add("__lsn", LongType())
         df = (
             self.spark.readStream.format(LOG_SOURCE)
             .schema(schema)
@@ -246,8 +249,8 @@ class Compiler:
         rows = ", ".join(
             "struct(" + ", ".join(f"{e.sql()} AS `{c}`" for c, e in zip(n.names, r, strict=True)) + ")" for r in n.rows
         )
-        df = self.unit().select(F.expr(f"inline(array({rows}))"), *(["__pwm"] if self.event_time else []))
-        return df
+        df = self.unit()
+        return df.select(F.expr(f"inline(array({rows}))"), *self.hidden(df))
 
     def project(self, n: p.Project) -> DataFrame:
         df = self.node(n.child)
@@ -269,7 +272,7 @@ class Compiler:
 
     def union(self, n: p.Union) -> DataFrame:
         frames = [self.node(c) for c in n.inputs]
-        keep_pwm = all("__pwm" in f.columns for f in frames)
+        kept = [c for c in ("__pwm", "__lsn") if all(c in f.columns for f in frames)]
         parts = []
         for child, f in zip(n.inputs, frames, strict=True):
             select = [F.col(f"`{c}`").alias(name) for c, name in zip(child.columns, n.columns, strict=True)]
@@ -277,8 +280,7 @@ class Compiler:
                 select.append(
                     F.col("__weight") if "__weight" in f.columns else F.lit(1).cast("bigint").alias("__weight")
                 )
-            if keep_pwm:
-                select.append(F.col("__pwm"))
+            select += [F.col(c) for c in kept]
             parts.append(f.select(*select))
         out = parts[0]
         for f in parts[1:]:

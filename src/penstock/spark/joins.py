@@ -15,6 +15,9 @@ from penstock.spark.windows import micros, restore
 if TYPE_CHECKING:
     from penstock.spark.compile import Compiler
 
+_AT_THE_END = (1 << 63) - 1
+"""The LSN of a row that comes out of an operator with state: it arrives after all that the epoch takes in."""
+
 
 def join(c: Compiler, n: p.Node) -> DataFrame:
     match n:
@@ -41,8 +44,10 @@ def _sides(
     left_keys: tuple[p.Expr, ...],
     right_keys: tuple[p.Expr, ...],
     times: tuple[p.Expr, p.Expr] | None = None,
+    *,
+    arrival: bool = False,
 ) -> tuple[DataFrame, DataFrame, dict[str, object], DataType | None]:
-    """Both inputs with keys of one type (and times in microseconds) computed, and the part of the spec that all joins share."""
+    """Both inputs with keys of one type (and times in microseconds, or the LSN of arrival) computed, and the part of the spec that all joins share."""
     frames, kinds = [], []
     inputs = [c.node(left), c.node(right)]
     types = key_types(inputs, (left_keys, right_keys))
@@ -56,6 +61,8 @@ def _sides(
             time, kind = micros(df, times[side].sql())
             kinds.append(kind)
             select.append(time.alias(f"__{mark}t"))
+        if arrival:
+            select.append(F.col("__lsn") if "__lsn" in df.columns else F.lit(_AT_THE_END).alias("__lsn"))
         select += [F.col("__weight")] if "__weight" in df.columns else []
         frames.append(df.select(*select))
     spec: dict[str, object] = {
@@ -94,7 +101,7 @@ def key_types(frames: list[DataFrame], keys: tuple[tuple[p.Expr, ...], tuple[p.E
 
 def _out(n: p.Node, df: DataFrame) -> DataFrame:
     columns = [F.col(f"`{x}`") for x in n.columns]
-    return df.select(*columns, *(["__weight"] if n.changelog else []))
+    return df.select(*columns, *(["__weight"] if n.changelog else []), *(["__lsn"] if "__lsn" in df.columns else []))
 
 
 def _regular(c: Compiler, n: p.Join) -> DataFrame:
@@ -160,16 +167,20 @@ def _temporal(c: Compiler, n: p.TemporalJoin) -> DataFrame:
 
 
 def _lookup(c: Compiler, n: p.LookupJoin) -> DataFrame:
-    if n.residual is not None and n.kind == "left":
-        raise fail(
-            "PSK-3003", "A LEFT lookup join takes equalities only.", hint="Filter the lookup table's columns in WHERE."
-        )
-    left, right, spec, _ = _sides(c, n.left, n.right, n.left_keys, n.right_keys)
-    # A lookup is a temporal join in which every version is valid from the beginning: the row that is there now answers.
-    zero = F.lit(0).cast("bigint")
-    spec |= {"kind": n.kind, "mode": "eager", "leftTime": "__lt", "rightTime": "__rt"}
-    out = _out(n, c.kernel("TemporalJoin", spec, left.withColumn("__lt", zero), right.withColumn("__rt", zero)))
-    return out.where(F.expr(n.residual.sql())) if n.residual is not None else out
+    left, right, spec, _ = _sides(c, n.left, n.right, n.left_keys, n.right_keys, arrival=True)
+    spec |= {"kind": n.kind, "leftTime": "__lsn", "rightTime": "__lsn"}
+    if not n.left.changelog:
+        # For a lookup above this one. A row that may be retracted cannot have it: it is retracted by another commit.
+        spec["leftColumns"] = [*n.left.columns, "__lsn"]
+    out = _out(n, c.kernel("LookupJoin", spec, left, right))
+    if n.residual is None:
+        return out
+    if n.kind == "inner":
+        return out.where(F.expr(n.residual.sql()))
+    # There is one right row at most, so a row without a match is one whose right columns are NULL.
+    matches = F.expr(n.residual.sql())
+    found = [F.when(matches, F.col(f"`{x}`")).alias(x) for x in n.right.columns]
+    return out.select(*(F.col(f"`{x}`") for x in n.left.columns), *found, *c.hidden(out))
 
 
 def _probe(c: Compiler, n: p.ProbeJoin) -> DataFrame:

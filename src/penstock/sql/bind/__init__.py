@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import fail
-from penstock.plan.nodes import Join, Named, Project, Query, Recursive, col
+from penstock.plan.nodes import Join, LookupJoin, Named, Node, Project, Query, Recursive, Scan, col
 from penstock.plan.passes import run_passes
 from penstock.sql.bind.batch import BatchQuery, bind_batch
 from penstock.sql.bind.context import CatalogView, Context
@@ -44,6 +44,7 @@ def _bind(query: ParsedQuery, catalog: CatalogView) -> Query:
         root = Project(root, tuple(Named(n, col(n)) for n in wanted))
     root, emit = apply_emit(ctx, root)
     root = run_passes(root)
+    _check_on_demand(ctx, root)
     if "state_ttl" in ctx.options and not any(isinstance(n, Join) and n.ttl_ms for n in root.walk()):
         raise ctx.fail(
             "PSK-1012", "state_ttl is for regular joins, and this query has none", hint="Leave state_ttl out."
@@ -51,3 +52,17 @@ def _bind(query: ParsedQuery, catalog: CatalogView) -> Query:
     if "max_depth" in ctx.options and not any(isinstance(n, Recursive) for n in root.walk()):
         raise ctx.fail("PSK-1012", "max_depth is for WITH RECURSIVE, and this query has none", hint="Leave it out.")
     return Query(root, tuple(c.name for c in block.cols), emit)
+
+
+def _check_on_demand(ctx: Context, root: Node) -> None:
+    """A table whose rows are fetched when they are asked for can only be asked: it is never there as a whole."""
+    asked = {id(n.right) for n in root.walk() if isinstance(n, LookupJoin)}
+    for n in root.walk():
+        if isinstance(n, Scan) and id(n) not in asked:
+            info = ctx.catalog.get(n.object)
+            if info is not None and info.on_demand:
+                raise ctx.fail(
+                    "PSK-3003",
+                    f"{info.name} is looked up on demand, so it can only be the right side of a lookup join",
+                    hint="Use strategy = 'replicated' to read it as a table.",
+                )

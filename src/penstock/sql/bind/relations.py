@@ -431,8 +431,26 @@ class From(TimeJoins):
             raise self.ctx.fail("PSK-3002", "this lookup has no equality", item)
         if c.null_safe:
             raise self.ctx.fail("PSK-3003", "<=> is not supported in a lookup", item)
+        info = self._whole_key(right, c, item)
         residual = to_expr(self.ctx, _conj(c.residual)) if c.residual else None
-        return LookupJoin(left, right, kind, tuple(c.left_keys), tuple(c.right_keys), residual)
+        return LookupJoin(left, right, kind, tuple(c.left_keys), tuple(c.right_keys), residual, info.on_demand)
+
+    def _whole_key(self, right: Node, c: Conditions, item: exp.Expression) -> ObjectInfo:
+        """A lookup finds one row, so its equalities must name a whole key."""
+        assert isinstance(right, Scan)
+        info = self.ctx.catalog.get(right.object)
+        assert info is not None
+        own = dict(right.fields)
+        named = {own[k.column] for k in c.right_keys if k.column in own}
+        missing = [k for k in info.key if k not in named]
+        if missing:
+            raise self.ctx.fail(
+                "PSK-3003",
+                f"this lookup does not say which {', '.join(missing)}: the key of {info.name} is ({', '.join(info.key)})",
+                item,
+                hint="Compare every column of the key with =, or use a TABLE, whose join gives all matches.",
+            )
+        return info
 
     def _using(
         self, names: list[str], before: Scope, relation: Relation, kind: JoinKind, item: exp.Expression

@@ -1,7 +1,6 @@
 package dev.penstock.kernel;
 
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -96,8 +95,7 @@ public final class AsofJoin {
     private transient JoinHistory right;
     /** Left rows that wait, by time. */
     private transient JoinStore waiting;
-    /** Left rows with the answer each got, by hash. */
-    private transient JoinStore answered;
+    private transient JoinAnswers answers;
 
     Processor(
         boolean inner, boolean eager, Direction direction, boolean strict, long tolerance, boolean leftRetracts,
@@ -117,9 +115,7 @@ public final class AsofJoin {
       if (!eager) {
         waiting = new JoinStore(getHandle(), "waiting", TTLConfig.NONE());
       }
-      if (leftRetracts) {
-        answered = new JoinStore(getHandle(), "answered", TTLConfig.NONE());
-      }
+      answers = new JoinAnswers(getHandle(), inner, leftRetracts);
     }
 
     @Override
@@ -173,15 +169,13 @@ public final class AsofJoin {
       if (waiting != null) {
         waiting.open();
       }
-      if (answered != null) {
-        answered.open();
-      }
+      answers.open();
     }
 
     private void left(byte[] row, long at, long weight, JoinOutput out) {
       if (weight > 0) {
         if (eager) {
-          answer(row, weight, best(at), out);
+          answers.give(row, weight, row(best(at)), out);
         } else {
           JoinStore.Cursor known = leftRetracts ? waiting.find(at, row) : null;
           if (known == null) {
@@ -198,51 +192,12 @@ public final class AsofJoin {
           known.add(-taken);
           left -= taken;
         }
-        takeBack(row, left, out);
+        answers.takeBack(row, left, out);
       }
     }
 
-    private void answer(byte[] row, long weight, JoinStore.Entry found, JoinOutput out) {
-      byte[] match = found == null ? null : found.row;
-      if (match != null || !inner) {
-        out.add(row, match, weight);
-      }
-      if (answered != null) {
-        long hash = JoinPack.hash(row);
-        for (JoinStore.Cursor cursor = answered.from(hash); ; cursor.next()) {
-          JoinStore.Entry entry = cursor.get();
-          if (entry == null || entry.at != hash) {
-            break;
-          }
-          if (Arrays.equals(entry.row, row) && Arrays.equals(entry.beside, match)) {
-            cursor.add(weight);
-            return;
-          }
-        }
-        JoinStore.Entry entry = new JoinStore.Entry(hash, row, weight);
-        entry.beside = match;
-        answered.put(entry);
-      }
-    }
-
-    private void takeBack(byte[] row, long weight, JoinOutput out) {
-      long left = weight;
-      long hash = JoinPack.hash(row);
-      JoinStore.Cursor cursor = answered.after(hash);
-      while (left > 0) {
-        JoinStore.Entry entry = cursor.previous();
-        if (entry == null || entry.at != hash) {
-          return;
-        }
-        if (Arrays.equals(entry.row, row)) {
-          long taken = Math.min(left, entry.weight);
-          if (entry.beside != null || !inner) {
-            out.add(row, entry.beside, -taken);
-          }
-          cursor.add(-taken);
-          left -= taken;
-        }
-      }
+    private static byte[] row(JoinStore.Entry found) {
+      return found == null ? null : found.row;
     }
 
     /** The right row that answers a left row at {@code at}, as far as is known. */
@@ -284,9 +239,7 @@ public final class AsofJoin {
         waiting.flush();
       }
       right.store().flush();
-      if (answered != null) {
-        answered.flush();
-      }
+      answers.flush();
     }
 
     private long settle(long watermark, JoinOutput out) {
@@ -296,7 +249,7 @@ public final class AsofJoin {
         JoinStore.Entry found = entry.at < watermark || (entry.at == watermark && strict) ? best(entry.at) : null;
         long past = settledPast(entry.at, found);
         if (past < watermark) {
-          answer(entry.row, entry.weight, found, out);
+          answers.give(entry.row, entry.weight, row(found), out);
           cursor.remove();
           continue;
         }

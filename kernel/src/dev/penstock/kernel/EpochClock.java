@@ -113,7 +113,7 @@ public final class EpochClock {
   /** Contents of an object as of an LSN, read before what the log has after it. */
   public void seed(int object, long lsn, int columns, String path, String slices) {
     seedLsn.put(object, lsn);
-    seeds.put(object, LogSlice.parse(path, columns, slices));
+    seeds.put(object, LogSlice.parse(path, lsn, columns, slices));
   }
 
   /** Where a job without a checkpoint begins: after everything up to the LSN that it was given. */

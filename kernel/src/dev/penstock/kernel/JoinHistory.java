@@ -43,13 +43,18 @@ final class JoinHistory {
 
   /** Takes an epoch's rows of the right side in. */
   void take(List<Row> rows) {
+    take(rows, null);
+  }
+
+  /** Takes rows of the right side in: all at one time, or, with {@code all} null, each at its own. */
+  void take(List<Row> rows, Long all) {
     List<Arrival> arrivals = new ArrayList<>(rows.size());
     if (retracts) {
       Map<JoinRow, Arrival> sums = new LinkedHashMap<>();
       for (Row row : rows) {
         byte[] bytes = (byte[]) row.get(JoinPlan.ROW);
-        Arrival sum = sums.computeIfAbsent(
-            JoinRow.of(bytes, row.getLong(JoinPlan.TIME)), key -> new Arrival(bytes, key.at(), 0));
+        long at = all != null ? all : row.getLong(JoinPlan.TIME);
+        Arrival sum = sums.computeIfAbsent(JoinRow.of(bytes, at), key -> new Arrival(bytes, key.at(), 0));
         long weight = row.getLong(JoinPlan.WEIGHT);
         sum.weight += weight;
         if (weight > 0) {
@@ -60,7 +65,8 @@ final class JoinHistory {
     } else {
       for (Row row : rows) {
         arrivals.add(new Arrival(
-            (byte[]) row.get(JoinPlan.ROW), row.getLong(JoinPlan.TIME), row.getLong(JoinPlan.SEQUENCE)));
+            (byte[]) row.get(JoinPlan.ROW), all != null ? all : row.getLong(JoinPlan.TIME),
+            row.getLong(JoinPlan.SEQUENCE)));
       }
     }
     arrivals.sort(Comparator.<Arrival>comparingLong(a -> a.at).thenComparingLong(a -> a.sequence));

@@ -64,7 +64,7 @@ public final class LogIndex {
       }
       String[] f = line.split("\t", -1);
       int columns = Integer.parseInt(f[3]);
-      List<LogSlice> slices = LogSlice.parse(f[4], columns, f[5]);
+      List<LogSlice> slices = LogSlice.parse(f[4], Long.parseLong(f[0]), columns, f[5]);
       long rows = 0;
       for (LogSlice s : slices) {
         rows += s.rows;

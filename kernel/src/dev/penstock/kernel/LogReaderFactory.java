@@ -102,7 +102,7 @@ final class LogReaderFactory implements PartitionReaderFactory {
       for (int i = 0; i < vectors.length; i++) {
         StructField f = required.fields()[i];
         int at = full.fieldIndex(f.name());
-        vectors[i] = at < slice.columns ? new ArrowColumnVector(root.getVector(at)) : constant(f, at, rows, false);
+        vectors[i] = at < slice.columns ? new ArrowColumnVector(root.getVector(at)) : constant(f, at, rows, slice);
       }
       return new ColumnarBatch(vectors, rows);
     }
@@ -111,12 +111,13 @@ final class LogReaderFactory implements PartitionReaderFactory {
       ColumnVector[] vectors = new ColumnVector[required.size()];
       for (int i = 0; i < vectors.length; i++) {
         StructField f = required.fields()[i];
-        vectors[i] = constant(f, full.fieldIndex(f.name()), 1, true);
+        vectors[i] = constant(f, full.fieldIndex(f.name()), 1, null);
       }
       return new ColumnarBatch(vectors, 1);
     }
 
-    private ColumnVector constant(StructField f, int at, int rows, boolean beat) {
+    /** A column that is not stored; {@code slice} is null for a heartbeat. */
+    private ColumnVector constant(StructField f, int at, int rows, LogSlice slice) {
       ConstantColumnVector v = new ConstantColumnVector(rows, f.dataType());
       if (at < columns) {
         v.setNull();
@@ -132,7 +133,10 @@ final class LogReaderFactory implements PartitionReaderFactory {
           v.setLong(Math.max(partition.wmBefore, -9_000_000_000_000_000L));
           break;
         case "__hb":
-          v.setBoolean(beat);
+          v.setBoolean(slice == null);
+          break;
+        case "__lsn":
+          v.setLong(slice == null ? 0 : slice.lsn);
           break;
         default:
           throw new IllegalStateException("unknown hidden column " + f.name());
