@@ -73,3 +73,22 @@ def test_emit_every_tells_once_per_tick(db: penstock.Database) -> None:
         for k, value, weight in rows_of(change):
             total[k] = total.get(k, 0) + value * weight
     assert total == {"a": 20, "b": 40}
+
+
+def test_windows_close_behind_queries_without_state(db: penstock.Database) -> None:
+    db.execute("""
+        CREATE SOURCE s (k BIGINT, ts BIGINT, WATERMARK FOR ts);
+        CREATE STREAM positive AS SELECT k, ts FROM s WHERE k > 0;
+        CREATE STREAM even AS SELECT ts, k / 2 AS half FROM positive WHERE k % 2 = 0;
+        CREATE STREAM o AS SELECT window_end, count(*) AS n FROM even GROUP BY TUMBLE(ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE;
+        INSERT INTO s VALUES (2, 100), (3, 200), (4, 900), (6, 1500);
+    """)
+    db.flush()
+    assert db.sql("SELECT * FROM o").fetchall() == [(1000, 2)]
+    # The watermark goes through also where no row does.
+    db.execute("INSERT INTO s VALUES (-1, 2500)")
+    db.flush()
+    assert sorted(db.sql("SELECT * FROM o").fetchall()) == [(1000, 2), (2000, 1)]
+    db.source("s").watermark(9000)
+    db.flush()
+    assert [db.metrics()[n].watermark for n in ("s", "positive", "even", "o")] == [9000] * 4

@@ -151,7 +151,7 @@ def test_rows_are_fetched_when_they_are_asked_for(opener: Opener, postgres: Post
         CREATE MATERIALIZED VIEW v AS SELECT n, name FROM s LEFT JOIN people p ON s.k = p.id AND p.name <> 'p8';
         CREATE MATERIALIZED VIEW other AS SELECT count(*) AS n FROM s;
     """)
-    assert "LookupJoin left on demand" in db.explain("SELECT n, name FROM s JOIN people p ON s.k = p.id")
+    assert "LookupJoin inner on demand" in db.explain("SELECT n, name FROM s JOIN people p ON s.k = p.id")
 
     def figures() -> tuple[int, int, int, int]:
         f = db.metrics()["people"].lookup

@@ -54,6 +54,7 @@ class OnDemand(FedLookup):
         self._lock = threading.Lock()
         self._schema = schema_of(info.columns)
         self._entries: OrderedDict[Key, _Entry] | None = None
+        self._bytes = 0
 
     def read_all(self) -> pa.Table:
         """All rows as they are at the source now; by a connection of its own, so that no query waits for it."""
@@ -117,12 +118,13 @@ class OnDemand(FedLookup):
             raise fail("PSK-7002", f"{self.info.name}: the query was stopped.")
         commit(delta if delta is not None and delta.num_rows else None)
         for k in gone:
-            del entries[k]
+            self._bytes -= entries.pop(k).size
         for k, e in fresh.items():
+            if (old := entries.pop(k, None)) is not None:
+                self._bytes -= old.size
             entries[k] = e
-            entries.move_to_end(k)
-        self.figures.entries = len(entries)
-        self.figures.bytes = sum(e.size for e in entries.values())
+            self._bytes += e.size
+        self.figures.entries, self.figures.bytes = len(entries), self._bytes
 
     def _fetched(self, missing: list[Key]) -> tuple[list[pa.Table], dict[Key, _Entry]]:
         """Asks the source for keys: what changes in the table, and the entries that they get."""
@@ -145,7 +147,7 @@ class OnDemand(FedLookup):
     ) -> list[Key]:
         """Which keys have to go, the least recently asked first; never one that this epoch asks for."""
         count = len(entries) + sum(k not in entries for k in fresh)
-        size = sum(e.size for k, e in entries.items() if k not in fresh) + sum(e.size for e in fresh.values())
+        size = self._bytes + sum(e.size - (entries[k].size if k in entries else 0) for k, e in fresh.items())
         gone = []
         for k, e in entries.items():
             if count <= self.options.max_entries and size <= self.options.max_bytes:
@@ -162,6 +164,7 @@ class OnDemand(FedLookup):
             rows = self._engine.store.snapshot(self.info.id)[0]
             size = _ENTRY_BYTES + rows.nbytes // max(1, rows.num_rows)
             self._entries = OrderedDict((k, _Entry(0.0, True, size)) for k in self._keys(rows))
+            self._bytes = size * len(self._entries)
         return self._entries
 
     def _stored(self, keys: Iterable[Key]) -> pa.Table:

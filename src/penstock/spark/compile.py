@@ -88,7 +88,8 @@ class Compiler:
 
     def _compile(self, query: p.Query) -> Compiled:
         self.event_time = any(_needs_time(n) for n in query.root.walk())
-        root = self._relative(query.root) if self.event_time else query.root
+        follows = self.event_time or bool(query.root.times)
+        root = self._relative(query.root) if follows else query.root
         self.stateful = sum(1 for n in root.walk() if not isinstance(n, _LINEAR))
         self.arrival = any(isinstance(n, p.LookupJoin) for n in root.walk())
         frame = self.node(root)
@@ -104,7 +105,7 @@ class Compiler:
             frame, late = self._with_late(frame, self.late)
             outputs.append(late)
             slots.append(list(range(len(select), len(select) + len(late.columns))))
-        timed = [Timed(o, lag) for o, lag in self._lags.items()] if self.event_time else []
+        timed = [Timed(o, lag) for o, lag in self._lags.items()] if follows else []
         objects = list(dict.fromkeys(self._scans))
         return Compiled(
             frame, outputs, slots, objects, timed, root.times, self.event_time, self.operators, self.late_rows
@@ -146,7 +147,9 @@ class Compiler:
             for part in parts[1:]:
                 frame = frame.unionAll(part)
             outputs = [a.outputs[0] for a in alone]
-            return Compiled(frame, outputs, slots, list(dict.fromkeys(self._scans)), [], (), False, self.operators)
+            by_lag = sorted((t for a in alone for t in a.timed), key=lambda t: t.lag_ms)
+            timed = list({t.object_id: t for t in by_lag}.values())
+            return Compiled(frame, outputs, slots, list(dict.fromkeys(self._scans)), timed, (), False, self.operators)
 
     def _with_late(self, main: DataFrame, late: DataFrame) -> tuple[DataFrame, Output]:
         names = [c for c in late.columns if c not in ("__pwm", "__lsn")]

@@ -217,9 +217,6 @@ public final class EpochClock {
   }
 
   private long watermark(long lsn) {
-    if (!eventTime) {
-      return LogOffset.NO_WATERMARK;
-    }
     long now = System.currentTimeMillis();
     long min = Long.MAX_VALUE;
     for (Timed t : timed) {
@@ -272,10 +269,16 @@ public final class EpochClock {
     }
   }
 
-  /** The watermark in force in the epoch that is being written now. */
+  /**
+   * The watermark that the output has with the epoch that is being written now: the one in force in it. A job without operators that wait
+   * for time holds no row back, so its output has at once what its input has.
+   */
   long epochWatermark() {
     synchronized (index) {
-      return running != null ? runningStart.wm : committed.wm;
+      if (running == null) {
+        return committed.wm;
+      }
+      return eventTime ? runningStart.wm : running.wm;
     }
   }
 
@@ -327,7 +330,7 @@ public final class EpochClock {
       return false;
     }
     if (!eventTime) {
-      return true;
+      return watermark(lsn) <= committed.wm;
     }
     // Spark's own watermark starts at zero: one below it closes nothing and calls for no epoch.
     return watermark(lsn) <= committed.wm && (inForce >= committed.wm || committed.wm <= 0);
