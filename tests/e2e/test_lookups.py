@@ -34,18 +34,15 @@ def seen_until_killed(folder: Path, url: str, first: int, rows: int) -> dict[int
 
 def test_an_answer_survives_a_kill(tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "PG_PASSWORD", PASSWORD)
-    seen: dict[int, str] = {}
-    stored = 0
-    for rows in (7, 20):
-        seen |= seen_until_killed(tmp_path / "data", postgres.url, stored, rows)
-        with penstock.open(tmp_path / "data", master="local[2]", config={"spark.heap": "1g"}) as db:
-            db.flush()
-            got = db.sql("SELECT n, stamp FROM v").fetchall()
-            present = sorted(n for (n,) in db.sql("SELECT n FROM s").fetchall())
-            assert present == list(range(len(present)))
-            assert Counter(n for n, _ in got) == Counter(present)
-            answers = dict(got)
-            assert None not in answers.values()
-            assert {n: answers[n] for n in seen} == seen
-            assert [s.error for s in db.status() if s.error] == []
-            stored = len(present)
+    folder = tmp_path / "data"
+    seen = seen_until_killed(folder, postgres.url, 0, 20)
+    with penstock.open(folder, master="local[2]", config={"spark.heap": "1g"}) as db:
+        db.flush()
+        got = db.sql("SELECT n, stamp FROM v").fetchall()
+        present = sorted(n for (n,) in db.sql("SELECT n FROM s").fetchall())
+        assert present == list(range(len(present)))
+        assert Counter(n for n, _ in got) == Counter(present)
+        answers = dict(got)
+        assert None not in answers.values()
+        assert {n: answers[n] for n in seen} == seen
+        assert [s.error for s in db.status() if s.error] == []

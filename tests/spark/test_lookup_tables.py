@@ -169,6 +169,7 @@ def test_rows_are_fetched_when_they_are_asked_for(opener: Opener, postgres: Post
     assert figures() == (2, 4, 1, 3)
     # The keys that were asked for least recently go; a later row fetches them again, and earlier rows keep what they got.
     db.execute("INSERT INTO s VALUES (8, 3), (9, 4), (10, 5)")
+    db.flush()
     db.execute("INSERT INTO s VALUES (11, 1), (12, 2)")
     assert rows(db, "SELECT * FROM v WHERE n > 7") == [
         (8, "new 3"),

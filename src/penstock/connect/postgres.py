@@ -143,7 +143,8 @@ class PostgresTable:
                     raise fail("PSK-1004", f"POSTGRES: there is no column {name}.", hint=suggestion(name, have))
                 self._names[name] = own
             for name in self._key:
-                cursor.execute("SELECT format_type(%s::oid, NULL)", (have[self._names[name]],))
+                # -1: of no length. NULL would give `character`, which is one character long.
+                cursor.execute("SELECT format_type(%s::oid, -1)", (have[self._names[name]],))
                 row = cursor.fetchone()
                 assert row is not None
                 self._types[name] = row[0]

@@ -359,7 +359,9 @@ class Engine:
             while True:
                 job = self.jobs.get(info.id)
                 if job is not None and not job.settle(target, deadline):
-                    raise fail("PSK-0010", f"{info.name} has not caught up within {timeout} s.")
+                    raise fail(
+                        "PSK-0010", f"{probe_owner(info.name) or info.name} has not caught up within {timeout} s."
+                    )
                 if (job is not None and job.state is not JobState.FAILED) or not self.shared.split_up(info):
                     break
         for sink in list(self.sinks.values()):

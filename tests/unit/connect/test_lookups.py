@@ -94,6 +94,15 @@ def test_postgres_tables_and_queries(postgres: PostgresServer) -> None:
     assert source.fetch(pa.table({"n": [1 << 40], "k": [one]})).num_rows == 0
     source.close()
 
+    postgres.execute(
+        "CREATE TABLE codes (a char(2), b varchar(3), PRIMARY KEY (a, b))", "INSERT INTO codes VALUES ('ab', 'cde')"
+    )
+    source = make(
+        "POSTGRES", at(postgres, table="codes"), (Column("a", "string", False), Column("b", "string", False)), "a b"
+    )
+    assert rows(source.fetch(pa.table({"a": ["ab", "a"], "b": ["cde", "cde"]}))) == {("ab", "cde")}
+    source.close()
+
     query = "SELECT n AS id, label AS name, at AS since FROM kinds WHERE label LIKE '%el%' AND n % 2 = 1 -- odd"
     source = make("POSTGRES", at(postgres, query=query + ";"))
     midnight = datetime(2026, 1, 1, tzinfo=UTC)
