@@ -84,7 +84,8 @@ def _probe(node: LookupJoin, right: Scan, name: str, lookup: ObjectInfo) -> Prob
         column = lookup.column(key)
         assert column is not None
         # A value that is not of the key's type equals no key, or the one that it becomes: the join compares again.
-        cast = exp.TryCast(this=asked[key].node.copy(), to=exp.DataType.build(column.type, dialect="spark"))
+        kind = exp.DataType.build(column.type, dialect="spark")
+        cast = exp.TryCast(this=asked[key].node.copy(), to=kind, safe=True)
         keys.append(Named(f"__key{i}", Expr(cast)))
     left = node.left
     root = Project(left, (*(Named(c, col(c)) for c in left.columns), *keys))
