@@ -143,8 +143,6 @@ def add_query(
     try:
         with located(parsed):
             query = split(query, name, engine.catalog.by_id, lambda probe: _add_probe(engine, probe, text, probes))
-        if probes:
-            refuse_late_data(query, parsed.late_to)
         return _add_job(engine, name, kind, query, parsed, text)
     except BaseException:
         drop_objects(engine, probes[::-1])
@@ -152,6 +150,7 @@ def add_query(
 
 
 def _add_probe(engine: Engine, probe: Probe, text: str, made: list[ObjectInfo]) -> ObjectInfo:
+    refuse_late_data(probe)
     object_id = engine.catalog.new_id()
     try:
         planned = plan_query(engine, object_id, probe.query, None)

@@ -93,9 +93,9 @@ def _probe(node: LookupJoin, right: Scan, name: str, lookup: ObjectInfo) -> Prob
     return Probe(name, Query(root, names, Emit("changes" if left.changelog else "append")), lookup)
 
 
-def refuse_late_data(query: Query, late_to: str | None) -> None:
+def refuse_late_data(probe: Probe) -> None:
     """PSK-1012 where the rows that are late are those of a probe, which has no place for them."""
-    if late_to is not None and not any(getattr(n, "late_to", None) is not None for n in query.root.walk()):
+    if any(getattr(n, "late_to", None) is not None for n in probe.query.root.walk()):
         raise fail(
             "PSK-1012",
             "LATE DATA TO is not supported below an on-demand lookup.",
