@@ -25,13 +25,36 @@ def column(internal: str) -> exp.Column:
 
 
 def conjuncts(node: exp.Expression | None) -> list[exp.Expression]:
-    """The parts of an AND, outermost parentheses dropped."""
+    """The parts of an AND, outermost parentheses dropped. What all parts of an OR have in common is a part of its own."""
     if node is None:
         return []
     inner = bare(node)
     if isinstance(inner, exp.And):
         return conjuncts(inner.this) + conjuncts(inner.expression)
+    if isinstance(inner, exp.Or):
+        return _factored(inner)
     return [inner]
+
+
+def _factored(node: exp.Or) -> list[exp.Expression]:
+    """`a AND b OR a AND c` as `a`, `b OR c`: an equality that stands in every branch can then be the key of a join."""
+    branches = [{p.sql(): p for p in conjuncts(b)} for b in _alternatives(node)]
+    common = [text for text in branches[0] if all(text in b for b in branches[1:])]
+    if not common:
+        return [node]
+    out = [branches[0][text] for text in common]
+    rests = [[p for text, p in b.items() if text not in common] for b in branches]
+    if all(rests):
+        either = all_of(rests[0])
+        for rest in rests[1:]:
+            either = exp.Or(this=either, expression=all_of(rest))
+        out.append(either)
+    return out
+
+
+def _alternatives(node: exp.Expression) -> list[exp.Expression]:
+    inner = bare(node)
+    return _alternatives(inner.this) + _alternatives(inner.expression) if isinstance(inner, exp.Or) else [inner]
 
 
 def all_of(parts: list[exp.Expression]) -> exp.Expression:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Literal
 
 from sqlglot import exp
@@ -87,10 +88,12 @@ class From(TimeJoins):
             node = self._first(source.this)
             for join in source.this.args.get("joins") or []:
                 node = self.join(node, join)
-        joins = select.args.get("joins") or []
-        for i, join in enumerate(joins):
-            self._covered = any((j.side or "").upper() in ("RIGHT", "FULL") for j in joins[i + 1 :])
-            node = self.join(node, join)
+        joins = list(select.args.get("joins") or [])
+        while joins:
+            run = list(takewhile(_is_comma, joins)) or joins[:1]
+            here, joins = joins[: len(run)], joins[len(run) :]
+            self._covered = any((j.side or "").upper() in ("RIGHT", "FULL") for j in joins)
+            node = self._listed(node, here) if len(here) > 1 else self.join(node, here[0])
         for lateral in select.args.get("laterals") or []:
             node = self.lateral_view(node, lateral)
         return node
@@ -394,6 +397,35 @@ class From(TimeJoins):
             )
         return regular_join(self.ctx, left, right, kind, bound, item, keyless=crossed)
 
+    def _listed(self, node: Node, joins: list[exp.Join]) -> Node:
+        """`a, b, c`: each is joined when WHERE has an equality between it and what is there, whatever the order in the text."""
+        waiting = []
+        for join in joins:
+            right, relation = self.item(join.this)
+            self.add(relation, join.this)
+            waiting.append((right, join.this))
+        while waiting:
+            linked = (i for i, (right, _) in enumerate(waiting) if self._linked(node, right))
+            right, item = waiting.pop(next(linked, 0))
+            bound = self._from_where(node, right)
+            node = self._joined(node, right, "inner", bound, None, ExprBinder(self.ctx, self.scope), item, True)
+        return node
+
+    def _linked(self, left: Node, right: Node) -> bool:
+        sides = frozenset(left.columns), frozenset(right.columns)
+        if self._covered:
+            return False
+        for part in self.where:
+            if not isinstance(part, exp.EQ) or part.find(exp.Query) is not None:
+                continue
+            if not all(self._known(c) for c in part.find_all(exp.Column)):
+                continue
+            node = ExprBinder(self.ctx, self.scope).bind(part)
+            a, b = Expr(bare(node.this)).refs, Expr(bare(node.expression)).refs
+            if a and b and ((a <= sides[0] and b <= sides[1]) or (a <= sides[1] and b <= sides[0])):
+                return True
+        return False
+
     def _from_where(self, left: Node, right: Node) -> list[exp.Expression]:
         """For `FROM a, b WHERE …`: the conditions of WHERE over both sides are those of the join."""
         lefts, rights = frozenset(left.columns), frozenset(right.columns)
@@ -522,6 +554,12 @@ class From(TimeJoins):
             values = (Named(c, to_expr(self.ctx, e, item)) for c, e in block.late.items())
             made = Project(made, (*(Named(c, col(c)) for c in left.columns), *values))
         return made
+
+
+def _is_comma(join: exp.Join) -> bool:
+    """A table or derived table after a comma (or CROSS JOIN), which does not depend on what stands before it."""
+    said = any(join.args.get(a) for a in ("on", "using", "side", "method")) or (join.kind or "CROSS") != "CROSS"
+    return not said and isinstance(join.this, (exp.Table, exp.Subquery, exp.Values))
 
 
 def _is_true(node: exp.Expression) -> bool:

@@ -1,0 +1,1 @@
+"""TPC-H: tables, rows and queries."""
