@@ -52,7 +52,9 @@ def aggregate(c: Compiler, n: p.Aggregate) -> DataFrame:
     df = c.node(n.child)
     if n.session is not None:
         return _session(c, n, df)
-    closes = n.window_end is not None and _timed(n, n.window_end)
+    # Rows that wait below for the watermark may come when their window would have closed; such a group stays.
+    kept = n.child.waits and not n.child.punctual
+    closes = n.window_end is not None and _timed(n, n.window_end) and not kept
     end = next((k for k in n.keys if k.name == n.window_end), None)
     if closes and end is not None and "__pwm" in df.columns:
         df = _without_late(c, n, df, end)
