@@ -57,6 +57,14 @@ STATEMENTS = [
     Refused("SHOW NOTHING", "PSK-1001"),
     Refused("CREATE STREAM o AS SELECT symbol FROM trades EMIT SOMETIMES", "PSK-1001"),
     Refused("INSERT INTO products VALUES (1, 'a'", "PSK-1001"),
+    # Rows that come out behind the watermark
+    Refused(
+        "CREATE STREAM o AS SELECT w.symbol, q.bid FROM "
+        "(SELECT symbol, window_start FROM trades GROUP BY symbol, TUMBLE(ts, INTERVAL '1' MINUTE)) w "
+        "ASOF JOIN quotes q MATCH_CONDITION (w.window_start >= q.qts) ON w.symbol = q.symbol EMIT ON WINDOW CLOSE",
+        "PSK-1012",
+        "Make a stream of the query inside",
+    ),
     # Names
     Refused("SELECT * FROM trade", "PSK-1002", "trades", at=(1, 15)),
     Refused("CREATE STREAM o AS SELECT * FROM trads", "PSK-1002", "trades", at=(1, 34)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 from tests.spark.batch_model import Batch, Maintained
@@ -90,13 +91,16 @@ def commit(db: penstock.Database, changes: Changes) -> None:
                 transaction.insert(name, there)
 
 
-def run(opener: Opener, spark: SparkSession, orders: int, more: int) -> None:
-    db = opener()
+def run(
+    opener: Opener, spark: SparkSession, folder: Path, seed: int, orders: int, more: int, restarts: bool = False
+) -> None:
+    """Every commit of the history, and a check after it; with `restarts` the database is opened anew after each."""
+    db = opener(folder / "db")
     for table in TABLES.values():
         db.execute(table.create())
     views = Maintained(db, QUERIES)
     batch = Batch(spark, {t.name: t.columns for t in TABLES.values()})
-    history = History(4, orders)
+    history = History(seed, orders)
     wanted = {}
     for changes in history.commits(more):
         commit(db, changes)
@@ -105,9 +109,13 @@ def run(opener: Opener, spark: SparkSession, orders: int, more: int) -> None:
         batch.load({name: rows.values() for name, rows in history.now.items()})
         wanted = batch.answers(QUERIES)
         views.check(db, wanted)
+        if restarts:
+            db.close()
+            db = opener(folder / "db")
+            views.reopened(db)
     empty = [name for name, rows in wanted.items() if not rows or all(v is None for r in rows for v in r)]
     assert not empty
 
 
-def test_every_query_equals_batch(opener: Opener, spark: SparkSession) -> None:
-    run(opener, spark, orders=240, more=30)
+def test_every_query_equals_batch(opener: Opener, spark: SparkSession, tmp_path: Path) -> None:
+    run(opener, spark, tmp_path, seed=4, orders=240, more=30)
