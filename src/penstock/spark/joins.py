@@ -111,6 +111,7 @@ def _regular(c: Compiler, n: p.Join) -> DataFrame:
         "nullSafe": [i in n.null_safe for i in range(len(n.left_keys))],
         "residual": n.residual.sql() if n.residual is not None else None,
         "ttlMs": n.ttl_ms,
+        "copies": not n.changelog,
     }
     if n.mark is not None:
         spec["mark"] = n.mark
@@ -129,6 +130,7 @@ def _interval(c: Compiler, n: p.Join) -> DataFrame:
         "upperMicros": bound.upper_ms * 1000,
         "leftLagMicros": _lag(n.left, bound.left_time) * 1000,
         "rightLagMicros": _lag(n.right, bound.right_time) * 1000,
+        "copies": not n.changelog,
     }
     return _out(n, c.kernel("IntervalJoin", spec, left, right))
 

@@ -122,7 +122,7 @@ public final class AsofJoin {
     public scala.collection.Iterator<Row> handleInputRows(
         byte[] key, scala.collection.Iterator<Row> rows, TimerValues timers) {
       // Left rows of an append-only side cannot cancel each other, so equal output rows need not be found.
-      JoinOutput out = new JoinOutput(leftRetracts);
+      JoinOutput out = new JoinOutput(leftRetracts, false);
       List<Row> lefts = new ArrayList<>();
       List<Row> rights = new ArrayList<>();
       while (rows.hasNext()) {
@@ -157,7 +157,7 @@ public final class AsofJoin {
 
     @Override
     public scala.collection.Iterator<Row> handleExpiredTimer(byte[] key, TimerValues timers, ExpiredTimerInfo timer) {
-      JoinOutput out = new JoinOutput(leftRetracts);
+      JoinOutput out = new JoinOutput(leftRetracts, false);
       open();
       waiting.timer(JoinStore.NO_TIMER);
       close(JoinTimer.watermark(timers), out);

@@ -51,6 +51,7 @@ public final class IntervalJoin {
     if (spec.number("ttlMs") != null) {
       throw new IllegalArgumentException("an interval join keeps rows by the watermark and takes no ttlMs");
     }
+    boolean copies = spec.flag("copies");
     spec.done();
     StructType leftSchema = JoinPlan.schema(left, spec.leftColumns);
     StructType rightSchema = JoinPlan.schema(right, spec.rightColumns);
@@ -61,7 +62,7 @@ public final class IntervalJoin {
             kind.left == JoinKind.Alone.UNMATCHED, false),
         JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
             kind.right == JoinKind.Alone.UNMATCHED, false),
-        new Processor(kind, predicate, lower, upper, leftLag, rightLag),
+        new Processor(kind, predicate, lower, upper, leftLag, rightLag, copies),
         TimeMode.EventTime(),
         JoinPlan.OUTPUT);
     return JoinPlan.unpack(packed, leftSchema, kind.pairs ? rightSchema : null);
@@ -76,10 +77,13 @@ public final class IntervalJoin {
     private final long upper;
     private final long leftLag;
     private final long rightLag;
+    private final boolean copies;
     private transient JoinStore left;
     private transient JoinStore right;
 
-    Processor(JoinKind kind, JoinPredicate residual, long lower, long upper, long leftLag, long rightLag) {
+    Processor(
+        JoinKind kind, JoinPredicate residual, long lower, long upper, long leftLag, long rightLag, boolean copies) {
+      this.copies = copies;
       this.kind = kind;
       this.residual = residual;
       this.lower = lower;
@@ -108,7 +112,7 @@ public final class IntervalJoin {
       }
       changes.forEach(change -> change.values().removeIf(sum -> sum[0] == 0));
       // Rows that differ only in a time that is not among their columns are the same row outside.
-      JoinOutput out = new JoinOutput(true);
+      JoinOutput out = new JoinOutput(true, copies);
       changes.get(JoinPlan.LEFT_ALONE).forEach((row, sum) -> out.add(row.row(), null, sum[0]));
       changes.get(JoinPlan.RIGHT_ALONE).forEach((row, sum) -> out.add(null, row.row(), sum[0]));
       if (!changes.get(JoinPlan.LEFT).isEmpty() || !changes.get(JoinPlan.RIGHT).isEmpty()) {
@@ -124,7 +128,7 @@ public final class IntervalJoin {
 
     @Override
     public scala.collection.Iterator<Row> handleExpiredTimer(byte[] key, TimerValues timers, ExpiredTimerInfo timer) {
-      JoinOutput out = new JoinOutput(true);
+      JoinOutput out = new JoinOutput(true, copies);
       left.open();
       right.open();
       left.timer(JoinStore.NO_TIMER);

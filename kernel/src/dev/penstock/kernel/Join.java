@@ -36,7 +36,8 @@ import org.apache.spark.sql.types.StructType;
  * </ul>
  *
  * <p>Spec: {@code kind}, {@code leftKeys}, {@code rightKeys}, {@code nullSafe}, {@code leftColumns}, {@code rightColumns},
- * {@code leftWeight}, {@code rightWeight}, {@code residual}, {@code ttlMs}, {@code mark} (the name of the column).
+ * {@code leftWeight}, {@code rightWeight}, {@code residual}, {@code ttlMs}, {@code mark} (the name of the column),
+ * {@code copies} (a row of weight n comes out n times, for a result that is never taken back).
  */
 public final class Join {
   private Join() {}
@@ -49,6 +50,7 @@ public final class Join {
     String residual = spec.text("residual");
     Long ttl = spec.number("ttlMs");
     String mark = kind == JoinKind.MARK ? spec.text("mark") : null;
+    boolean copies = spec.flag("copies");
     spec.done();
     StructType leftSchema = JoinPlan.schema(left, spec.leftColumns);
     StructType rightSchema = JoinPlan.schema(right, spec.rightColumns);
@@ -59,7 +61,7 @@ public final class Join {
             kind.left.unmatched(), false),
         JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, null, spec.rightWeight,
             kind.right.unmatched(), false),
-        new Processor(kind, predicate, ttl == null ? 0 : ttl),
+        new Processor(kind, predicate, ttl == null ? 0 : ttl, copies),
         ttl == null ? TimeMode.None() : TimeMode.ProcessingTime(),
         JoinPlan.OUTPUT);
     StructType marked = mark == null ? null : new StructType().add(mark, DataTypes.BooleanType, true);
@@ -82,12 +84,14 @@ public final class Join {
     private final JoinKind kind;
     private final JoinPredicate residual;
     private final long ttl;
+    private final boolean copies;
     /** Whether each row keeps its own number of matches; otherwise it is the weight of the whole other side. */
     private final boolean counted;
     private transient JoinStore left;
     private transient JoinStore right;
 
-    Processor(JoinKind kind, JoinPredicate residual, long ttl) {
+    Processor(JoinKind kind, JoinPredicate residual, long ttl, boolean copies) {
+      this.copies = copies;
       this.kind = kind;
       this.residual = residual;
       this.ttl = ttl;
@@ -115,7 +119,7 @@ public final class Join {
       changes.forEach(change -> change.values().removeIf(sum -> sum[0] == 0));
       Map<JoinRow, long[]> lefts = changes.get(JoinPlan.LEFT);
       Map<JoinRow, long[]> rights = changes.get(JoinPlan.RIGHT);
-      JoinOutput out = new JoinOutput(!lefts.isEmpty() && !rights.isEmpty());
+      JoinOutput out = new JoinOutput(!lefts.isEmpty() && !rights.isEmpty(), copies);
       changes.get(JoinPlan.LEFT_ALONE).forEach((row, sum) -> alone(true, row.row(), kind.left, 0, 0, sum[0], 0, out));
       changes.get(JoinPlan.RIGHT_ALONE).forEach((row, sum) -> alone(false, row.row(), kind.right, 0, 0, sum[0], 0, out));
       if (!lefts.isEmpty() || !rights.isEmpty()) {
