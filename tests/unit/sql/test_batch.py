@@ -85,3 +85,20 @@ def test_refused(catalog: Catalog, sql: str, code: str, column: int) -> None:
         batch(catalog, sql)
     assert caught.value.position is not None
     assert (caught.value.code, caught.value.position.column) == (code, column)
+
+
+def test_any_and_all_are_in_where_they_can_be(catalog: Catalog) -> None:
+    text = batch(catalog, "SELECT k FROM s WHERE v = ANY (SELECT id FROM t) AND v <> ALL (SELECT x FROM t2)").spark_sql
+    assert "v IN (SELECT id FROM `t` AS `t`)" in text and "NOT v IN (SELECT x FROM `t2` AS `t2`)" in text
+    with pytest.raises(PenstockError, match="PSK-1012"):
+        batch(catalog, "SELECT k FROM s WHERE v > ALL (SELECT id FROM t)")
+
+
+def test_recursion_with_union_is_for_views(catalog: Catalog) -> None:
+    step = "SELECT x FROM r JOIN t2 ON t2.id = r.id"
+    assert (
+        "RECURSIVE"
+        in batch(catalog, f"WITH RECURSIVE r AS (SELECT id FROM t UNION ALL {step}) SELECT * FROM r").spark_sql
+    )
+    with pytest.raises(PenstockError, match="PSK-1012"):
+        batch(catalog, f"WITH RECURSIVE r AS (SELECT id FROM t UNION {step}) SELECT * FROM r")

@@ -11,6 +11,7 @@ from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.sql.bind.context import CatalogView, Context, qualified
 from penstock.sql.bind.exprs import alias_hint, walk_block
 from penstock.sql.bind.naming import output_name
+from penstock.sql.bind.recursion import reads
 from penstock.sql.bind.simple import duckdb_text
 from penstock.sql.bind.windows import bound_of, window_kind
 from penstock.sql.functions import generator_name, translate
@@ -68,6 +69,14 @@ def bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
 
 
 def _refuse(ctx: Context, tree: exp.Expression) -> None:
+    for cte in tree.find_all(exp.CTE):
+        if isinstance(cte.this, exp.Union) and cte.this.args.get("distinct") and reads(cte.this, cte.alias):
+            raise ctx.fail(
+                "PSK-1012",
+                f"the recursive query {cte.alias} has UNION, which is only for continuous queries",
+                cte.this,
+                hint="Put it into CREATE MATERIALIZED VIEW, and select from that; or bound it and write UNION ALL.",
+            )
     for node in tree.find_all(exp.Anonymous):
         if node.name.lower() in ("__asof", "__temporal", "__probe", "__using"):
             raise ctx.fail(
