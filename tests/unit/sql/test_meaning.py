@@ -96,6 +96,8 @@ SELECT t.id, (SELECT count(*) FROM (SELECT DISTINCT v FROM u) q WHERE q.v > t.x)
 SELECT t.id FROM t WHERE EXISTS (SELECT k FROM u WHERE u.k = t.k INTERSECT SELECT src FROM e WHERE e.dst <> t.id)
 SELECT t.id, u.id AS uid FROM t JOIN u ON u.k = t.k AND u.v > (SELECT avg(v) FROM u u2 WHERE u2.k <> t.k) LEFT JOIN e ON e.src = t.id
 SELECT t.id, u.id AS uid FROM t JOIN u ON u.k = t.k AND (u.v IN (SELECT x FROM t) OR NOT EXISTS (SELECT 1 FROM e WHERE e.src = u.id AND e.dst > t.id))
+SELECT id FROM e WHERE id = (SELECT t.k + 2 FROM t WHERE EXISTS (SELECT DISTINCT e.id FROM u JOIN e f ON f.id = u.k AND f.id < t.x) ORDER BY t.id LIMIT 1)
+SELECT id FROM t WHERE x IN (SELECT u.v FROM u WHERE u.k NOT IN (SELECT u.v FROM e WHERE src = dst UNION ALL SELECT t.k + 1 FROM e))
 WITH RECURSIVE r(a, b) AS (SELECT src, dst FROM e UNION SELECT r.a, e.dst FROM r JOIN e ON e.src = r.b) SELECT a, b FROM r
 WITH RECURSIVE r(a, b, d) AS (SELECT src, dst, 1 FROM e UNION ALL SELECT r.a, e.dst, d + 1 FROM e, r WHERE e.src = r.b AND d < 4) SELECT a, b, d FROM r
 WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 9) SELECT n, x FROM r LEFT JOIN t ON t.id = r.n

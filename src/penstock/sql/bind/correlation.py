@@ -49,6 +49,7 @@ class Correlation:
         used = [c for c, name in names.items() if name in _used(trial)]
         if not used:
             raise Uncorrelated
+        _tell(self.scope.outer, set(used))
         outer = {c: self.lift(column(c), query) if self.lift else column(c) for c in used}
         items = tuple(Named(names[c], to_expr(self.ctx, e, query)) for c, e in outer.items())
         domain = Domain(Distinct(Project(self.node, items)), tuple(i.name for i in items))
@@ -76,6 +77,13 @@ class Correlation:
         ]
         outer = self._renamed(scope.outer, names, None) if scope.outer is not None else None
         return Scope(relations, outer, domain)
+
+
+def _tell(scope: Scope | None, used: set[str]) -> None:
+    """The copies of outer scopes have been asked for these columns; now the scopes themselves are."""
+    if scope is not None:
+        scope.used |= used & {c.internal for r in scope.relations for c in r.cols}
+        _tell(scope.outer, used)
 
 
 def _used(scope: Scope | None) -> set[str]:
