@@ -19,6 +19,7 @@ from penstock.runtime.job import Job, JobState
 from penstock.runtime.planned import Planned
 from penstock.spark.bridge import KernelJob
 from penstock.spark.compile import UNIT_OBJECT, Compiler
+from penstock.spark.together import compile_together
 
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
@@ -119,7 +120,7 @@ class SharedJobs:
         infos = [engine.catalog.by_id(m) for m in generation.members]
         name = f"{engine.uid}-shared-{input_id}"
         compiler = Compiler(engine.spark, name, engine.catalog.by_id, engine.parallelism)
-        compiled = compiler.compile_together([engine.plan(i).query for i in infos])
+        compiled = compile_together(compiler, [engine.plan(i).query for i in infos])
         kernel = KernelJob(
             engine.spark,
             engine.uid,

@@ -7,7 +7,7 @@ in force, epoch ms) as long as no stateful operator came between. One `Compiler`
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -125,31 +125,6 @@ class Compiler:
             return replace(n, time_attrs=tuple(p.TimeAttr(t.column, max(0, t.lag_ms - base)) for t in n.time_attrs))
 
         return transform(root, absorbed)
-
-    def compile_together(self, queries: Sequence[p.Query]) -> Compiled:
-        """Several queries without state or event time as one job: their columns side by side, and `__out` says whose a row is."""
-        with translated():
-            alone = [self._compile(q) for q in queries]
-            fields = [[f.dataType for f in a.frame.schema.fields] for a in alone]
-            slots, at = [], 0
-            for kinds in fields:
-                slots.append(list(range(at, at + len(kinds))))
-                at += len(kinds)
-            parts = []
-            for i, a in enumerate(alone):
-                select = []
-                for j, kinds in enumerate(fields):
-                    for n, kind in enumerate(kinds):
-                        value = F.col(a.frame.columns[n]) if i == j else F.lit(None).cast(kind)
-                        select.append(value.alias(f"o{j}_{n}"))
-                parts.append(a.frame.select(*select, F.lit(i).alias("__out")))
-            frame = parts[0]
-            for part in parts[1:]:
-                frame = frame.unionAll(part)
-            outputs = [a.outputs[0] for a in alone]
-            by_lag = sorted((t for a in alone for t in a.timed), key=lambda t: t.lag_ms)
-            timed = list({t.object_id: t for t in by_lag}.values())
-            return Compiled(frame, outputs, slots, list(dict.fromkeys(self._scans)), timed, (), False, self.operators)
 
     def _with_late(self, main: DataFrame, late: DataFrame) -> tuple[DataFrame, Output]:
         names = [c for c in late.columns if c not in ("__pwm", "__lsn")]

@@ -34,7 +34,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * job's {@link Outbox} and returns when Python has recorded it.
  *
  * <p>Options: {@code job}, {@code folder} (for files), {@code outputs}: a JSON array with one array of column numbers per output. With more
- * than one output the schema's last column is {@code __out} (INT), the number of the output that a row belongs to.
+ * than one output the schema's last column is {@code __out}: the number of the output that a row belongs to (INT), or for each output
+ * whether the row belongs to it (ARRAY of BOOLEAN).
  */
 public final class LogSink implements TableProvider {
   private static final ObjectMapper JSON = new ObjectMapper();

@@ -17,10 +17,12 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
 import org.apache.spark.sql.execution.arrow.ArrowWriter;
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -58,6 +60,7 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
 
   private final class TaskWriter implements DataWriter<InternalRow> {
     private final long epoch;
+    private final boolean several = schema.fields()[schema.size() - 1].dataType() instanceof ArrayType;
     private final OutputWriter[] writers = new OutputWriter[outputs.length];
 
     TaskWriter(long epoch) {
@@ -66,7 +69,21 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
 
     @Override
     public void write(InternalRow row) throws IOException {
-      int out = outputs.length == 1 ? 0 : row.getInt(schema.size() - 1);
+      if (outputs.length == 1) {
+        write(0, row);
+      } else if (several) {
+        ArrayData outs = row.getArray(schema.size() - 1);
+        for (int i = 0; i < outputs.length; i++) {
+          if (outs.getBoolean(i)) {
+            write(i, row);
+          }
+        }
+      } else {
+        write(row.getInt(schema.size() - 1), row);
+      }
+    }
+
+    private void write(int out, InternalRow row) throws IOException {
       if (writers[out] == null) {
         writers[out] = new OutputWriter(out, epoch);
       }

@@ -1,0 +1,109 @@
+"""Several queries without state or event time as one job.
+
+Their columns stand side by side, and `__out` says for each output whether a row belongs to it. Filters and projections of one object read
+it once: each row carries what every query makes of it, so an epoch is one task and not one for each query. A query's
+expressions are only evaluated for rows that its filter lets through. What cannot be written so is a branch of a union, with a scan of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from penstock.plan import nodes as p
+from penstock.plan.passes.predicates import renamed
+from penstock.spark.compile import Compiled, Compiler
+from penstock.spark.session import jvm
+from penstock.spark.translate import translated
+
+
+class _Chain(NamedTuple):
+    """A query that is a projection of a filter of a scan: the parts that it has."""
+
+    scan: p.Scan
+    predicate: p.Expr | None
+    items: tuple[p.Expr, ...]
+
+
+def compile_together(compiler: Compiler, queries: Sequence[p.Query]) -> Compiled:
+    """The job of all queries, with one output each, in their order. All of them read the same object."""
+    with translated():
+        alone = [compiler.compile(q) for q in queries]
+        if len(alone) == 1:
+            return alone[0]
+        slots, at = [], 0
+        for a in alone:
+            slots.append(list(range(at, at + len(a.frame.columns))))
+            at += len(a.frame.columns)
+        chains = {
+            i: c for i, q in enumerate(queries) if (c := _chain(q.root)) and jvm().Guard.allows(alone[i].frame._jdf)
+        }
+        parts = [_branch(alone, i) for i in range(len(alone)) if i not in chains]
+        if chains:
+            parts.append(_wide(compiler, alone, chains))
+        frame = parts[0]
+        for part in parts[1:]:
+            frame = frame.unionAll(part)
+        outputs = [a.outputs[0] for a in alone]
+        by_lag = sorted((t for a in alone for t in a.timed), key=lambda t: t.lag_ms)
+        timed = list({t.object_id: t for t in by_lag}.values())
+        return Compiled(frame, outputs, slots, alone[0].objects, timed, (), False, compiler.operators)
+
+
+def _chain(root: p.Node) -> _Chain | None:
+    items = tuple(p.col(c) for c in root.columns)
+    node = root
+    if isinstance(node, p.Project):
+        items = tuple(i.expr for i in node.items)
+        node = node.child
+    predicate = None
+    if isinstance(node, p.Filter):
+        predicate = node.predicate
+        node = node.child
+    return _Chain(node, predicate, items) if isinstance(node, p.Scan) else None
+
+
+def _branch(alone: Sequence[Compiled], own: int) -> DataFrame:
+    """One query over a scan of its own, among NULLs for the others."""
+    select = []
+    for i, a in enumerate(alone):
+        for n, field in enumerate(a.frame.schema.fields):
+            value = F.col(field.name) if i == own else F.lit(None).cast(field.dataType)
+            select.append(value.alias(f"o{i}_{n}"))
+    out = F.array(*(F.lit(i == own) for i in range(len(alone))))
+    return alone[own].frame.select(*select, out.alias("__out"))
+
+
+def _wide(compiler: Compiler, alone: Sequence[Compiled], chains: dict[int, _Chain]) -> DataFrame:
+    """All chains over one scan."""
+    scan = next(iter(chains.values())).scan
+    sources = list(dict.fromkeys(s for c in chains.values() for _, s in c.scan.fields))
+    raw = {source: f"r{n}" for n, source in enumerate(sources)}
+    df = compiler.scan(p.Scan(scan.object, scan.object_id, tuple((raw[s], s) for s in sources), scan.is_changelog))
+    names = {i: {name: raw[source] for name, source in c.scan.fields} for i, c in chains.items()}
+    keep = [_kept(c, names[i]).alias(f"k{i}") for i, c in chains.items()]
+    df = df.select("*", *keep)
+    select: list[Column] = []
+    for i, a in enumerate(alone):
+        fields = a.frame.schema.fields
+        chain = chains.get(i)
+        values = [F.lit(None) for _ in fields] if chain is None else _values(chain, names[i])
+        for n, (value, field) in enumerate(zip(values, fields, strict=True)):
+            guarded = F.when(F.col(f"k{i}"), value) if chain is not None else value
+            select.append(guarded.cast(field.dataType).alias(f"o{i}_{n}"))
+    out = F.array(*(F.col(f"k{i}") if i in chains else F.lit(False) for i in range(len(alone))))
+    return df.select(*select, out.alias("__out"))
+
+
+def _kept(chain: _Chain, names: dict[str, str]) -> Column:
+    if chain.predicate is None:
+        return F.lit(True)
+    return F.coalesce(F.expr(renamed(chain.predicate, names).sql()), F.lit(False))
+
+
+def _values(chain: _Chain, names: dict[str, str]) -> list[Column]:
+    values = [F.expr(renamed(e, names).sql()) for e in chain.items]
+    return [*values, F.col("__weight")] if chain.scan.changelog else values
