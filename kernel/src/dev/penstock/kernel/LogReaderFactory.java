@@ -21,7 +21,6 @@ import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils$;
-import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
@@ -60,6 +59,7 @@ final class LogReaderFactory implements PartitionReaderFactory {
     private int next;
     private FileChannel file;
     private String path;
+    private Schema stored;
     private VectorSchemaRoot root;
     private ColumnarBatch batch;
 
@@ -92,8 +92,11 @@ final class LogReaderFactory implements PartitionReaderFactory {
         path = slice.path;
       }
       file.position(slice.offset);
-      List<Field> all = ArrowUtils$.MODULE$.toArrowSchema(full, "UTC", true, false, false).getFields();
-      root = VectorSchemaRoot.create(new Schema(all.subList(0, slice.columns)), allocator);
+      if (stored == null || stored.getFields().size() != slice.columns) {
+        List<Field> all = ArrowUtils$.MODULE$.toArrowSchema(full, "UTC", true, false, false).getFields();
+        stored = new Schema(all.subList(0, slice.columns));
+      }
+      root = VectorSchemaRoot.create(stored, allocator);
       try (ArrowRecordBatch message = MessageSerializer.deserializeRecordBatch(new ReadChannel(file), allocator)) {
         new VectorLoader(root).load(message);
       }
@@ -102,7 +105,7 @@ final class LogReaderFactory implements PartitionReaderFactory {
       for (int i = 0; i < vectors.length; i++) {
         StructField f = required.fields()[i];
         int at = full.fieldIndex(f.name());
-        vectors[i] = at < slice.columns ? new ArrowColumnVector(root.getVector(at)) : constant(f, at, rows, slice);
+        vectors[i] = at < slice.columns ? LogColumn.of(f.dataType(), root.getVector(at)) : constant(f, at, rows, slice);
       }
       return new ColumnarBatch(vectors, rows);
     }
