@@ -1,4 +1,4 @@
-"""`penstock.open` and the database it gives."""
+"""The database that `penstock.open` gives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.api.result import Result
 from penstock.api.source import SourceHandle
 from penstock.catalog.objects import ObjectInfo
-from penstock.config import load_settings
+from penstock.config import Settings
 from penstock.connect import register_callable
 from penstock.errors import fail
 from penstock.runtime import execute as ex
@@ -48,23 +48,9 @@ def _close_all() -> None:
         database.close()
 
 
-def open(
-    path: str | Path | None = None,
-    *,
-    master: str | None = None,
-    config: Mapping[str, Any] | None = None,
-    start: bool = True,
-    progress: Callable[[str], None] | None = None,
-) -> Database:
-    """Opens a database folder, recovers it and starts its queries. Without a path, or with ":memory:", a temporary one.
-
-    `progress` is called with a word for each step of the way.
-    """
-    folder = None if path is None or str(path) == ":memory:" else Path(path)
-    given = dict(config or {})
-    if master is not None:
-        given["spark.master"] = master
-    engine = Engine(folder, load_settings(folder, given), progress)
+def opened(folder: Path | None, settings: Settings, start: bool, progress: Callable[[str], None] | None) -> Database:
+    """The database in a folder, with its queries running if `start`; None is a temporary folder."""
+    engine = Engine(folder, settings, progress)
     database = Database(engine)
     _open.add(database)
     try:
@@ -76,11 +62,6 @@ def open(
         engine.close()
         raise
     return database
-
-
-async def open_async(path: str | Path | None = None, **options: Any) -> Database:
-    """`open`, without holding up the event loop."""
-    return await asyncio.to_thread(lambda: open(path, **options))
 
 
 class Transaction:

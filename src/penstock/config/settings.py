@@ -49,6 +49,11 @@ class SparkSettings(Section):
     shuffle_partitions: Count = Field(
         default=2, ge=1, description="Partitions of every keyed operator. Fixed for a query once it has a checkpoint."
     )
+    class_archive: bool = Field(
+        default=True,
+        description="Keep the classes that Spark has loaded in the user's cache folder, which makes later starts faster. The "
+        "first database that is closed on a machine takes some seconds to write them.",
+    )
     conf: dict[str, Text] = Field(
         default_factory=dict,
         description="Further Spark settings, by Spark's own names (`spark.conf.spark.ui.enabled`).",

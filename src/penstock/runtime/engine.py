@@ -41,7 +41,7 @@ from penstock.spark.bridge import FolderClaim, KernelJob
 from penstock.spark.compile import UNIT_OBJECT
 from penstock.spark.index import KernelIndex
 from penstock.spark.seeds import unit_entry
-from penstock.spark.session import get_session
+from penstock.spark.session import get_session, keep_classes
 
 QUERIES = (Kind.STREAM, Kind.VIEW)
 
@@ -233,6 +233,12 @@ class Engine:
             self.index.close()
             self.store.close()
             self._let_go()
+<<<<<<< HEAD
+=======
+            keep_classes()
+            if self.temporary:
+                shutil.rmtree(self.folder, ignore_errors=True)
+>>>>>>> e115b26 (Start the JVM while Python imports, with the classes of an earlier one)
 
     def save_contents(self) -> None:
         """Writes the contents of tables and views, so that the log before them is no longer needed to open the database."""

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,17 @@ from pyspark.sql import SparkSession
 
 from penstock.config import Settings
 from penstock.errors import fail
+<<<<<<< HEAD
 from penstock.spark.calls import drop_interrupted
+=======
+from penstock.spark.calls import interruptible
+from penstock.spark.classes import ClassArchive
+>>>>>>> e115b26 (Start the JVM while Python imports, with the classes of an earlier one)
 
 _lock = threading.Lock()
 _session: SparkSession | None = None
 _master: str | None = None
+_classes: ClassArchive | None = None
 
 LOG4J = """
 rootLogger.level = error
@@ -62,16 +68,37 @@ def get_session(settings: Settings) -> SparkSession:
         return _session
 
 
+def begin(settings: Settings) -> None:
+    """Starts Spark on another thread if it is not running; `get_session` waits for it, and raises what went wrong."""
+    if _session is None:
+
+        def attempt() -> None:
+            with suppress(Exception):
+                get_session(settings)
+
+        threading.Thread(target=attempt, name="penstock-spark", daemon=True).start()
+
+
+def keep_classes() -> None:
+    """Writes the archive of loaded classes, the first time on a machine: later processes start faster. It takes some seconds."""
+    if _classes is not None:
+        _classes.keep(lambda path: interruptible(lambda: jvm().ClassArchive.dump(path)))
+
+
 def _start(settings: Settings) -> SparkSession:
+    global _classes
     # PySpark prints each error of a query as JSON on the terminal; ours say it once, where it belongs.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    # Spark asks a small JVM for the command line of the real one.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     scratch = Path(tempfile.mkdtemp(prefix="penstock-spark-"))
     (scratch / "log4j2.properties").write_text(LOG4J)
     conf = SparkConf(loadDefaults=False)
-    for key, value in spark_conf(settings, scratch).items():
+    _classes = ClassArchive(kernel_jar()) if settings.spark.class_archive else None
+    for key, value in spark_conf(settings, scratch, _classes.options if _classes else "").items():
         conf.set(key, value)
     stderr = (scratch / "spark.log").open("wb")
     try:
@@ -102,7 +129,7 @@ def _own_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def spark_conf(settings: Settings, scratch: Path) -> dict[str, str]:
+def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str, str]:
     """Spark settings that must be right before the first checkpoint exists, and those that keep epochs short."""
     jar = str(kernel_jar())
     streaming = "spark.sql.streaming."
@@ -112,10 +139,13 @@ def spark_conf(settings: Settings, scratch: Path) -> dict[str, str]:
         "spark.master": settings.spark.master,
         "spark.driver.memory": settings.spark.heap,
         "spark.driver.extraClassPath": jar,
-        "spark.jars": jar,
         "spark.driver.extraJavaOptions": (
             f"-Xss16m -XX:+UseG1GC -Dlog4j2.configurationFile=file:{scratch}/log4j2.properties"
+<<<<<<< HEAD
             f" -Djava.io.tmpdir={scratch}"
+=======
+            f" -Djava.io.tmpdir={scratch} {classes}"
+>>>>>>> e115b26 (Start the JVM while Python imports, with the classes of an earlier one)
         ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -149,6 +179,8 @@ def spark_conf(settings: Settings, scratch: Path) -> dict[str, str]:
         conf["spark.locality.wait"] = "0"
         conf["spark.driver.host"] = "localhost"
         conf["spark.driver.bindAddress"] = "127.0.0.1"
+    else:
+        conf["spark.jars"] = jar
     conf.update(settings.spark.conf)
     return conf
 

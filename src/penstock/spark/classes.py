@@ -1,0 +1,90 @@
+"""Classes kept from one process to the next.
+
+Most of what Spark's start and its first query cost is loading some ten thousand classes from jars. The JVM can write the classes
+it has loaded to an archive and map them, parsed and verified, at the next start. The archive lives in the user's cache folder, under a
+name that tells which Java and which jars it belongs to; the JVM checks it too and goes without one that does not fit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyspark
+
+_logger = logging.getLogger(__name__)
+
+_KEPT_S = 30 * 24 * 3600
+"""Archives that nobody has used for so long belong to versions that are gone."""
+
+
+class ClassArchive:
+    """The archive for one kernel jar and the Java that Spark will be started with."""
+
+    def __init__(self, jar: Path) -> None:
+        self.path = _folder() / f"classes-{_identity(jar)}.jsa"
+        self._made = self._usable()
+
+    def _usable(self) -> bool:
+        try:
+            os.utime(self.path)
+        except OSError:
+            return False
+        return True
+
+    @property
+    def options(self) -> str:
+        """What to start the JVM with: it uses the archive, or takes note of what one would need."""
+        if self._made:
+            return f'"-XX:SharedArchiveFile={self.path}"'
+        return "-XX:+RecordDynamicDumpInfo"
+
+    def keep(self, dump: Callable[[str], None]) -> None:
+        """Has the archive written by `dump` if there is none yet. It is not needed for anything but speed: a failure is only logged."""
+        if self._made:
+            return
+        self._made = True
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=self.path.parent) as beside:
+                whole = Path(beside) / "classes.jsa"
+                dump(str(whole))
+                whole.replace(self.path)
+            _remove_old(self.path.parent)
+        except Exception:
+            _logger.debug("no class archive was written", exc_info=True)
+
+
+def _folder() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "penstock"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+
+
+def _identity(jar: Path) -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
+    with contextlib.suppress(OSError):
+        java = java.resolve(strict=True)
+    parts = [pyspark.__version__, pyspark.__path__[0]]
+    for file in (java, jar):
+        parts.append(str(file))
+        with contextlib.suppress(OSError):
+            found = file.stat()
+            parts.append(f"{found.st_size} {found.st_mtime_ns}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _remove_old(folder: Path) -> None:
+    for old in folder.glob("classes-*.jsa"):
+        with contextlib.suppress(OSError):
+            if time.time() - old.stat().st_mtime > _KEPT_S:
+                old.unlink()
