@@ -31,6 +31,9 @@ Mode = Literal["sync", "async"]
 # One group is written before anyone in it is acknowledged: this bounds how long the first waits for the last.
 _GROUP_BYTES = 32 << 20
 
+# Threads that were acknowledged together come back together: waiting this long for the rest of them saves a sync.
+_GATHER_S = 0.0005
+
 _logger = logging.getLogger(__name__)
 
 
@@ -87,6 +90,7 @@ class Writer:
         self._closed = False
         self._broken: PenstockError | None = None
         self._sync_due: float | None = None
+        self._crowd = 1
         self._thread = threading.Thread(target=self._run, name="penstock-log", daemon=True)
         self._thread.start()
 
@@ -132,21 +136,26 @@ class Writer:
                     commit.future.set_result(self._durable_lsn)
 
     def _take(self) -> tuple[list[Commit], list[Commit], bool]:
-        """Everything that waits, up to the size of a group; waits for the first, but not past the next sync that is due."""
+        """Everything that waits, up to the size of a group; waits for the first, but not past the next sync that is due, and a moment for as many as came the last time."""
         group: list[Commit] = []
         syncs: list[Commit] = []
         size = 0
+        crowd = self._crowd
         try:
             timeout = None if self._sync_due is None else max(0.0, self._sync_due - time.monotonic())
             item = self._queue.get(timeout=timeout)
+            until = time.monotonic() + _GATHER_S if crowd > 1 else 0.0
             while item is not None:
                 (group if item.payloads else syncs).append(item)
                 size += sum(p.length for p in item.payloads)
                 if size >= _GROUP_BYTES:
                     return group, syncs, True
-                item = self._queue.get_nowait()
+                left = until - time.monotonic() if len(group) < crowd else 0.0
+                item = self._queue.get(timeout=left) if left > 0 else self._queue.get_nowait()
         except Empty:
             return group, syncs, True
+        finally:
+            self._crowd = max(1, len(group))
         return group, syncs, False
 
     def _append(self, group: list[Commit]) -> None:
