@@ -233,12 +233,7 @@ class Engine:
             self.index.close()
             self.store.close()
             self._let_go()
-<<<<<<< HEAD
-=======
             keep_classes()
-            if self.temporary:
-                shutil.rmtree(self.folder, ignore_errors=True)
->>>>>>> e115b26 (Start the JVM while Python imports, with the classes of an earlier one)
 
     def save_contents(self) -> None:
         """Writes the contents of tables and views, so that the log before them is no longer needed to open the database."""

@@ -20,12 +20,8 @@ from pyspark.sql import SparkSession
 
 from penstock.config import Settings
 from penstock.errors import fail
-<<<<<<< HEAD
-from penstock.spark.calls import drop_interrupted
-=======
-from penstock.spark.calls import interruptible
+from penstock.spark.calls import drop_interrupted, interruptible
 from penstock.spark.classes import ClassArchive
->>>>>>> e115b26 (Start the JVM while Python imports, with the classes of an earlier one)
 
 _lock = threading.Lock()
 _session: SparkSession | None = None
@@ -141,11 +137,7 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         "spark.driver.extraClassPath": jar,
         "spark.driver.extraJavaOptions": (
             f"-Xss16m -XX:+UseG1GC -Dlog4j2.configurationFile=file:{scratch}/log4j2.properties"
-<<<<<<< HEAD
-            f" -Djava.io.tmpdir={scratch}"
-=======
             f" -Djava.io.tmpdir={scratch} {classes}"
->>>>>>> e115b26 (Start the JVM while Python imports, with the classes of an earlier one)
         ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
