@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--groups", type=int, default=1, help="how many seeds, from this one on")
     parser.add_argument("--cases", type=int, default=25, help="cases of each seed")
     parser.add_argument("--case", type=int, action="append", help="these cases alone")
-    parser.add_argument("--changes", type=int, default=2, help="commits between the load and the end")
+    parser.add_argument("--changes", type=int, default=1, help="commits between the load and the end")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no further seed after this long")
     parser.add_argument("--restart", type=int, help="close and open the database after this commit")
     parser.add_argument("--empty-first", action="store_true", help="begin with a commit without rows")

@@ -115,15 +115,17 @@ def _load(chance: Random, tables: Sequence[Table], least: int) -> Commit:
 
 
 def _commit(chance: Random, tables: Sequence[Table], rows: Mapping[str, list[Row]], *, with_statement: bool) -> Commit:
-    if with_statement:
-        return (_statement(chance, chance.choice(tables)),)
     out: list[Change] = []
-    for table in chance.sample(list(tables), chance.randint(1, len(tables))):
+    others = list(tables)
+    if with_statement:
+        others.remove(target := chance.choice(tables))
+        out.append(_statement(chance, target))
+    for table in chance.sample(others, chance.randint(1, len(others))):
         have = rows[table.name]
         if have and chance.random() < 0.7:
             gone = chance.sample(have, chance.randint(1, max(1, len(have) // 2)))
             out.append(Change(table.name, "delete", tuple(gone)))
-        if chance.random() < 0.7 or not out:
+        if chance.random() < 0.7:
             new = random_rows(chance, table, chance.randint(1, 5))
             if not table.keyed and have and chance.random() < 0.5:
                 new.append(chance.choice(have))

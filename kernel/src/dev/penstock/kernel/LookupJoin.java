@@ -76,7 +76,7 @@ public final class LookupJoin {
     @Override
     public scala.collection.Iterator<Row> handleInputRows(
         byte[] key, scala.collection.Iterator<Row> rows, TimerValues timers) {
-      JoinOutput out = new JoinOutput(leftRetracts);
+      JoinOutput out = new JoinOutput(leftRetracts, false);
       List<Row> arrived = new ArrayList<>();
       while (rows.hasNext()) {
         Row row = rows.next();

@@ -1,0 +1,45 @@
+"""Random SELECTs over random tables: after every commit of a random trace each view is what batch SQL says.
+
+The seeds are the same in every run; `tests/long` runs others. A failing case prints its schema, SELECT and trace, and the
+command that runs it alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.generated.cases import Group
+from tests.generated.reproduce import described
+from tests.generated.running import Report, Running, before_the_end
+from tests.generated.sessions import DATABASE, generated_session
+from tests.spark.conftest import CONFIG, Opener
+
+CASES = 25
+"""Cases of one seed; they share a database and a trace."""
+
+REFUSED = 0.05
+"""The largest part of the drawn SELECTs that may be refused: the generator makes what the SQL reference offers."""
+
+
+def run(
+    opener: Opener, spark: SparkSession, folder: Path, seed: int, changes: int = 1, empty_first: bool = False
+) -> Report:
+    group = Group(seed, changes)
+    with generated_session(spark):
+        running = Running(lambda: opener(folder, config={**CONFIG, **DATABASE}), spark, group)
+        running.create(group.cases(), CASES)
+        # Every fourth seed is also a test of recovery.
+        report = running.run(before_the_end, restart=0 if seed % 4 == 3 else None, empty_first=empty_first)
+        running.db.close()
+    assert not report.failures, "\n".join(described(group, f) for f in report.failures)
+    return report
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_views_equal_batch_after_every_commit(opener: Opener, spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    report = run(opener, spark, tmp_path, seed)
+    assert report.cases == CASES
+    assert report.refusal_rate <= REFUSED * 3, report.refusals
+    assert report.unmeasured == 0
