@@ -85,10 +85,17 @@ final class Wire {
       return functions.map_from_arrays(keys, values);
     }
     StructType s = (StructType) t;
+    // Fields are reached by name, and two of them may have the same one.
+    StructType given = (StructType) (out ? t : type(t));
+    StructType numbered = new StructType();
+    for (int i = 0; i < s.size(); i++) {
+      numbered = numbered.add("f" + i, given.apply(i).dataType());
+    }
+    Column row = c.cast(numbered);
     Column[] fields = new Column[s.size()];
     for (int i = 0; i < fields.length; i++) {
       StructField f = s.apply(i);
-      fields[i] = convert(c.getField(f.name()), f.dataType(), out).as(f.name());
+      fields[i] = convert(row.getField("f" + i), f.dataType(), out).as(f.name());
     }
     return functions.when(c.isNotNull(), functions.struct(fields));
   }
