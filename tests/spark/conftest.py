@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,9 +13,6 @@ import penstock
 
 MASTER = "local[2]"
 CONFIG = {"spark.heap": "2g"}
-
-# Thousands of small queries that each run a few times: the second compiler would work for longer than its code runs.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 Opener = Callable[..., penstock.Database]
 
