@@ -265,10 +265,16 @@ class Running:
         return out
 
     def _constant(self, case: Case) -> bool:
-        """True if rows that are always there are among the query's inputs: constants, or the row of a total."""
+        """True if rows that are always there are among the query's inputs, or those of a view that it reads: constants, or the
+        row of a total.
+        """
         info = self.db._engine.catalog.get(case.name)
         assert info is not None
-        return UNIT_OBJECT in self.db._engine.planned[info.id].compiled.objects
+        reads = [info.id]
+        for object_id in reads:
+            planned = self.db._engine.planned.get(object_id)
+            reads += planned.compiled.objects if planned is not None else []
+        return UNIT_OBJECT in reads
 
     def _shrunk(self, before: dict[str, int]) -> None:
         """After everything is deleted the state is what it was before the first row. Figures come a little after the epoch."""
