@@ -172,11 +172,11 @@ def test_rows_are_fetched_when_they_are_asked_for(opener: Opener, postgres: Post
     db.flush()
     db.execute("INSERT INTO s VALUES (11, 1), (12, 2)")
     assert rows(db, "SELECT * FROM v WHERE n > 7") == [
-        (8, "new 3"),
-        (9, "new 4"),
         (10, "new 5"),
         (11, "new 1"),
         (12, "new 2"),
+        (8, "new 3"),
+        (9, "new 4"),
     ]
     assert rows(db, "SELECT * FROM v WHERE n < 4") == [(1, "p1"), (2, "p2"), (3, "p1")]
     assert figures()[3] == 4
@@ -229,7 +229,7 @@ def test_on_demand_lookups_in_larger_queries(opener: Opener, tmp_path: Path, pos
     folder = tmp_path / "data"
     with opener(folder, config=WITH_PASSWORD) as db:
         db.execute(on_demand(postgres, "cities", "id INT PRIMARY KEY, country STRING, zone INT", table="cities"))
-        query = "SELECT country, zone, name FROM zones WHERE name LIKE ''%s%''"
+        query = "SELECT country, zone, name FROM zones WHERE name LIKE \\'%s%\\'"
         db.execute(
             on_demand(
                 postgres, "zones", "zone BIGINT, country STRING, name STRING, PRIMARY KEY (zone, country)", query=query

@@ -83,8 +83,8 @@ def commit(db: penstock.Database, changes: Changes) -> None:
             gone = [k for k, row in rows.items() if row is None]
             if gone:
                 names = [c.split()[0] for c in TABLES[name].columns.split(", ")[: TABLES[name].key]]
-                keys = ", ".join(f"({', '.join(map(str, k))})" for k in gone)
-                transaction.execute(f"DELETE FROM {name} WHERE ({', '.join(names)}) IN ({keys})")
+                keys = [" AND ".join(f"{n} = {v}" for n, v in zip(names, k, strict=True)) for k in gone]
+                transaction.execute(f"DELETE FROM {name} WHERE {' OR '.join(keys)}")
         for name, rows in changes.items():
             there = [row for row in rows.values() if row is not None]
             if there:

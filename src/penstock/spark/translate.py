@@ -58,9 +58,9 @@ def translate_text(text: str) -> PenstockError:
 
 
 def _code(condition: str, text: str) -> str:
-    found = condition or next(iter(re.findall(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\]", text)), "")
-    head = found.split(".")[0]
-    return _BY_CONDITION.get(head, "PSK-7001")
+    # What failed inside an operator stands behind Spark's condition for the operator.
+    named = [condition, *re.findall(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\]", text)]
+    return next((_BY_CONDITION[head] for n in named if (head := n.split(".")[0]) in _BY_CONDITION), "PSK-7001")
 
 
 def _sentence(text: str) -> str:

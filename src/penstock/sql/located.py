@@ -46,6 +46,8 @@ def _place(error: PenstockError, query: ParsedQuery) -> None:
         called = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
         if called.lower() in (n.lower() for n in names) and (where := query.script.place(node)) is not None:
             error.position = where
+            if error.code == "PSK-1006":
+                error.detail = f"unknown function {called}"
             return
 
 
