@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 
 from tests.spark.following import SOON_S, Follower, rows_of
@@ -92,3 +93,69 @@ def test_windows_close_behind_queries_without_state(db: penstock.Database) -> No
     db.source("s").watermark(9000)
     db.flush()
     assert [db.metrics()[n].watermark for n in ("s", "positive", "even", "o")] == [9000] * 4
+
+
+def test_sessions_stay_open_for_the_lateness(db: penstock.Database) -> None:
+    db.execute("""
+        CREATE SOURCE s (k STRING, ts BIGINT, WATERMARK FOR ts);
+        CREATE STREAM o AS SELECT k, window_start, window_end, count(*) AS n
+          FROM s GROUP BY k, SESSION(ts, INTERVAL '10' SECOND)
+          EMIT ON WINDOW CLOSE ALLOW LATENESS INTERVAL '20' SECOND LATE DATA TO missed;
+    """)
+    closed, late = Follower(db, "o"), Follower(db, "missed")
+    db.insert("s", [("a", 0), ("a", 5_000)])
+    db.insert("s", [("b", 30_000)])  # The session [0, 15) has ended, but may still grow until 35.
+    db.insert("s", [("a", 12_000)])  # It grows to [0, 22).
+    db.flush(timeout=SOON_S)
+    assert closed.rows() == []
+    db.insert("s", [("b", 42_000)])
+    db.flush(timeout=SOON_S)
+    assert closed.rows() == [("a", 0, 22_000, 3)]
+    db.insert("s", [("a", 11_000), ("a", 1_000)])  # Their sessions would have closed at 41 and 31.
+    db.flush(timeout=SOON_S)
+    db.insert("s", [("a", 13_000)])  # This one alone is [13, 23), which is open until 43.
+    db.flush(timeout=SOON_S)
+    assert sorted(late.rows()) == [("a", 1_000), ("a", 11_000)]
+    assert db.metrics()["o"].late_rows == 2
+    db.source("s").watermark(43_000)
+    db.flush(timeout=SOON_S)
+    assert closed.rows() == [("a", 13_000, 23_000, 1)]
+
+
+def test_windows_before_1970_close(db: penstock.Database) -> None:
+    db.execute("""
+        CREATE SOURCE s (k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts);
+        CREATE SOURCE r (k STRING, w BIGINT, rts TIMESTAMP, WATERMARK FOR rts);
+        CREATE STREAM native AS SELECT k, window_start, sum(v) AS n FROM s
+          GROUP BY k, TUMBLE(ts, INTERVAL '1' DAY) EMIT ON WINDOW CLOSE;
+        CREATE STREAM kernel AS SELECT k, window_end, median(v) AS n FROM s
+          GROUP BY k, TUMBLE(ts, INTERVAL '1' DAY) EMIT ON WINDOW CLOSE;
+        CREATE STREAM sessions AS SELECT k, count(*) AS n FROM s
+          GROUP BY k, SESSION(ts, INTERVAL '1' HOUR) EMIT ON WINDOW CLOSE;
+        CREATE STREAM pairs AS SELECT s.k, r.w FROM s LEFT JOIN r
+          ON s.k = r.k AND r.rts BETWEEN s.ts AND s.ts + INTERVAL '1' HOUR;
+        CREATE MATERIALIZED VIEW recent AS SELECT k FROM s WHERE ts > now() - INTERVAL '3' DAY;
+    """)
+    march, day = round(dt.datetime(1955, 3, 1, tzinfo=dt.UTC).timestamp() * 1000), 86_400_000
+    names = ("native", "kernel", "sessions", "pairs")
+    followers = {n: Follower(db, n) for n in names}
+    db.execute("INSERT INTO r VALUES ('a', 7, TIMESTAMP '1955-03-01 12:30:00')")
+    db.execute(
+        "INSERT INTO s VALUES ('a', 1, TIMESTAMP '1955-03-01 12:00:00'), ('b', 2, TIMESTAMP '1955-03-02 12:00:00')"
+    )
+    db.flush(timeout=SOON_S)
+    assert followers["native"].rows() == [("a", march, 1)]
+    assert followers["kernel"].rows() == [("a", march + day, 1.0)]
+    assert followers["sessions"].rows() == [("a", 1)]
+    assert followers["pairs"].rows() == [("a", 7)]
+    assert sorted(db.sql("SELECT k FROM recent").fetchall()) == [("a",), ("b",)]
+    db.execute(
+        "INSERT INTO s VALUES ('a', 4, TIMESTAMP '1955-03-01 13:00:00'), ('c', 3, TIMESTAMP '1955-03-05 00:00:00')"
+    )
+    db.execute("INSERT INTO r VALUES ('z', 0, TIMESTAMP '1955-03-05 00:00:00')")
+    db.flush(timeout=SOON_S)
+    assert followers["native"].rows() == [("b", march + day, 2)]
+    assert db.metrics()["native"].late_rows == 1
+    assert followers["sessions"].rows() == [("b", 1)]
+    assert sorted(followers["pairs"].rows()) == [("a", None), ("b", None)]
+    assert sorted(db.sql("SELECT k FROM recent").fetchall()) == [("b",), ("c",)]

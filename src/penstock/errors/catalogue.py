@@ -80,6 +80,7 @@ CODES: dict[str, Code] = {
     "PSK-3003": Code("unsupported join"),
     # 4 state
     "PSK-4001": Code("unbounded ORDER BY on a stream", "Add LIMIT n, or order when you SELECT from the view."),
+    "PSK-4002": Code("the state limit is reached"),
     "PSK-4003": Code(
         "the recursion does not end",
         "Bound it by a condition in the step, write UNION instead of UNION ALL, or allow more steps with WITH (max_depth = n).",

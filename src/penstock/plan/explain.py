@@ -201,6 +201,7 @@ def _join(node: Join) -> str:
         b = node.time_bound
         text += f" within {_sql(b.right_time)} - {_sql(b.left_time)} in [{b.lower_ms}ms, {b.upper_ms}ms]"
     text += f" and {_sql(node.residual)}" if node.residual else ""
+    text += f" forgets after {interval_text(Interval(micros=node.ttl_ms * 1000))}" if node.ttl_ms else ""
     return text + (f" → {node.mark}" if node.mark else "")
 
 

@@ -119,6 +119,8 @@ class Scan(Node):
     fields: tuple[tuple[str, str], ...]
     is_changelog: bool
     time_attrs: tuple[TimeAttr, ...] = ()
+    types: tuple[tuple[str, str], ...] = ()
+    """Internal names with the types of their columns, as far as they are known."""
 
     @property
     def children(self) -> tuple[Node, ...]:

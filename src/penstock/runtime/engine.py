@@ -66,7 +66,8 @@ class Engine:
         with ExitStack() as undo:
             undo.callback(self._let_go)
             say("starting Spark")
-            self.spark = get_session(settings)
+            # A session of its own: functions and settings of one database are not seen by others in the process.
+            self.spark = get_session(settings).newSession()
             self._claim = FolderClaim(self.folder / "jvm.lock")
             say("opening the log")
             self.uid = uuid.uuid4().hex[:8]
@@ -304,6 +305,7 @@ class Engine:
             every_ms=planned.every_ms,
             seeds=planned.seeds,
             start=start,
+            state_limit=planned.state_limit,
         )
         asks = self._asks(info)
         owner = self.catalog.get(probe_owner(info.name) or "")
@@ -314,7 +316,8 @@ class Engine:
                 self.hub.fail(o.id, error)
 
         name = f"lookups of {owner.name}" if owner is not None else info.name
-        job = Job(planned.output_ids, name, kernel, record, failed, asks.interrupt if asks is not None else None)
+        interrupt = asks.interrupt if asks is not None else None
+        job = Job(planned.output_ids, name, kernel, record, failed, interrupt, planned.state_limit)
         return job
 
     def _asks(self, info: ObjectInfo) -> OnDemand | None:

@@ -205,5 +205,5 @@ def _explain(session: Session, s: st.Explain) -> pa.Table:
 
     query = bind(inner.query, engine.catalog, statement_text=inner.text)
     with located(inner.query):
-        lines = explain_analyze(engine, inner, query) if s.analyze else explain_query(engine, query)
+        lines = explain_analyze(engine, inner, query) if s.analyze else explain_query(engine, inner, query)
     return pa.table({"plan": lines})

@@ -18,6 +18,7 @@ from penstock.sql.names import suggestion
 
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
+    from penstock.runtime.job import Job
 
 _KINDS = {
     "sources": (Kind.SOURCE,),
@@ -26,6 +27,15 @@ _KINDS = {
     "views": (Kind.VIEW,),
     "sinks": (Kind.SINK,),
 }
+
+
+@dataclass(frozen=True)
+class OperatorStatus:
+    """An operator of a query and what it keeps: rows, and bytes of keys and values."""
+
+    name: str
+    state_rows: int
+    state_bytes: int
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,8 @@ class ObjectStatus:
     subscribers: int
     state_rows: int
     state_bytes: int
+    operators: tuple[OperatorStatus, ...]
+    warning: str | None
     error: str | None
     lookup: LookupFigures | None = None
     """How often a lookup table's source was asked, and what came of it; None for objects without one."""
@@ -63,15 +75,15 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
     feed = engine.feeds.get(info.id)
     sink = engine.sinks.get(info.id)
     last = engine.log.last_entry(info.id)
-    state, rows, error, state_rows, state_bytes, lag = "ready", 0, None, 0, 0, 0
+    state, rows, error, warning, lag = "ready", 0, None, None, 0
+    operators: tuple[OperatorStatus, ...] = ()
     if job is not None:
         state, rows = job.state.value, job.rows_out(info.id)
+        operators = tuple(o for one in engine.jobs_of(info) for o in operator_status(one))
         for one in engine.jobs_of(info):
+            warning = warning or one.warning
             if one.error is not None:
                 state, error = one.state.value, str(one.error)
-            for op in one.kernel.progress().get("stateOperators", []):
-                state_rows += op.get("numRowsTotal", 0)
-                state_bytes += op.get("memoryUsedBytes", 0)
         for o in [info, *probes_of(engine, info)]:
             if (own := engine.jobs.get(o.id)) is not None:
                 lag = max(lag, _lag(engine, o, own.kernel.position[0]))
@@ -102,11 +114,18 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
         future_rows=feed.counters.future if feed else 0,
         retained_bytes=engine.log.retained(info.id)[0],
         subscribers=subscribers,
-        state_rows=state_rows,
-        state_bytes=state_bytes,
+        state_rows=sum(o.state_rows for o in operators),
+        state_bytes=sum(o.state_bytes for o in operators),
+        operators=operators,
+        warning=warning,
         error=error or engine.housekeeping_error(info.id),
         lookup=replace(fed.figures) if fed is not None else None,
     )
+
+
+def operator_status(job: Job) -> tuple[OperatorStatus, ...]:
+    figures = job.state_figures
+    return tuple(OperatorStatus(o.name, f.rows, f.bytes) for o, f in zip(job.kernel.operators, figures, strict=True))
 
 
 def _lag(engine: Engine, info: ObjectInfo, lsn: int) -> int:
@@ -147,6 +166,9 @@ def show(engine: Engine, what: str) -> pa.Table:
                 "epochs": j.figures.epochs,
                 "rows_out": sum(j.figures.rows_by_output),
                 "watermark": j.figures.watermark,
+                "state_rows": sum(f.rows for f in j.state_figures),
+                "state_bytes": sum(f.bytes for f in j.state_figures),
+                "warning": j.warning,
                 "error": str(j.error) if j.error else None,
             }
             for j in {id(j): j for j in engine.jobs.values()}.values()
@@ -158,6 +180,9 @@ def show(engine: Engine, what: str) -> pa.Table:
                 ("epochs", pa.int64()),
                 ("rows_out", pa.int64()),
                 ("watermark", pa.int64()),
+                ("state_rows", pa.int64()),
+                ("state_bytes", pa.int64()),
+                ("warning", pa.string()),
                 ("error", pa.string()),
             ]
         )
@@ -227,6 +252,7 @@ def describe(engine: Engine, s: st.Describe) -> pa.Table:
         "retained bytes": one.retained_bytes,
         "state rows": one.state_rows,
         "state bytes": one.state_bytes,
+        "warning": one.warning,
         "subscribers": one.subscribers,
         "error": one.error,
         "depends on": ", ".join(engine.catalog.by_id(i).name for i in info.depends_on) or None,

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from penstock.errors import PenstockError, fail
+from penstock.runtime.limits import StateGuard
 from penstock.spark.bridge import Epoch, KernelJob
+from penstock.spark.operators import StateFigures
 
 _POLL_MS = 500
 """How often the pump looks whether its query still lives, when nothing comes."""
@@ -47,6 +49,7 @@ class Job:
         record: Callable[[Epoch], None],
         failed: Callable[[PenstockError], None],
         interrupt: Callable[[], None] | None = None,
+        state_limit: int = 0,
     ) -> None:
         self.objects = objects
         self.name = name
@@ -57,6 +60,7 @@ class Job:
         self._record = record
         self._failed = failed
         self._interrupt = interrupt
+        self._guard = StateGuard(name, state_limit) if state_limit else None
         self._stopping = False
         self._pump = threading.Thread(target=self._run, name=f"penstock-pump-{name}", daemon=True)
 
@@ -97,6 +101,8 @@ class Job:
 
     def _one(self, epoch: Epoch) -> None:
         begin = time.perf_counter()
+        if self._guard is not None:
+            self._guard.check(self.kernel.state())
         self._record(epoch)
         for path in epoch.files:
             path.unlink(missing_ok=True)
@@ -117,6 +123,15 @@ class Job:
         """Rows put out for one of its objects since the job was started."""
         rows = self.figures.rows_by_output
         return rows[self.objects.index(object_id)] if rows and object_id in self.objects else 0
+
+    @property
+    def state_figures(self) -> list[StateFigures]:
+        """What each of its operators keeps."""
+        return self.kernel.state()
+
+    @property
+    def warning(self) -> str | None:
+        return self._guard.warning(self.kernel.state()) if self._guard is not None else None
 
     @property
     def late_rows(self) -> int:

@@ -15,6 +15,7 @@ from penstock.connect import LookupSource, make_source
 from penstock.errors import PenstockError, fail
 from penstock.plan import nodes as p
 from penstock.runtime.durations import duration_ms, size_bytes
+from penstock.runtime.limits import state_limit
 from penstock.runtime.lookups import as_written, check_asked, lookup_options, make_lookup, unique
 from penstock.runtime.planned import Planned, plan_object, plan_query
 from penstock.runtime.probes import LOOKUP, Probe, probe_owner, probes_of, refuse_late_data, split
@@ -168,7 +169,7 @@ def _add_job(engine: Engine, name: str, kind: Kind, query: p.Query, parsed: Pars
     late = engine.catalog.new_id() if parsed.late_to is not None else None
     try:
         with located(parsed):
-            planned = plan_query(engine, object_id, query, late)
+            planned = plan_query(engine, object_id, query, late, state_limit(parsed.options))
             info = _query_info(engine, object_id, name, kind, query, planned, parsed.options, text)
             infos = [info]
             if late is not None:

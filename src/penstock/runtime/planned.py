@@ -12,6 +12,7 @@ from penstock.errors import fail
 from penstock.plan import nodes as p
 from penstock.plan.explain import explain
 from penstock.runtime.durations import duration_ms
+from penstock.runtime.limits import state_limit
 from penstock.runtime.probes import Probe, probe_owner, split
 from penstock.spark.bridge import Seed
 from penstock.spark.compile import Compiled, Compiler
@@ -36,6 +37,8 @@ class Planned:
     idle_ms: dict[int, int]
     every_ms: int
     seeds: tuple[Seed, ...]
+    state_limit: int = 0
+    """The bytes of state at which the query fails; 0: no limit."""
 
     @property
     def fingerprint(self) -> str:
@@ -60,7 +63,7 @@ def plan_object(engine: Engine, info: ObjectInfo) -> Planned | None:
     if parsed is None:
         return None
     query = _own_part(engine, info, bind(parsed, engine.catalog, statement_text=info.sql))
-    planned = plan_query(engine, info.id, query, late_id(engine, info))
+    planned = plan_query(engine, info.id, query, late_id(engine, info), state_limit(parsed.options))
     stored = engine.catalog.facts.get("plans", {}).get(str(info.id))
     if stored is not None and stored != planned.fingerprint:
         raise fail(
@@ -89,10 +92,12 @@ def late_id(engine: Engine, info: ObjectInfo) -> int | None:
     return next((o.id for o in engine.catalog.dependents(info.id) if o.sql.startswith("LATE DATA")), None)
 
 
-def plan_query(engine: Engine, object_id: int, query: p.Query, late: int | None) -> Planned:
+def plan_query(engine: Engine, object_id: int, query: p.Query, late: int | None, limit: int = 0) -> Planned:
     job = f"{engine.uid}-{object_id}"
-    compiler = Compiler(engine.spark, job, engine.catalog.by_id, parallelism=engine.parallelism)
+    compiler = Compiler(engine.spark, job, engine.catalog.by_id, engine.parallelism, exact_state=limit > 0)
     compiled = compiler.compile(query)
+    if limit and not compiled.operators:
+        raise fail("PSK-1012", "This query keeps no state to limit.", hint="Leave max_state_bytes out.")
     idle = {}
     for t in compiled.timed:
         option = engine.catalog.by_id(t.object_id).options.get("idle_timeout")
@@ -100,7 +105,7 @@ def plan_query(engine: Engine, object_id: int, query: p.Query, late: int | None)
             idle[t.object_id] = duration_ms(option)
     every = query.emit.every.micros // 1000 if query.emit.kind == "every" and query.emit.every else 0
     outputs = (object_id,) if late is None else (object_id, late)
-    return Planned(job, query, compiled, outputs, idle, every, _seeds(engine, object_id, compiled))
+    return Planned(job, query, compiled, outputs, idle, every, _seeds(engine, object_id, compiled), limit)
 
 
 def _seeds(engine: Engine, object_id: int, compiled: Compiled) -> tuple[Seed, ...]:

@@ -13,9 +13,6 @@ from penstock.runtime.probes import probe_owner
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
 
-_SNAPSHOT_BYTES = 128 << 20
-"""A table or view whose changes since its last snapshot are larger than this is written down again."""
-
 
 class Retention:
     """Trims the log. An entry goes when every reader has it behind it and the object's history need not reach back to it."""
@@ -78,8 +75,9 @@ class Retention:
         engine = self._engine
         saved = self._saved.get(info.id, 0)
         pending = sum(e.length for e in engine.log.entries(info.id, after=saved, up_to=floor))
-        if pending > _SNAPSHOT_BYTES:
-            path = engine.layout.snapshot(info.id)
+        path = engine.layout.snapshot(info.id)
+        # Less than a segment would free nothing, and contents are not written more often than changes as large as they are come.
+        if pending > max(engine.settings.log.segment_bytes, path.stat().st_size if path.exists() else 0):
             path.parent.mkdir(parents=True, exist_ok=True)
             _, saved = engine.store.position(info.id)
             engine.store.save(info.id, path)

@@ -10,6 +10,7 @@ from pyspark.sql.column import Column
 from sqlglot import exp
 
 from penstock.plan import nodes as p
+from penstock.spark.session import jvm
 from penstock.spark.windows import assign, micros, restore
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def aggregate(c: Compiler, n: p.Aggregate) -> DataFrame:
     end = next((k for k in n.keys if k.name == n.window_end), None)
     if closes and end is not None and "__pwm" in df.columns:
         df = _without_late(c, n, df, end)
-    if closes and n.mode is p.Mode.CLOSE and c.stateful == 1 and not n.child.changelog and _all_native(n):
+    native = c.stateful == 1 and not c.exact_state and not n.child.changelog and _all_native(n)
+    if closes and n.mode is p.Mode.CLOSE and native:
         return _native(c, n, df)
     return _kernel(c, n, df, end if closes else None)
 
@@ -82,7 +84,7 @@ def _without_late(c: Compiler, n: p.Aggregate, df: DataFrame, end: p.Named) -> D
     if n.late_to is not None:
         c.late = _late_rows(c, n)
     counted = c.late_counter()
-    return df.where(~(_is_late(df, end.expr.sql(), n.lateness_ms) & F.expr(f"{counted}()")))
+    return df.where(~(_is_late(df, end.expr.sql(), n.lateness_ms) & F.expr(f"{counted}(1L)")))
 
 
 def _is_late(df: DataFrame, end: str, lateness_ms: int) -> Column:
@@ -117,18 +119,18 @@ def _native(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
     end = next(k for k in n.keys if k.name == n.window_end)
     start, size = _start_of(n, end)
     end_micros, kind = micros(df, end.expr.sql())
+    beyond = (n.lateness_ms + int(jvm().EventTime.SHIFT)) * 1000
     # Spark closes a group when field 1 of the struct that carries the watermark's mark is not after the watermark.
     bounds = F.struct(
-        F.lit(None).cast("timestamp").alias("start"), F.timestamp_micros(end_micros + n.lateness_ms * 1000).alias("end")
+        F.lit(None).cast("timestamp").alias("start"), F.timestamp_micros(end_micros + beyond).alias("end")
     )
     df = df.withColumn("__w", bounds.alias("__w", metadata={"spark.watermarkDelayMs": 0}))
     derived = {end.name: 0} if start is None else {end.name: 0, start: size}
     others = [k for k in n.keys if k.name not in derived]
     grouped = df.groupBy(F.col("__w"), *(F.expr(k.expr.sql()).alias(k.name) for k in others))
     aggs = [F.expr(_call(a)).alias(a.name) for a in n.aggs] or [F.count(F.lit(1)).alias("__n")]
-    out = grouped.agg(*aggs)
-    c.operators.append("native aggregate")
-    closed = F.expr("unix_micros(__w.end)") - n.lateness_ms * 1000
+    out = c.native("groupBy", grouped.agg(*aggs))
+    closed = F.expr("unix_micros(__w.end)") - beyond
     keys = [
         restore(closed - derived[k.name], kind).alias(k.name) if k.name in derived else F.col(f"`{k.name}`")
         for k in n.keys
@@ -260,12 +262,17 @@ def _session(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
         "eventTime": timed,
     }
     out = c.kernel("Session", spec, df)
-    if n.late_to is not None:
-        c.late = out.where("__late").select(*(F.col(f"__row.`{x}`").alias(x) for x in n.child.columns))
-    out = out.where("NOT coalesce(__late, false)")
+    counted = f"__late AND {c.late_counter()}(__weight)"
+    extra = ["__weight"] if n.changelog else []
+    if n.late_to is not None and c.carries_late:
+        out = out.withColumn("__late", F.expr(f"CASE WHEN {counted} THEN __row END"))
+        extra.append("__late")
+    else:
+        if n.late_to is not None:
+            c.late = out.where("__late").select(*(F.col(f"__row.`{x}`").alias(x) for x in n.child.columns))
+        out = out.where(f"NOT ({counted})")
     keys = [F.col(f"`{k.name}`") for k in n.keys]
     bounds = [restore(F.col(f"`{b}`"), kind).alias(b) for b in (n.session.start, n.session.end)]
-    extra = ["__weight"] if n.changelog else []
     return out.select(*keys, *bounds, *(F.col(f"`{a.name}`") for a in n.aggs), *extra)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import PenstockError, fail
+from penstock.plan.nodes import Join
 from penstock.spark.calls import interruptible
 from penstock.spark.compile import Compiled
+from penstock.spark.operators import Operator, StateFigures
 from penstock.spark.session import jvm
 from penstock.spark.translate import translate, translated
 
 LOG_SINK = "dev.penstock.kernel.LogSink"
 NO_WATERMARK = -(1 << 63)
+_starting = threading.Lock()
 
 
 class FolderClaim:
@@ -75,6 +79,7 @@ class KernelJob:
         every_ms: int,
         seeds: Iterable[Seed],
         start: int = 0,
+        state_limit: int = 0,
     ) -> None:
         self._spark = spark
         self._job = job
@@ -94,6 +99,10 @@ class KernelJob:
             "pollMs": poll_ms,
             "everyMs": every_ms,
             "start": start,
+            "ttlMs": self._ttl_ms(),
+            "sizes": [o.size.id() for o in compiled.operators if not o.native],
+            "ledger": str(folder / "state"),
+            "stateLimit": state_limit,
         }
         self._clock = kernel.EpochClock.create(job, json.dumps(spec))
         for s in seeds:
@@ -102,8 +111,22 @@ class KernelJob:
         self._box = kernel.Outbox.create(job)
         self._query: StreamingQuery | None = None
 
+    def _ttl_ms(self) -> int:
+        """The longest time for which rows are kept, where rows expire by the wall clock."""
+        nodes = [o.node for o in self._compiled.operators]
+        return max((n.ttl_ms for n in nodes if isinstance(n, Join) and n.ttl_ms), default=0)
+
     def start(self) -> None:
-        with translated():
+        options = {
+            "spark.sql.streaming.noDataMicroBatches.enabled": str(not self._ttl_ms()).lower(),
+            "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": str(
+                any(o.native for o in self._compiled.operators)
+            ).lower(),
+        }
+        # A query takes the settings of its session as they are when it is started.
+        with translated(), _starting:
+            for key, value in options.items():
+                self._spark.conf.set(key, value)
             self._query = (
                 self._compiled.frame.writeStream.format(LOG_SINK)
                 .queryName(self._job)
@@ -159,8 +182,13 @@ class KernelJob:
     @property
     def position(self) -> tuple[int, int | None, int]:
         """LSN and watermark of the last recorded epoch, and the number of epochs since the start."""
-        lsn, wm, _, epochs = (int(x) for x in self._clock.position())
+        lsn, wm, _, epochs, _ = (int(x) for x in self._clock.position())
         return lsn, None if wm == NO_WATERMARK else wm, epochs
+
+    @property
+    def rows_in(self) -> int:
+        """Rows that have come in since the start."""
+        return int(self._clock.position()[4])
 
     @property
     def active(self) -> bool:
@@ -173,6 +201,23 @@ class KernelJob:
 
     def late_rows(self) -> int:
         return int(self._compiled.late_rows.value()) if self._compiled.late_rows is not None else 0
+
+    @property
+    def operators(self) -> list[Operator]:
+        return self._compiled.operators
+
+    def state(self) -> list[StateFigures]:
+        """What each operator keeps after the last epoch, in the order of `Compiled.operators`."""
+        counted = [int(x) for x in self._clock.state()]
+        native: Iterator[dict[str, Any]] = iter(self.progress().get("stateOperators", []))
+        out = []
+        for o in self._compiled.operators:
+            if o.native:
+                rows = int(next(native, {}).get("numRowsTotal", 0))
+                out.append(StateFigures(rows, rows * o.row_bytes))
+            else:
+                out.append(StateFigures(counted.pop(0), counted.pop(0)))
+        return out
 
     def progress(self) -> dict[str, Any]:
         """Spark's own figures for the last epoch: durations, rows, state operators."""

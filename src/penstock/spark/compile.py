@@ -7,25 +7,26 @@ in force, epoch ms) as long as no stateful operator came between. One `Compiler`
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, LongType, StructType, TimestampType
+from pyspark.sql.column import Column as SparkColumn
+from pyspark.sql.types import BooleanType, LongType, StructField, StructType, TimestampType
 
 from penstock.catalog.objects import Column, ObjectInfo
 from penstock.plan import nodes as p
 from penstock.plan.passes.rebuild import transform
+from penstock.plan.repeats import LINEAR
+from penstock.spark.operators import Operator
 from penstock.spark.session import jvm
 from penstock.spark.translate import translated
 
 LOG_SOURCE = "dev.penstock.kernel.LogSource"
 UNIT_OBJECT = 0
 """The object that holds exactly one row for ever: constant rows and global aggregates are fed from it."""
-
-_LINEAR = (p.Scan, p.Values, p.Filter, p.Project, p.Generate, p.WindowAssign, p.Union)
 
 
 @dataclass(frozen=True)
@@ -59,15 +60,25 @@ class Compiled:
     timed: list[Timed]
     times: tuple[p.TimeAttr, ...]
     event_time: bool
-    operators: list[str] = field(default_factory=list)
+    operators: list[Operator] = field(default_factory=list)
     late_rows: Any = None
     """The accumulator of late rows, where rows can be late."""
+    root: p.Node | None = None
+    """The plan of a single query as it was compiled: the nodes that its operators name."""
 
 
 class Compiler:
     """Compiles one query for one job; `objects` gives the catalogue entry of each scanned object."""
 
-    def __init__(self, spark: SparkSession, job: str, objects: Callable[[int], ObjectInfo], parallelism: int) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        job: str,
+        objects: Callable[[int], ObjectInfo],
+        parallelism: int,
+        *,
+        exact_state: bool = False,
+    ) -> None:
         self.spark = spark
         self.job = job
         self._objects = objects
@@ -77,10 +88,14 @@ class Compiler:
         self.event_time = False
         self.arrival = False
         self.late: DataFrame | None = None
+        self.carries_late = False
         self.late_rows: Any = None
         self._late_name = ""
         self.stateful = 0
-        self.operators: list[str] = []
+        self.operators: list[Operator] = []
+        self.exact_state = exact_state
+        """Every operator must be one whose state is counted byte for byte."""
+        self._nodes: list[p.Node] = []
 
     def compile(self, query: p.Query) -> Compiled:
         with translated():
@@ -90,25 +105,26 @@ class Compiler:
         self.event_time = any(_needs_time(n) for n in query.root.walk())
         follows = self.event_time or bool(query.root.times)
         root = self._relative(query.root) if follows else query.root
-        self.stateful = sum(1 for n in root.walk() if not isinstance(n, _LINEAR))
+        self.stateful = sum(1 for n in root.walk() if not isinstance(n, LINEAR))
         self.arrival = any(isinstance(n, p.LookupJoin) for n in root.walk())
-        frame = self.node(root)
+        self.carries_late = _plain_above_sessions(root)
+        made = self.node(root)
         select = [F.col(f"`{c}`").alias(f"c{i}") for i, c in enumerate(root.columns)]
         if root.changelog:
             select.append(F.col("__weight"))
-        frame = frame.select(*select)
+        frame = made.select(*select)
         types = [f.dataType.simpleString() for f in frame.schema.fields]
         columns = tuple(Column(n, t) for n, t in zip(query.names, types, strict=False))
         outputs = [Output(columns, root.changelog, _consolidated(root))]
         slots = [list(range(len(select)))]
-        if self.late is not None:
-            frame, late = self._with_late(frame, self.late)
+        if "__late" in made.columns or self.late is not None:
+            frame, late = self._with_late(frame, self.late) if self.late is not None else self._split(made, select)
             outputs.append(late)
             slots.append(list(range(len(select), len(select) + len(late.columns))))
         timed = [Timed(o, lag) for o, lag in self._lags.items()] if follows else []
         objects = list(dict.fromkeys(self._scans))
         return Compiled(
-            frame, outputs, slots, objects, timed, root.times, self.event_time, self.operators, self.late_rows
+            frame, outputs, slots, objects, timed, root.times, self.event_time, self.operators, self.late_rows, root
         )
 
     def _relative(self, root: p.Node) -> p.Node:
@@ -134,15 +150,28 @@ class Compiler:
         right = [F.lit(None).cast(f.dataType).alias(f.name) for f in main_types]
         right += [F.col(f"`{n}`").alias(f"l{i}") for i, n in enumerate(names)]
         frame = main.select(*left, F.lit(0).alias("__out")).unionAll(late.select(*right, F.lit(1).alias("__out")))
-        columns = tuple(
-            Column(n.split("$", 1)[-1], f.dataType.simpleString()) for n, f in zip(names, late_types, strict=True)
-        )
-        return frame, Output(columns, False, True)
+        return frame, _late_output(late_types)
+
+    def _split(self, made: DataFrame, select: list[SparkColumn]) -> tuple[DataFrame, Output]:
+        """Both outputs of an operator that hands on its late rows in `__late`, which is NULL for all others."""
+        row = made.schema["__late"].dataType
+        assert isinstance(row, StructType)
+        late = [F.col("__late").getField(f.name).alias(f"l{i}") for i, f in enumerate(row.fields)]
+        frame = made.select(*select, *late, F.col("__late").isNotNull().cast("int").alias("__out"))
+        return frame, _late_output(row.fields)
 
     # Linear operators
 
     def node(self, n: p.Node) -> DataFrame:
-        """The frame of a node. Operators with state live in modules of their own."""
+        """The frame of a node."""
+        self._nodes.append(n)
+        try:
+            return self._frame(n)
+        finally:
+            self._nodes.pop()
+
+    def _frame(self, n: p.Node) -> DataFrame:
+        # Operators with state live in modules of their own.
         from penstock.spark import aggregates, analytics, joins, recursion
 
         match n:
@@ -151,7 +180,8 @@ class Compiler:
             case p.Values():
                 return self.values(n)
             case p.Filter():
-                return self.node(n.child).where(F.expr(n.predicate.sql()))
+                df, wanted = self.node(n.child), F.expr(n.predicate.sql())
+                return df.where(wanted | F.col("__late").isNotNull() if "__late" in df.columns else wanted)
             case p.Project():
                 return self.project(n)
             case p.Generate():
@@ -180,7 +210,7 @@ class Compiler:
                 return joins.join(self, n)
 
     def hidden(self, df: DataFrame) -> list[str]:
-        return [c for c in ("__weight", "__pwm", "__lsn") if c in df.columns]
+        return [c for c in ("__weight", "__pwm", "__lsn", "__late") if c in df.columns]
 
     def scan(self, n: p.Scan) -> DataFrame:
         info = self._objects(n.object_id)
@@ -269,9 +299,15 @@ class Compiler:
 
     def kernel(self, operator: str, spec: dict[str, object], *frames: DataFrame) -> DataFrame:
         """Applies a kernel operator to frames of this job."""
-        self.operators.append(operator)
-        java = getattr(jvm(), operator).apply(*(f._jdf for f in frames), json.dumps(spec))
+        size = jvm().StateSize.create(self.spark._jsparkSession)
+        self.operators.append(Operator(operator, self._nodes[-1], size))
+        java = getattr(jvm(), operator).apply(*(f._jdf for f in frames), json.dumps(spec | {"size": size.id()}))
         return DataFrame(java, self.spark)
+
+    def native(self, operator: str, df: DataFrame) -> DataFrame:
+        """Notes an operator with state of Spark's own."""
+        self.operators.append(Operator(operator, self._nodes[-1], row_bytes=int(df._jdf.schema().defaultSize())))
+        return df
 
     def typed(self, df: DataFrame) -> DataFrame:
         """An empty batch frame of the same columns, to ask Spark for types of what a stream may not do natively."""
@@ -286,6 +322,17 @@ class Compiler:
 
     def weight(self, df: DataFrame) -> str | None:
         return "__weight" if "__weight" in df.columns else None
+
+
+def _plain_above_sessions(root: p.Node) -> bool:
+    """True if the late rows of a session can go with its results through all that is above it."""
+    while isinstance(root, p.Filter | p.Project):
+        root = root.child
+    return isinstance(root, p.Aggregate) and root.session is not None
+
+
+def _late_output(fields: Sequence[StructField]) -> Output:
+    return Output(tuple(Column(f.name.split("$", 1)[-1], f.dataType.simpleString()) for f in fields), False, True)
 
 
 def _needs_time(n: p.Node) -> bool:

@@ -1,4 +1,4 @@
-"""One Spark session per process, started quietly and shared by every database that is open in it."""
+"""One Spark per process, started quietly; each database that is open in it has a session of its own."""
 
 from __future__ import annotations
 

@@ -26,9 +26,11 @@ ALLOWED: dict[str, frozenset[str]] = {
             "refresh",
         }
     ),
-    "STREAM": frozenset({"retain_history", "state_ttl", "unbounded_state", "asof", "max_depth"}),
-    "MATERIALIZED VIEW": frozenset({"retain_history", "state_ttl", "unbounded_state", "asof", "max_depth"}),
-    "SINK": frozenset({"state_ttl", "unbounded_state", "asof", "max_depth"}),
+    "STREAM": frozenset({"retain_history", "state_ttl", "max_state_bytes", "unbounded_state", "asof", "max_depth"}),
+    "MATERIALIZED VIEW": frozenset(
+        {"retain_history", "state_ttl", "max_state_bytes", "unbounded_state", "asof", "max_depth"}
+    ),
+    "SINK": frozenset({"state_ttl", "max_state_bytes", "unbounded_state", "asof", "max_depth"}),
     "SUBSCRIBE": frozenset({"snapshot", "progress", "envelope"}),
 }
 VALUES: dict[str, frozenset[str]] = {

@@ -17,6 +17,7 @@ from penstock.plan.nodes import (
     Project,
     Query,
     Scan,
+    SetOp,
     SortKey,
     TopN,
     Union,
@@ -30,8 +31,9 @@ from penstock.plan.passes.pushdown import push_filters
 from penstock.plan.passes.ranks import rank_filters
 
 
-def scan(name: str, *columns: str, changelog: bool = False) -> Scan:
-    return Scan(name, 1, tuple((f"{name}${c}", c) for c in columns), changelog)
+def scan(name: str, *columns: str, changelog: bool = False, types: str = "") -> Scan:
+    named = tuple((f"{name}${c}", t) for c, t in zip(columns, types.split(), strict=False))
+    return Scan(name, 1, tuple((f"{name}${c}", c) for c in columns), changelog, types=named)
 
 
 def expr(sql: str) -> Expr:
@@ -46,8 +48,8 @@ def tree(node: Node) -> list[str]:
     return [describe(n) for n in node.walk()]
 
 
-A = scan("a", "k", "v", "x")
-B = scan("b", "k", "w", "y")
+A = scan("a", "k", "v", "x", types="string bigint bigint")
+B = scan("b", "k", "w", "y", types="string bigint double")
 
 
 def test_a_rank_filter_is_a_topn() -> None:
@@ -119,9 +121,64 @@ def test_a_filter_is_copied_into_every_input_of_a_union() -> None:
     ]
 
 
+def test_a_filter_on_a_column_whose_types_differ_stays_above_a_union() -> None:
+    plan = Filter(Union((pick(A, "a$k", "a$x"), pick(B, "b$k", "b$y"))), expr("`a$x` > 1 AND `a$k` = 'x'"))
+    assert [t for t in tree(push_filters(plan)) if t.startswith("Filter")] == [
+        "Filter a$x > 1",
+        "Filter a$k = 'x'",
+        "Filter b$k = 'x'",
+    ]
+
+
 def test_a_filter_on_a_computed_column_stays_above_it() -> None:
     plan = Filter(Project(A, (Named("z", expr("`a$v` + 1")),)), expr("`z` > 1"))
     assert push_filters(plan) == plan
+
+
+def test_a_filter_on_a_computed_column_goes_below_it_where_that_spares_state() -> None:
+    agg = Aggregate(A, (Named("u", expr("UPPER(`a$k`)")),), (AggCall("n", "count", ()),))
+    plan = Filter(Project(agg, (Named("z", expr("CONCAT(`u`, 'x')")), Named("n", col("n")))), expr("`z` = 'Ax'"))
+    assert tree(push_filters(plan))[1:] == [
+        "Aggregate [count(*) AS n] by [UPPER(a$k) AS u] changes ±",
+        "Filter CONCAT(UPPER(a$k), 'x') = 'Ax'",
+        "Scan a [a$k, a$v, a$x]",
+    ]
+    chance = Filter(agg, expr("`u` > UUID()"))
+    assert push_filters(chance) == chance
+
+
+def test_a_filter_on_a_key_goes_to_both_sides_where_types_agree() -> None:
+    left, right = scan("a", "k", types="string"), scan("b", "k", types="string")
+    for kind in ("inner", "left", "semi", "anti"):
+        join = Join(left, right, kind, (col("a$k"),), (col("b$k"),))  # type: ignore[arg-type]
+        assert [t for t in tree(push_filters(Filter(join, expr("`a$k` = 'x'")))) if t.startswith("Filter")] == [
+            "Filter a$k = 'x'",
+            "Filter b$k = 'x'",
+        ]
+    other = Join(left, scan("b", "k", types="bigint"), "inner", (col("a$k"),), (col("b$k"),))
+    assert tree(push_filters(Filter(other, expr("`a$k` = 'x'"))))[1:] == [
+        "Filter a$k = 'x'",
+        "Scan a [a$k]",
+        "Scan b [b$k]",
+    ]
+
+
+def test_filters_reach_both_sides_of_a_set_operation() -> None:
+    plan = Filter(SetOp("except", pick(A, "a$k"), pick(B, "b$k")), expr("`a$k` = 'x'"))
+    assert [t for t in tree(push_filters(plan)) if t.startswith("Filter")] == ["Filter a$k = 'x'", "Filter b$k = 'x'"]
+
+
+def test_what_only_a_filter_looks_at_is_not_kept() -> None:
+    join = Join(Filter(A, expr("`a$x` > 1")), B, "inner", (col("a$k"),), (col("b$k"),))
+    assert tree(prune_columns(pick(join, "a$v", "b$w")))[1:] == [
+        "Join inner on [a$k = b$k]",
+        "Project [a$k, a$v]",
+        "Filter a$x > 1",
+        "Scan a [a$k, a$v, a$x]",
+        "Scan b [b$k, b$w]",
+    ]
+    top = TopN(Filter(A, expr("`a$x` > 1")), (), (SortKey(col("a$v")),), 3)
+    assert tree(prune_columns(pick(top, "a$k")))[2] == "Project [a$k, a$v]"
 
 
 def test_pruning_keeps_what_is_needed_and_nothing_else() -> None:

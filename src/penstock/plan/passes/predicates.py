@@ -7,7 +7,21 @@ from typing import cast
 
 from sqlglot import exp
 
-from penstock.plan.nodes import Expr, Filter, Node
+from penstock.plan.nodes import Expr, Filter, Node, col
+
+_UNSTEADY = frozenset(
+    {
+        "rand",
+        "random",
+        "randn",
+        "uuid",
+        "shuffle",
+        "monotonically_increasing_id",
+        "spark_partition_id",
+        "randstr",
+        "uniform",
+    }
+)
 
 
 def split(predicate: Expr) -> list[Expr]:
@@ -34,10 +48,26 @@ def filtered(node: Node, parts: Sequence[Expr]) -> Node:
 
 def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
     """The expression over other column names."""
+    return replaced(expr, {a: col(b) for a, b in names.items()})
+
+
+def replaced(expr: Expr, by: Mapping[str, Expr]) -> Expr:
+    """The expression with columns replaced by what they stand for."""
 
     def change(node: exp.Expression) -> exp.Expression:
-        if isinstance(node, exp.Column) and node.name in names:
-            return exp.Column(this=exp.Identifier(this=names[node.name], quoted=True))
-        return node
+        if not isinstance(node, exp.Column) or node.name not in by:
+            return node
+        made = by[node.name].node.copy()
+        return made if isinstance(made, (exp.Column, exp.Literal, exp.Func)) else exp.Paren(this=made)
 
     return Expr(expr.node.copy().transform(change))
+
+
+def steady(expr: Expr) -> bool:
+    """True if the same row always gives the same value, so that it does not matter where it is computed."""
+    for node in expr.node.walk():
+        if isinstance(node, (exp.Rand, exp.Randn, exp.Uuid)):
+            return False
+        if isinstance(node, exp.Anonymous) and node.name.lower() in _UNSTEADY:
+            return False
+    return True

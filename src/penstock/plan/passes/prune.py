@@ -65,7 +65,7 @@ def _prune(node: Node, need: _Names) -> Node:
         case Filter():
             return replace(node, child=_prune(node.child, need | node.predicate.refs))
         case TemporalFilter():
-            return replace(node, child=_prune(node.child, need | _refs((node.enter_ms, node.exit_ms))))
+            return replace(node, child=_kept(node.child, need | _refs((node.enter_ms, node.exit_ms))))
         case Generate():
             return replace(node, child=_prune(node.child, (need - frozenset(node.outputs)) | node.generator.refs))
         case WindowAssign():
@@ -78,12 +78,12 @@ def _prune(node: Node, need: _Names) -> Node:
             if not calls:
                 return _prune(node.child, own)
             used = _refs(a for c in calls for a in c.args) | _refs(node.partition) | _sorted(node.order)
-            return replace(node, calls=calls, child=_prune(node.child, own | used))
+            return replace(node, calls=calls, child=_kept(node.child, own | used))
         case TopN():
             rank_name = node.rank_name if node.rank_name in need else None
             own = need - {node.rank_name or ""}
             return replace(
-                node, rank_name=rank_name, child=_prune(node.child, own | _refs(node.partition) | _sorted(node.order))
+                node, rank_name=rank_name, child=_kept(node.child, own | _refs(node.partition) | _sorted(node.order))
             )
         case Union():
             keep = [i for i, n in enumerate(node.columns) if n in need] or [0]
@@ -122,4 +122,13 @@ def _aggregate(node: Aggregate, need: _Names) -> Node:
 def _both(node: Node, need: _Names, exprs: Iterable[Expr | None]) -> Node:
     wanted = need | _refs(exprs)
     left, right = node.children
-    return with_children(node, [_prune(c, wanted & frozenset(c.columns)) for c in (left, right)])
+    return with_children(node, [_kept(c, wanted) for c in (left, right)])
+
+
+def _kept(node: Node, need: _Names) -> Node:
+    """`node` with no more columns than `need`, for an operator that keeps whole rows: what only a filter looked at does not go into state."""
+    names = tuple(c for c in node.columns if c in need)
+    pruned = _prune(node, frozenset(names))
+    if not names or frozenset(pruned.columns) <= need:
+        return pruned
+    return _exactly(pruned, names)

@@ -17,14 +17,17 @@ from penstock.plan.nodes import (
     Node,
     ProbeJoin,
     Project,
+    SetOp,
     TemporalFilter,
     TemporalJoin,
     TopN,
     Union,
     WindowAssign,
 )
-from penstock.plan.passes.predicates import filtered, renamed, split
+from penstock.plan.passes.predicates import filtered, renamed, replaced, split, steady
 from penstock.plan.passes.rebuild import with_children
+from penstock.plan.repeats import stateful
+from penstock.plan.types import column_types, shared_types
 
 
 def push_filters(root: Node) -> Node:
@@ -38,23 +41,25 @@ def _push(node: Node, parts: list[Expr]) -> Node:
         case Filter():
             return _push(node.child, [*split(node.predicate), *parts])
         case Project():
-            bare = {i.name: i.expr.column for i in node.items if i.expr.column is not None}
-            down = [p for p in parts if p.refs and p.refs <= bare.keys()]
-            moved = [renamed(p, bare) for p in down]
+            # An expression is computed twice if its filter goes below it, which is worth it where that spares state.
+            spares = stateful(node.child)
+            known = {i.name: i.expr for i in node.items if i.expr.column or (spares and steady(i.expr))}
+            down = _movable(parts, frozenset(known))
+            moved = [replaced(p, known) for p in down]
             return filtered(replace(node, child=_push(node.child, moved)), _rest(parts, down))
         case Union():
-            inputs = []
-            for child in node.inputs:
-                names = dict(zip(node.columns, child.columns, strict=True))
-                inputs.append(_push(child, [renamed(p, names) for p in parts]))
-            return Union(tuple(inputs))
+            return _each(node, parts)
+        case SetOp():
+            return _each(node, parts)
         case Distinct() | TemporalFilter():
-            return replace(node, child=_push(node.child, parts))
+            return _through(node, parts, frozenset(node.columns))
         case Generate() | WindowAssign():
             return _through(node, parts, frozenset(node.child.columns))
         case Aggregate():
-            keys = frozenset(k.name for k in node.keys if k.expr.column == k.name)
-            return _through(node, parts, keys if node.late_to is None else frozenset())
+            keys = {k.name: k.expr for k in node.keys if steady(k.expr)}
+            down = _movable(parts, frozenset(keys)) if node.late_to is None and node.keys else []
+            child = _push(node.child, [replaced(p, keys) for p in down])
+            return filtered(replace(node, child=child), _rest(parts, down))
         case Analytic() | TopN():
             return _through(node, parts, frozenset(p.column for p in node.partition if p.column is not None))
         case Join():
@@ -71,14 +76,51 @@ def _rest(parts: list[Expr], taken: list[Expr]) -> list[Expr]:
     return [p for p in parts if id(p) not in ids]
 
 
+def _movable(parts: list[Expr], names: frozenset[str]) -> list[Expr]:
+    """The conjuncts over these columns alone."""
+    return [p for p in parts if p.refs and p.refs <= names and steady(p)]
+
+
+def _each(node: Union | SetOp, parts: list[Expr]) -> Node:
+    """Rows come out as they went in, so each input can be filtered by itself; but types that differ are made one only here."""
+    down = _movable(parts, frozenset(shared_types(node)))
+    inputs = []
+    for child in node.children:
+        names = dict(zip(node.columns, child.columns, strict=True))
+        inputs.append(_push(child, [renamed(p, names) for p in down]))
+    return filtered(with_children(node, inputs), _rest(parts, down))
+
+
 def _through(node: Node, parts: list[Expr], names: frozenset[str]) -> Node:
-    down = [p for p in parts if p.refs and p.refs <= names]
+    down = _movable(parts, names)
     child = node.children[0]
     return filtered(with_children(node, [_push(child, down)]), _rest(parts, down))
 
 
+def _new(found: list[Expr], known: list[Expr]) -> list[Expr]:
+    return [p for p in found if p not in known]
+
+
+def _same_keys(node: Node) -> dict[str, str]:
+    """Left columns with the right columns that they are equal to in every match: bare keys of one type."""
+    if isinstance(node, LookupJoin) or (isinstance(node, Join) and node.kind == "full"):
+        return {}
+    left, right = (column_types(c) for c in node.children)
+    pairs = zip(node.left_keys, node.right_keys, strict=True)  # type: ignore[attr-defined]
+    return {
+        a.column: b.column
+        for a, b in pairs
+        if a.column in left and b.column in right and left[a.column] == right[b.column]
+    }
+
+
 def _sides(node: Node, parts: list[Expr], lefts: frozenset[str], rights: frozenset[str]) -> Node:
-    left = [p for p in parts if p.refs and p.refs <= lefts]
-    right = [p for p in parts if p.refs and p.refs <= rights]
-    made = with_children(node, [_push(node.children[0], left), _push(node.children[1], right)])
+    left, right = _movable(parts, lefts), _movable(parts, rights)
+    same = _same_keys(node)
+    back = {b: a for a, b in same.items()}
+    # A row of one side that can only meet rows which the other side's filter drops need not be kept either.
+    more_right = [renamed(p, same) for p in left if p.refs <= same.keys()]
+    more_left = [renamed(p, back) for p in right if p.refs <= back.keys()]
+    sides = [[*left, *_new(more_left, left)], [*right, *_new(more_right, right)]]
+    made = with_children(node, [_push(c, s) for c, s in zip(node.children, sides, strict=True)])
     return filtered(made, _rest(_rest(parts, left), right))

@@ -177,7 +177,8 @@ class From(TimeJoins):
             self.ctx.types[internal[c.name]] = c.type
         self.ctx.kinds[info.id] = info.kind
         times = tuple(TimeAttr(internal[t.column], t.lag_ms) for t in info.times if t.column in internal)
-        scan = Scan(info.name, info.id, tuple((i, n) for n, i in internal.items()), info.changelog, times)
+        types = tuple((internal[c.name], c.type) for c in info.columns)
+        scan = Scan(info.name, info.id, tuple((i, n) for n, i in internal.items()), info.changelog, times, types)
         return scan, [Col(n, i) for n, i in internal.items()]
 
     def _derived(self, node: exp.Subquery) -> tuple[Node, Relation]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Literal
 
 from sqlglot import exp
@@ -14,13 +15,14 @@ from penstock.sql.bind.scope import Col, Relation, Scope
 from penstock.sql.trees import bare
 
 
-class TimeJoins:
+class TimeJoins(ABC):
     """The part of FROM that reads their conditions; `add` makes a relation visible."""
 
     ctx: Context
 
+    @abstractmethod
     def add(self, relation: Relation, origin: exp.Expression) -> None:
-        raise NotImplementedError
+        """Makes a relation visible to what stands after it."""
 
     def _keys(self, c: Conditions, what: str, item: exp.Expression) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
         if c.residual or c.null_safe:

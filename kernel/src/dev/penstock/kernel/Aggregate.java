@@ -77,7 +77,7 @@ public final class Aggregate {
         .groupBy(columns(keySchema))
         .as(Encoders.row(keySchema), Encoders.row(parts))
         .transformWithState(
-            processor,
+            StateSize.counted(spec.path("size").asLong(), processor),
             windowEnd == null ? TimeMode.None() : TimeMode.EventTime(),
             OutputMode.Append(),
             Encoders.row(results(keySchema, functions).add("__weight", DataTypes.LongType, false)));

@@ -95,7 +95,9 @@ public final class Analytic {
     out.add(functions.col(PhysicalRow.WEIGHT));
     return rows.select(row.enter(weight == null ? null : "c" + weightAt).toArray(Column[]::new))
         .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, partition), Encoders.row(row.keySchema(partition)))
-        .transformWithState(new Processor(plan), TimeMode.None(), OutputMode.Append(), Encoders.row(result))
+        .transformWithState(
+            StateSize.counted(spec.path("size").asLong(), new Processor(plan)), TimeMode.None(), OutputMode.Append(),
+            Encoders.row(result))
         .select(out.toArray(Column[]::new));
   }
 

@@ -9,7 +9,6 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.ExpiredTimerInfo;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
-import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.types.StructType;
@@ -71,6 +70,7 @@ public final class AsofJoin {
     spec.done();
     boolean[] nullSafe = new boolean[spec.leftKeys.size()];
     Dataset<Row> packed = JoinPlan.run(
+        spec,
         JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, spec.leftWeight, !inner,
             false),
         JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
@@ -113,7 +113,7 @@ public final class AsofJoin {
     public void init(OutputMode outputMode, TimeMode timeMode) {
       right = new JoinHistory(getHandle(), rightRetracts);
       if (!eager) {
-        waiting = new JoinStore(getHandle(), "waiting", TTLConfig.NONE());
+        waiting = new JoinStore(getHandle(), "waiting");
       }
       answers = new JoinAnswers(getHandle(), inner, leftRetracts);
     }

@@ -2,12 +2,8 @@ package dev.penstock.kernel;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
-import java.util.Collections;
-import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
-import java.util.Map;
-import java.util.NoSuchElementException;
 import java.util.stream.IntStream;
 import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.api.java.function.MapPartitionsFunction;
@@ -35,7 +31,6 @@ public final class DistinctRows {
   private DistinctRows() {}
 
   /** Rows remembered by the combining step before the shuffle. */
-  private static final int COMBINE = 1 << 16;
 
   /**
    * Adds the operator to a plan.
@@ -53,45 +48,34 @@ public final class DistinctRows {
             (MapPartitionsFunction<Row, Row>) rows -> new Combined(rows, all), Encoders.row(row.weighted()))
         .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, all), Encoders.row(row.keySchema(all)))
         .transformWithState(
-            weight == null ? new FirstSeen(width) : new Counted(width),
+            StateSize.counted(spec.path("size").asLong(), weight == null ? new FirstSeen(width) : new Counted(width)),
             TimeMode.None(),
             OutputMode.Append(),
             Encoders.row(row.weighted()));
     return row.leave(out);
   }
 
-  /** Adds up the weights of equal rows of a task, as far as they fit in memory. */
-  private static final class Combined implements Iterator<Row> {
-    private final Iterator<Row> source;
+  private static final class Combined extends Combining<Row> {
     private final int[] all;
-    private Iterator<Map.Entry<Row, Long>> ready = Collections.emptyIterator();
 
     Combined(Iterator<Row> source, int[] all) {
-      this.source = source;
+      super(source, 1);
       this.all = all;
     }
 
     @Override
-    public boolean hasNext() {
-      while (!ready.hasNext() && source.hasNext()) {
-        Map<Row, Long> sums = new HashMap<>();
-        while (source.hasNext() && sums.size() < COMBINE) {
-          Row r = source.next();
-          sums.merge(PhysicalRow.key(r, all), r.getLong(all.length), Long::sum);
-        }
-        sums.values().removeIf(w -> w == 0);
-        ready = sums.entrySet().iterator();
-      }
-      return ready.hasNext();
+    Row key(Row row) {
+      return PhysicalRow.key(row, all);
     }
 
     @Override
-    public Row next() {
-      if (!hasNext()) {
-        throw new NoSuchElementException();
-      }
-      Map.Entry<Row, Long> e = ready.next();
-      return PhysicalRow.weighted(e.getKey(), all.length, e.getValue());
+    void add(Row row, long[] sums) {
+      sums[0] += row.getLong(all.length);
+    }
+
+    @Override
+    Row row(Row key, long[] sums) {
+      return PhysicalRow.weighted(key, all.length, sums[0]);
     }
   }
 

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -47,6 +48,9 @@ public final class EpochClock {
   private final long maxRows;
   private final long pollMs;
   private final long everyMs;
+  private final long ttlMs;
+  private final StateLedger ledger;
+  private final long stateLimit;
   private final LogOffset initial;
   private final long created = System.currentTimeMillis();
   private final Map<Integer, Long> seedLsn = new HashMap<>();
@@ -58,6 +62,7 @@ public final class EpochClock {
   private boolean started;
   private boolean resume;
   private long lastTick;
+  private long sweepAt;
   private boolean halted;
 
   private LogOffset running;
@@ -66,6 +71,7 @@ public final class EpochClock {
   private long inForce = LogOffset.NO_WATERMARK;
   private long durableLsn;
   private long rowsIn;
+  private final Map<Integer, Long> runningRows = new HashMap<>();
   private long epochs;
   private long told = LogOffset.NO_WATERMARK;
 
@@ -82,6 +88,13 @@ public final class EpochClock {
     maxRows = spec.get("maxRows").asLong();
     pollMs = spec.get("pollMs").asLong();
     everyMs = spec.get("everyMs").asLong();
+    ttlMs = spec.path("ttlMs").asLong();
+    List<StateSize> sizes = new ArrayList<>();
+    for (JsonNode size : spec.path("sizes")) {
+      sizes.add(StateSize.of(size.asLong()));
+    }
+    ledger = new StateLedger(sizes, Path.of(spec.path("ledger").asText()));
+    stateLimit = spec.path("stateLimit").asLong();
     initial = new LogOffset(spec.get("start").asLong(), LogOffset.NO_WATERMARK, 0);
     committed = initial;
     durableLsn = initial.lsn;
@@ -138,6 +151,7 @@ public final class EpochClock {
       started = true;
       committed = start;
       resume = start.wm != LogOffset.NO_WATERMARK;
+      sweepAt = System.currentTimeMillis() + ttlMs;
       index.notifyAll();
     }
   }
@@ -160,7 +174,12 @@ public final class EpochClock {
           if (everyMs > 0) {
             lastTick = System.currentTimeMillis() / everyMs * everyMs;
           }
+          sweepAt = System.currentTimeMillis() + ttlMs + 1;
           return new LogOffset(head, wm, base.beat);
+        }
+        if (ttlMs > 0 && ownBeat(base)) {
+          idle = false;
+          return new LogOffset(base.lsn, base.wm, base.beat + 1);
         }
       } else if (!halted) {
         wait = Math.min(wait, tick);
@@ -174,6 +193,21 @@ public final class EpochClock {
       }
       index.wait(wait);
     }
+  }
+
+  /**
+   * A query with rows that expire is run without Spark's epochs without data, because it would have no end of them. What they are good for is
+   * done here: the watermark of the last epoch comes into force, and rows go when the last of them has expired.
+   */
+  private boolean ownBeat(LogOffset base) {
+    if (eventTime && base.wm > inForce && base.wm > -EventTime.SHIFT) {
+      return true;
+    }
+    if (sweepAt > 0 && System.currentTimeMillis() >= sweepAt) {
+      sweepAt = 0;
+      return true;
+    }
+    return false;
   }
 
   private boolean changed(long after, long upTo) {
@@ -249,12 +283,25 @@ public final class EpochClock {
       for (LogIndex.Entry e : index.entries(object, after, end.lsn)) {
         out.addAll(e.slices);
       }
+      // Spark may plan a scan of an epoch more than once.
+      runningRows.put(object, out.stream().mapToLong(slice -> slice.rows).sum());
       return out;
     }
   }
 
+  /** Takes in what an epoch has changed in the state of its operators; true if Python has to look at it. */
+  boolean settleState(long epoch) {
+    ledger.settle(epoch);
+    return stateLimit > 0 && ledger.bytes() >= stateLimit / 10 * 8;
+  }
+
+  /** {@code rows, bytes} of each operator. */
+  public long[] state() {
+    return ledger.totals();
+  }
+
   /** Called by the sink when an epoch's output is recorded. */
-  void recorded(long rows) {
+  void recorded() {
     synchronized (index) {
       if (running != null) {
         inForce = runningStart.wm;
@@ -263,7 +310,10 @@ public final class EpochClock {
       } else {
         inForce = committed.wm;
       }
-      rowsIn += rows;
+      for (long rows : runningRows.values()) {
+        rowsIn += rows;
+      }
+      runningRows.clear();
       epochs++;
       index.notifyAll();
     }
@@ -332,8 +382,8 @@ public final class EpochClock {
     if (!eventTime) {
       return watermark(lsn) <= committed.wm;
     }
-    // Spark's own watermark starts at zero: one below it closes nothing and calls for no epoch.
-    return watermark(lsn) <= committed.wm && (inForce >= committed.wm || committed.wm <= 0);
+    // A watermark before all time closes nothing and calls for no epoch.
+    return watermark(lsn) <= committed.wm && (inForce >= committed.wm || committed.wm <= -EventTime.SHIFT);
   }
 
   /**
@@ -357,10 +407,10 @@ public final class EpochClock {
     }
   }
 
-  /** {@code lsn, watermark after, watermark in force, epochs} of the last recorded epoch. */
+  /** {@code lsn, watermark after, watermark in force} of the last recorded epoch, and how many epochs and rows of input there were. */
   public long[] position() {
     synchronized (index) {
-      return new long[] {committed.lsn, committed.wm, inForce, epochs};
+      return new long[] {committed.lsn, committed.wm, inForce, epochs, rowsIn};
     }
   }
 }

@@ -8,7 +8,6 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.ExpiredTimerInfo;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
-import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.types.StructType;
@@ -58,6 +57,7 @@ public final class IntervalJoin {
     JoinPredicate predicate =
         residual == null ? null : JoinPredicate.of(left.sparkSession(), residual, leftSchema, rightSchema);
     Dataset<Row> packed = JoinPlan.run(
+        spec,
         JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, spec.leftWeight,
             kind.left == JoinKind.Alone.UNMATCHED, false),
         JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
@@ -94,8 +94,8 @@ public final class IntervalJoin {
 
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
-      left = new JoinStore(getHandle(), "left", TTLConfig.NONE());
-      right = new JoinStore(getHandle(), "right", TTLConfig.NONE());
+      left = new JoinStore(getHandle(), "left");
+      right = new JoinStore(getHandle(), "right");
     }
 
     @Override

@@ -1,15 +1,14 @@
 package dev.penstock.kernel;
 
-import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.streaming.ExpiredTimerInfo;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
-import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.types.DataTypes;
@@ -29,10 +28,10 @@ import org.apache.spark.sql.types.StructType;
  *   <li>State: each row of both sides once, with its weight, and (outer, semi, anti, mark with a residual) its number of matches. A row whose weight becomes zero leaves
  *       nothing. An epoch reads the keys that it touches; rows of a side are read only when the other side has changed, or
  *       to find the changed rows themselves.
- *   <li>{@code ttlMs}: a row that has not changed for that long (by the clock of the epoch) is forgotten: it matches nothing
- *       that comes later, its own late retraction is ignored, and what it has put out stays. Spark then takes
- *       every trigger for a reason to run an epoch, so the query needs a trigger interval, or
- *       {@code spark.sql.streaming.noDataMicroBatches.enabled = false} when it starts.
+ *   <li>{@code ttlMs}: a row that has not changed for that long (by the wall clock at the beginning of an epoch, which a replay
+ *       sees again) is forgotten: it matches nothing that comes later, its own late retraction is ignored, and what it has put
+ *       out stays. Its state goes in the first epoch after that. Spark takes every look at the clock for a reason to
+ *       run an epoch, so the query must be started with {@code spark.sql.streaming.noDataMicroBatches.enabled = false}.
  * </ul>
  *
  * <p>Spec: {@code kind}, {@code leftKeys}, {@code rightKeys}, {@code nullSafe}, {@code leftColumns}, {@code rightColumns},
@@ -56,11 +55,13 @@ public final class Join {
     StructType rightSchema = JoinPlan.schema(right, spec.rightColumns);
     JoinPredicate predicate =
         residual == null ? null : JoinPredicate.of(left.sparkSession(), residual, leftSchema, rightSchema);
+    Dataset<Row> rights = JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, null,
+        spec.rightWeight, kind.right.unmatched(), false);
     Dataset<Row> packed = JoinPlan.run(
+        spec,
         JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, null, spec.leftWeight,
             kind.left.unmatched(), false),
-        JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, null, spec.rightWeight,
-            kind.right.unmatched(), false),
+        kind.pairs || residual != null ? rights : JoinPlan.combined(rights),
         new Processor(kind, predicate, ttl == null ? 0 : ttl, copies),
         ttl == null ? TimeMode.None() : TimeMode.ProcessingTime(),
         JoinPlan.OUTPUT);
@@ -100,9 +101,8 @@ public final class Join {
 
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
-      TTLConfig config = ttl > 0 ? TTLConfig.apply(Duration.ofMillis(ttl)) : TTLConfig.NONE();
-      left = new JoinStore(getHandle(), "left", config);
-      right = new JoinStore(getHandle(), "right", config);
+      left = new JoinStore(getHandle(), "left");
+      right = new JoinStore(getHandle(), "right");
     }
 
     @Override
@@ -126,26 +126,70 @@ public final class Join {
         long now = ttl > 0 ? timers.getCurrentProcessingTimeInMs() : 0;
         left.open();
         right.open();
-        forget(left, now);
-        forget(right, now);
+        if (ttl > 0) {
+          forget(now);
+        }
         change(true, lefts, now, out);
         change(false, rights, now, out);
+        if (ttl > 0) {
+          wake(now);
+        }
         left.flush();
         right.flush();
       }
       return out.iterator();
     }
 
-    private void forget(JoinStore store, long now) {
-      if (ttl > 0) {
-        JoinStore.Cursor cursor = store.start();
-        for (JoinStore.Entry entry = cursor.get(); entry != null; entry = cursor.get()) {
-          if (entry.stamp + ttl <= now) {
-            cursor.remove();
-          } else {
-            cursor.next();
-          }
+    @Override
+    public scala.collection.Iterator<Row> handleExpiredTimer(byte[] key, TimerValues timers, ExpiredTimerInfo timer) {
+      long now = timers.getCurrentProcessingTimeInMs();
+      left.open();
+      right.open();
+      forget(now);
+      wake(now);
+      left.flush();
+      right.flush();
+      return new JoinOutput(false, false).iterator();
+    }
+
+    /** Takes out what is too old. Nothing is before the timer, which is kept with the left side. */
+    private void forget(long now) {
+      if (left.timer() == JoinStore.NO_TIMER || left.timer() > now) {
+        return;
+      }
+      getHandle().deleteTimer(left.timer());
+      left.timer(JoinStore.NO_TIMER);
+      long oldest = Math.min(oldest(left, now), oldest(right, now));
+      if (oldest != Long.MAX_VALUE) {
+        getHandle().registerTimer(oldest + ttl);
+        left.timer(oldest + ttl);
+      }
+    }
+
+    /** Takes out what is too old of one side; when the oldest row that stays has changed. */
+    private long oldest(JoinStore store, long now) {
+      long oldest = Long.MAX_VALUE;
+      JoinStore.Cursor cursor = store.start();
+      for (JoinStore.Entry entry = cursor.get(); entry != null; entry = cursor.get()) {
+        if (entry.stamp + ttl <= now) {
+          cursor.remove();
+        } else {
+          oldest = Math.min(oldest, entry.stamp);
+          cursor.next();
         }
+      }
+      return oldest;
+    }
+
+    /** A key with rows has a timer, one without has none. */
+    private void wake(long now) {
+      boolean rows = !left.isEmpty() || !right.isEmpty();
+      if (rows && left.timer() == JoinStore.NO_TIMER) {
+        getHandle().registerTimer(now + ttl);
+        left.timer(now + ttl);
+      } else if (!rows && left.timer() != JoinStore.NO_TIMER) {
+        getHandle().deleteTimer(left.timer());
+        left.timer(JoinStore.NO_TIMER);
       }
     }
 

@@ -2,7 +2,6 @@ package dev.penstock.kernel;
 
 import java.util.Arrays;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
-import org.apache.spark.sql.streaming.TTLConfig;
 
 /**
  * The answers that left rows got from a join that answers each of them once. Where left rows can be retracted each is kept with its
@@ -15,7 +14,7 @@ final class JoinAnswers {
 
   JoinAnswers(StatefulProcessorHandle handle, boolean inner, boolean leftRetracts) {
     this.inner = inner;
-    this.given = leftRetracts ? new JoinStore(handle, "answered", TTLConfig.NONE()) : null;
+    this.given = leftRetracts ? new JoinStore(handle, "answered") : null;
   }
 
   void open() {

@@ -7,7 +7,6 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
-import org.apache.spark.sql.streaming.TTLConfig;
 
 /**
  * The right side of a join that looks rows up by time: for each key the rows it has had, by time. Among rows with the same
@@ -21,7 +20,7 @@ final class JoinHistory {
 
   JoinHistory(StatefulProcessorHandle handle, boolean retracts) {
     this.retracts = retracts;
-    this.store = new JoinStore(handle, "right", TTLConfig.NONE());
+    this.store = new JoinStore(handle, "right");
   }
 
   JoinStore store() {

@@ -2,6 +2,7 @@ package dev.penstock.kernel;
 
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
@@ -34,6 +35,7 @@ final class JoinPlan {
   static final int LEFT_ALONE = 2;
   static final int RIGHT_ALONE = 3;
 
+  static final int KEY = 0;
   static final int SIDE = 1;
   static final int TIME = 2;
   static final int SEQUENCE = 3;
@@ -116,6 +118,11 @@ final class JoinPlan {
         count.as("__count"), packed.as("__row"));
   }
 
+  /** The side with equal rows added up; times and the order of arrival are lost. */
+  static Dataset<Row> combined(Dataset<Row> side) {
+    return side.mapPartitions((MapPartitionsFunction<Row, Row>) JoinCombiner::new, Encoders.row(INPUT));
+  }
+
   /** -0.0 equals 0.0 and NaN equals NaN in a key, as in Spark's own joins. */
   private static Column comparable(Column key, DataType type) {
     if (type instanceof DoubleType || type instanceof FloatType) {
@@ -128,12 +135,13 @@ final class JoinPlan {
 
   /** The packed output of a processor over both sides. */
   static Dataset<Row> run(
-      Dataset<Row> left, Dataset<Row> right, StatefulProcessor<byte[], Row, Row> processor, TimeMode time,
-      StructType output) {
+      JoinSpec spec, Dataset<Row> left, Dataset<Row> right, StatefulProcessor<byte[], Row, Row> processor,
+      TimeMode time, StructType output) {
     return left.union(right)
         .groupBy(functions.col("__key"))
         .as(Encoders.BINARY(), Encoders.row(INPUT))
-        .transformWithState(processor, time, OutputMode.Append(), Encoders.row(output));
+        .transformWithState(
+            StateSize.counted(spec.size, processor), time, OutputMode.Append(), Encoders.row(output));
   }
 
   /** The columns of both sides ({@code right} null: of the left alone), then {@code more}, then the weight. */

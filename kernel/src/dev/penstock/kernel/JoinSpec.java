@@ -19,6 +19,8 @@ final class JoinSpec {
   final List<String> rightColumns;
   final String leftWeight;
   final String rightWeight;
+  /** The number of the counter of its state; 0: none. */
+  final long size;
 
   JoinSpec(String text) {
     try {
@@ -32,6 +34,8 @@ final class JoinSpec {
     rightColumns = names("rightColumns");
     leftWeight = text("leftWeight");
     rightWeight = text("rightWeight");
+    Long number = number("size");
+    size = number == null ? 0 : number;
     if (leftKeys.size() != rightKeys.size()) {
       throw new IllegalArgumentException("leftKeys and rightKeys differ in length");
     }

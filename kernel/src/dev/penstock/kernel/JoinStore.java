@@ -72,9 +72,9 @@ final class JoinStore {
     }
   }
 
+  private final StatefulProcessorHandle handle;
   private final ValueState<byte[]> head;
   private final MapState<Long, byte[]> chunks;
-  private final boolean expires;
 
   private final ArrayList<Chunk> index = new ArrayList<>();
   private final ArrayList<Long> removed = new ArrayList<>();
@@ -82,12 +82,13 @@ final class JoinStore {
   private long nextId;
   private long total;
   private long timer;
+  private long rows;
 
   /** Opens the state called {@code name}; to be called in a processor's {@code init}. */
-  JoinStore(StatefulProcessorHandle handle, String name, TTLConfig ttl) {
-    head = handle.getValueState(name, Encoders.BINARY(), ttl);
-    chunks = handle.getMapState(name + "Chunks", Encoders.LONG(), Encoders.BINARY(), ttl);
-    expires = !ttl.ttlDuration().isZero();
+  JoinStore(StatefulProcessorHandle handle, String name) {
+    this.handle = CountedHandle.packed(handle);
+    head = this.handle.getValueState(name, Encoders.BINARY(), TTLConfig.NONE());
+    chunks = this.handle.getMapState(name + "Chunks", Encoders.LONG(), Encoders.BINARY(), TTLConfig.NONE());
   }
 
   /** Reads the current key. */
@@ -98,6 +99,7 @@ final class JoinStore {
     nextId = 0;
     total = 0;
     timer = NO_TIMER;
+    rows = 0;
     byte[] bytes = head.get();
     if (bytes == null) {
       return;
@@ -118,12 +120,10 @@ final class JoinStore {
         chunk.first = in.getLong();
         chunk.count = in.getInt();
         chunk.stored = true;
-        // A chunk that has not been written for the time to live is gone, with the rows in it.
-        if (!expires || chunks.containsKey(chunk.id)) {
-          index.add(chunk);
-        }
+        index.add(chunk);
       }
     }
+    rows = size();
   }
 
   /** Writes what has changed. */
@@ -131,6 +131,8 @@ final class JoinStore {
     if (!dirty) {
       return;
     }
+    CountedHandle.rows(handle, size() - rows);
+    rows = size();
     for (Long id : removed) {
       chunks.removeKey(id);
     }

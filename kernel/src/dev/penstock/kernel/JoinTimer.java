@@ -21,8 +21,7 @@ final class JoinTimer {
 
   /** The watermark in force, in microseconds. No row to come has a smaller time; one with this time may come. */
   static long watermark(TimerValues timers) {
-    long millis = timers.getCurrentWatermarkInMs();
-    return millis <= 0 ? UNKNOWN : Math.multiplyExact(millis, MICROS);
+    return EventTime.unknown(timers) ? UNKNOWN : Math.multiplyExact(timers.getCurrentWatermarkInMs(), MICROS);
   }
 
   /** The first watermark (ms) past a time. */
@@ -57,7 +56,7 @@ final class JoinTimer {
       }
       return;
     }
-    long ahead = Math.max(due, watermark == UNKNOWN ? 1 : watermark / MICROS + 1);
+    long ahead = Math.max(due, watermark == UNKNOWN ? CountedHandle.earliest(handle) : watermark / MICROS + 1);
     if (registered != JoinStore.NO_TIMER) {
       if (registered <= ahead) {
         return;

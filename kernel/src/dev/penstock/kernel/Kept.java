@@ -45,12 +45,12 @@ interface Kept extends Serializable {
 
     @Override
     public void add(Object[] args, long weight) {
-      throw new UnsupportedOperationException();
+      throw new UnsupportedOperationException("a head is changed by its Kept, which has the values");
     }
 
     @Override
     public void merge(Accumulator other) {
-      throw new UnsupportedOperationException();
+      throw new UnsupportedOperationException("a head is changed by its Kept, which has the values");
     }
 
     @Override

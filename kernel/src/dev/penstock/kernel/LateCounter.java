@@ -1,17 +1,17 @@
 package dev.penstock.kernel;
 
 import org.apache.spark.sql.SparkSession;
-import org.apache.spark.sql.api.java.UDF0;
+import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.util.LongAccumulator;
 
 /**
- * Counts late rows: a function that is called for late rows alone, says true, and adds one to an accumulator. Observing a metric would
+ * Counts late rows: a function that is called for late rows alone, with how many they are, says true, and adds to an accumulator. Observing a metric would
  * cost every row something; this costs the rows that are not late nothing. A task that is tried again counts again.
  */
-public final class LateCounter implements UDF0<Boolean> {
+public final class LateCounter implements UDF1<Long, Boolean> {
   private static final long serialVersionUID = 1L;
 
   private final LongAccumulator rows;
@@ -29,8 +29,8 @@ public final class LateCounter implements UDF0<Boolean> {
   }
 
   @Override
-  public Boolean call() {
-    rows.add(1);
+  public Boolean call(Long count) {
+    rows.add(Math.abs(count));
     return true;
   }
 }

@@ -129,7 +129,7 @@ final class LogReaderFactory implements PartitionReaderFactory {
       v.setNotNull();
       switch (f.name()) {
         case "__wm":
-          v.setLong(partition.wmAfter == LogOffset.NO_WATERMARK ? 0 : Math.max(0, partition.wmAfter) * 1000);
+          v.setLong(EventTime.shifted(partition.wmAfter) * 1000);
           break;
         case "__pwm":
           // Far enough back to be before every row, and still a number when taken in microseconds.

@@ -10,14 +10,9 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Collections;
-import java.util.HashSet;
 import java.util.Map;
-import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
-import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
-import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
@@ -37,46 +32,23 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * than one output the schema's last column is {@code __out}: the number of the output that a row belongs to (INT), or for each output
  * whether the row belongs to it (ARRAY of BOOLEAN).
  */
-public final class LogSink implements TableProvider {
+public final class LogSink extends LogTable.Provider {
   private static final ObjectMapper JSON = new ObjectMapper();
 
+  // A stream is written to a sink without being told a schema, so Spark asks for one.
   @Override
   public StructType inferSchema(CaseInsensitiveStringMap options) {
     return new StructType();
   }
 
   @Override
-  public boolean supportsExternalMetadata() {
-    return true;
-  }
-
-  @Override
-  public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> options) {
+  public LogTable getTable(StructType schema, Transform[] partitioning, Map<String, String> options) {
     return new SinkTable(schema);
   }
 
-  private static final class SinkTable implements Table, SupportsWrite {
-    private final StructType schema;
-
+  private static final class SinkTable extends LogTable implements SupportsWrite {
     SinkTable(StructType schema) {
-      this.schema = schema;
-    }
-
-    @Override
-    public String name() {
-      return "penstock";
-    }
-
-    @Override
-    public StructType schema() {
-      return schema;
-    }
-
-    @Override
-    public Set<TableCapability> capabilities() {
-      Set<TableCapability> out = new HashSet<>();
-      Collections.addAll(out, TableCapability.STREAMING_WRITE, TableCapability.ACCEPT_ANY_SCHEMA);
-      return out;
+      super(schema, TableCapability.STREAMING_WRITE, TableCapability.ACCEPT_ANY_SCHEMA);
     }
 
     @Override
@@ -146,7 +118,8 @@ public final class LogSink implements TableProvider {
           p.describe(parts.addObject(), body);
         }
       }
-      if (rows > 0 || clock.tells(wm)) {
+      boolean large = clock.settleState(epochId);
+      if (rows > 0 || clock.tells(wm) || large) {
         head.put("epoch", epochId);
         head.put("wm", wm);
         head.put("lsn", clock.epochLsn());
@@ -169,7 +142,7 @@ public final class LogSink implements TableProvider {
           throw EpochWrite.<RuntimeException>sneaky(e);
         }
       }
-      clock.recorded(rows);
+      clock.recorded();
     }
 
     @Override

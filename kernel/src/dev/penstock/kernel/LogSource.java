@@ -4,11 +4,8 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
-import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
-import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -31,43 +28,16 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>An epoch without rows still gives one heartbeat row ({@code __hb} true, data columns NULL) if the job has event time, because
  * Spark's watermark moves only with rows.
  */
-public final class LogSource implements TableProvider {
+public final class LogSource extends LogTable.Provider {
 
   @Override
-  public StructType inferSchema(CaseInsensitiveStringMap options) {
-    throw new IllegalArgumentException("the log source is given its schema");
+  public LogTable getTable(StructType schema, Transform[] partitioning, Map<String, String> options) {
+    return new SourceTable(schema);
   }
 
-  @Override
-  public boolean supportsExternalMetadata() {
-    return true;
-  }
-
-  @Override
-  public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> options) {
-    return new LogTable(schema);
-  }
-
-  private static final class LogTable implements Table, SupportsRead {
-    private final StructType schema;
-
-    LogTable(StructType schema) {
-      this.schema = schema;
-    }
-
-    @Override
-    public String name() {
-      return "penstock";
-    }
-
-    @Override
-    public StructType schema() {
-      return schema;
-    }
-
-    @Override
-    public Set<TableCapability> capabilities() {
-      return Collections.singleton(TableCapability.MICRO_BATCH_READ);
+  private static final class SourceTable extends LogTable implements SupportsRead {
+    SourceTable(StructType schema) {
+      super(schema, TableCapability.MICRO_BATCH_READ);
     }
 
     @Override

@@ -38,6 +38,7 @@ public final class LookupJoin {
     spec.done();
     boolean[] nullSafe = new boolean[spec.leftKeys.size()];
     Dataset<Row> packed = JoinPlan.run(
+        spec,
         JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, spec.leftWeight, !inner,
             false),
         JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,

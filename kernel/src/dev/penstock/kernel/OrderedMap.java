@@ -178,7 +178,7 @@ public final class OrderedMap implements Serializable {
 
     @Override
     public void close() {
-      Closer.close(source);
+      OrderedMap.close(source);
     }
   }
 
@@ -186,30 +186,28 @@ public final class OrderedMap implements Serializable {
    * Closes the store's iterator under the one MapState gives out, which has no close of its own: a job with many
    * groups would otherwise hold one RocksDB iterator for each of them until the end of the task.
    */
-  private static final class Closer {
-    static void close(Object iterator) {
-      Object at = iterator;
-      for (int depth = 0; at != null && depth < 8; depth++) {
-        if (at instanceof AutoCloseable closeable) {
-          try {
-            closeable.close();
-          } catch (Exception e) {
-            throw new IllegalStateException(e);
-          }
-          return;
+  static void close(Object iterator) {
+    Object at = iterator;
+    for (int depth = 0; at != null && depth < 8; depth++) {
+      if (at instanceof AutoCloseable closeable) {
+        try {
+          closeable.close();
+        } catch (Exception e) {
+          throw new IllegalStateException(e);
         }
-        at = outer(at);
+        return;
       }
+      at = outer(at);
     }
+  }
 
-    private static Object outer(Object of) {
-      try {
-        Field field = of.getClass().getDeclaredField("$outer");
-        field.setAccessible(true);
-        return field.get(of);
-      } catch (ReflectiveOperationException | RuntimeException e) {
-        return null; // not Spark's wrapper: the task's end closes it
-      }
+  private static Object outer(Object of) {
+    try {
+      Field field = of.getClass().getDeclaredField("$outer");
+      field.setAccessible(true);
+      return field.get(of);
+    } catch (ReflectiveOperationException | RuntimeException e) {
+      return null; // not Spark's wrapper: the task's end closes it
     }
   }
 }

@@ -9,7 +9,6 @@ import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.ExpiredTimerInfo;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
-import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.types.DataTypes;
@@ -66,6 +65,7 @@ public final class ProbeJoin {
         .add("__weight", DataTypes.LongType, false);
     boolean[] nullSafe = new boolean[spec.leftKeys.size()];
     Dataset<Row> packed = JoinPlan.run(
+        spec,
         JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, null, true, false),
         JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
             false, true),
@@ -97,7 +97,7 @@ public final class ProbeJoin {
     public void init(OutputMode outputMode, TimeMode timeMode) {
       right = new JoinHistory(getHandle(), rightRetracts);
       if (!eager) {
-        waiting = new JoinStore(getHandle(), "waiting", TTLConfig.NONE());
+        waiting = new JoinStore(getHandle(), "waiting");
       }
     }
 

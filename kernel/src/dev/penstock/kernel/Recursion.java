@@ -115,7 +115,9 @@ public final class Recursion {
     Dataset<Row> packed = bases.union(others)
         .groupBy(functions.col("__one"))
         .as(Encoders.INT(), Encoders.row(INPUT))
-        .transformWithState(processor, TimeMode.None(), OutputMode.Append(), Encoders.row(JoinPlan.OUTPUT));
+        .transformWithState(
+            StateSize.counted(spec.path("size").asLong(), processor), TimeMode.None(), OutputMode.Append(),
+            Encoders.row(JoinPlan.OUTPUT));
     return JoinPlan.unpack(packed, schema, null);
   }
 

@@ -77,7 +77,9 @@ public final class Session {
         .mapPartitions(combiner, Encoders.row(parts))
         .groupBy(Aggregate.columns(keySchema))
         .as(Encoders.row(keySchema), Encoders.row(parts))
-        .transformWithState(processor, TimeMode.EventTime(), OutputMode.Append(), Encoders.row(schema));
+        .transformWithState(
+            StateSize.counted(spec.path("size").asLong(), processor), TimeMode.EventTime(), OutputMode.Append(),
+            Encoders.row(schema));
 
     List<Column> named = new ArrayList<>();
     for (int i = 0; i < keys.length; i++) {

@@ -2,10 +2,8 @@ package dev.penstock.kernel;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
-import java.util.Map;
 import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.Column;
@@ -36,7 +34,6 @@ public final class SetOp {
   private SetOp() {}
 
   /** Rows remembered by the combining step before the shuffle. */
-  private static final int COMBINE = 1 << 16;
 
   /**
    * Adds the operator to a plan.
@@ -59,59 +56,43 @@ public final class SetOp {
     StructType schema = row.inner.add("__left", DataTypes.LongType, false).add("__right", DataTypes.LongType, false);
     int[] all = java.util.stream.IntStream.range(0, width).toArray();
     Dataset<Row> out = in.select(columns.toArray(Column[]::new))
-        .mapPartitions((MapPartitionsFunction<Row, Row>) rows -> new Combiner(rows, width), Encoders.row(schema))
+        .mapPartitions((MapPartitionsFunction<Row, Row>) rows -> new Combined(rows, all), Encoders.row(schema))
         .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, all), Encoders.row(row.keySchema(all)))
         .transformWithState(
-            new Processor(PhysicalRow.text(spec, "kind"), width),
+            StateSize.counted(spec.path("size").asLong(), new Processor(PhysicalRow.text(spec, "kind"), width)),
             TimeMode.None(),
             OutputMode.Append(),
             Encoders.row(row.weighted()));
     return row.leave(out);
   }
 
-  /** Adds up the two weights of equal rows of a task, as far as they fit in memory. */
-  private static final class Combiner implements Iterator<Row> {
-    private final Iterator<Row> source;
-    private final int width;
-    private Iterator<Map.Entry<Row, long[]>> ready = java.util.Collections.emptyIterator();
+  private static final class Combined extends Combining<Row> {
+    private final int[] all;
 
-    Combiner(Iterator<Row> source, int width) {
-      this.source = source;
-      this.width = width;
+    Combined(Iterator<Row> source, int[] all) {
+      super(source, 2);
+      this.all = all;
     }
 
     @Override
-    public boolean hasNext() {
-      while (!ready.hasNext() && source.hasNext()) {
-        Map<Row, long[]> sums = new HashMap<>();
-        while (source.hasNext() && sums.size() < COMBINE) {
-          Row r = source.next();
-          Object[] values = new Object[width];
-          for (int i = 0; i < width; i++) {
-            values[i] = r.get(i);
-          }
-          long[] sum = sums.computeIfAbsent(RowFactory.create(values), k -> new long[2]);
-          sum[0] += r.getLong(width);
-          sum[1] += r.getLong(width + 1);
-        }
-        sums.values().removeIf(s -> s[0] == 0 && s[1] == 0);
-        ready = sums.entrySet().iterator();
-      }
-      return ready.hasNext();
+    Row key(Row row) {
+      return PhysicalRow.key(row, all);
     }
 
     @Override
-    public Row next() {
-      if (!hasNext()) {
-        throw new java.util.NoSuchElementException();
+    void add(Row row, long[] sums) {
+      sums[0] += row.getLong(all.length);
+      sums[1] += row.getLong(all.length + 1);
+    }
+
+    @Override
+    Row row(Row key, long[] sums) {
+      Object[] values = new Object[all.length + 2];
+      for (int i = 0; i < all.length; i++) {
+        values[i] = key.get(i);
       }
-      Map.Entry<Row, long[]> e = ready.next();
-      Object[] values = new Object[width + 2];
-      for (int i = 0; i < width; i++) {
-        values[i] = e.getKey().get(i);
-      }
-      values[width] = e.getValue()[0];
-      values[width + 1] = e.getValue()[1];
+      values[all.length] = sums[0];
+      values[all.length + 1] = sums[1];
       return RowFactory.create(values);
     }
   }

@@ -54,7 +54,7 @@ public final class TemporalFilter {
         .groupBy(Aggregate.columns(keySchema))
         .as(Encoders.row(keySchema), Encoders.row(parts))
         .transformWithState(
-            new TemporalFilterProcessor(n),
+            StateSize.counted(spec.path("size").asLong(), new TemporalFilterProcessor(n)),
             TimeMode.EventTime(),
             OutputMode.Append(),
             Encoders.row(keySchema.add("__weight", DataTypes.LongType, false)));

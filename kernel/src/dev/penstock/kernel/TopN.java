@@ -66,7 +66,8 @@ public final class TopN {
     Dataset<Row> out = rows
         .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, partition), Encoders.row(row.keySchema(partition)))
         .transformWithState(
-            head.isShort() ? new ShortTop(head) : new Processor(head), TimeMode.None(), OutputMode.Append(), Encoders.row(result.weighted()));
+            StateSize.counted(spec.path("size").asLong(), head.isShort() ? new ShortTop(head) : new Processor(head)),
+            TimeMode.None(), OutputMode.Append(), Encoders.row(result.weighted()));
     return result.leave(out);
   }
 

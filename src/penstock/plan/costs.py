@@ -1,0 +1,122 @@
+"""What an operator keeps between epochs, and how its work in one epoch grows.
+
+`diff` is the number of rows that an epoch brings to the operator, `n` what it keeps of their keys, `matches` the rows of the other side with the same key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.plan.nodes import (
+    AggCall,
+    Aggregate,
+    Analytic,
+    AsofJoin,
+    Distinct,
+    Join,
+    LookupJoin,
+    Mode,
+    Node,
+    ProbeJoin,
+    Recursive,
+    SetOp,
+    TemporalFilter,
+    TemporalJoin,
+    TopN,
+)
+
+_ORDERED = frozenset({"min", "max", "min_by", "max_by", "first", "first_value", "last", "last_value", "any_value"})
+_WHOLE = frozenset(
+    {
+        "array_agg",
+        "collect_list",
+        "collect_set",
+        "string_agg",
+        "listagg",
+        "mode",
+        "median",
+        "percentile",
+        "percentile_cont",
+        "percentile_disc",
+        "percentile_approx",
+        "approx_percentile",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """`keeps` is None where nothing is kept."""
+
+    keeps: str | None
+    work: str
+
+
+LINEAR = Cost(None, "O(diff)")
+
+
+def cost(node: Node) -> Cost:
+    """The state and the work of one node."""
+    match node:
+        case Aggregate(session=None):
+            return _aggregate(node)
+        case Aggregate():
+            held = "the rows of open sessions" if node.child.changelog else "the open sessions"
+            return Cost(f"{held} of each key", "O(sessions of the key)")
+        case Distinct():
+            return Cost("a count of each row" if node.child.changelog else "each row once", "O(diff)")
+        case Recursive():
+            return Cost(
+                "all rows and what they were made of, rows of the step's other side", "O(changed rows · matches)"
+            )
+        case SetOp():
+            return Cost("two counts of each row", "O(diff)")
+        case TemporalFilter():
+            return Cost("rows that will still come in or go", "O(diff · log n)")
+        case TopN():
+            return _top_n(node)
+        case Analytic():
+            return Cost("the rows of each partition with their results", "O(partition)")
+        case Join():
+            return _join(node)
+        case LookupJoin():
+            return Cost("the rows of the lookup table", "O(diff)")
+        case AsofJoin():
+            waiting = "" if node.eager else ", left rows that wait"
+            answers = ", the answers given" if node.left.changelog else ""
+            return Cost(f"right rows that can still be the nearest{waiting}{answers}", "O(diff · log n)")
+        case TemporalJoin():
+            answers = ", the answers given" if node.left.changelog else ""
+            return Cost(f"the versions of the right rows{answers}", "O(diff · log n)")
+        case ProbeJoin():
+            return Cost("right rows that a probe can still ask for, left rows that wait", "O(diff · offsets · log n)")
+    return LINEAR
+
+
+def _aggregate(node: Aggregate) -> Cost:
+    until = " until its window closes" if node.window_end is not None and node.mode is Mode.CLOSE else ""
+    group = f"a row per group{until}" if node.keys else "one row"
+    whole = [a for a in node.aggs if a.func in _WHOLE and not a.distinct]
+    ordered = [a for a in node.aggs if a.distinct or (node.child.changelog and a.func in _ORDERED)]
+    held = f"; the values of {', '.join(_call(a) for a in (*whole, *ordered))}" if whole or ordered else ""
+    return Cost(group + held, "O(group)" if whole else "O(diff · log n)" if ordered else "O(diff)")
+
+
+def _call(call: AggCall) -> str:
+    return f"{call.func}{'(distinct)' if call.distinct else ''}"
+
+
+def _top_n(node: TopN) -> Cost:
+    where = " of each partition" if node.partition else ""
+    if node.limit is None:
+        return Cost(f"all rows{where}, in order", "O(diff · log n)")
+    reach = node.offset + node.limit
+    if node.child.changelog:
+        return Cost(f"all rows{where}, in order", f"O(diff · log n + {reach})")
+    return Cost(f"the first {reach} rows{where}", f"O(diff · log n + {reach})")
+
+
+def _join(node: Join) -> Cost:
+    if node.time_bound is not None:
+        return Cost("rows of both sides until the watermark has passed them", "O(diff · (log n + matches))")
+    return Cost(f"rows of both sides by key{' until they expire' if node.ttl_ms else ''}", "O(diff · matches)")

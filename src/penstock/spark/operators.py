@@ -1,0 +1,34 @@
+"""The operators with state that a plan is carried out by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.plan import nodes as p
+
+
+@dataclass(frozen=True)
+class StateFigures:
+    """What an operator keeps: rows, and bytes of keys and values."""
+
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator with state of a job, and the node of the plan that it carries out.
+
+    A kernel operator is counted by `size` (an object of the kernel's `StateSize`). Spark counts the rows of a native one, of
+    which one takes about `row_bytes`.
+    """
+
+    name: str
+    node: p.Node
+    size: Any = None
+    row_bytes: int = 0
+
+    @property
+    def native(self) -> bool:
+        return self.size is None
