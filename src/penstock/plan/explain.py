@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from penstock.plan.nodes import (
     AggCall,
@@ -34,23 +34,43 @@ from penstock.plan.nodes import (
     WindowAssign,
     WindowCall,
 )
+from penstock.plan.repeats import repeats
 
 
 def explain(query: Query, note: Callable[[Node], str] | None = None) -> str:
-    """The tree, root first. `note` adds what its caller knows of a node (its path, its state) at the end of the line."""
+    """The tree, root first. `note` adds what its caller knows of a node (its path, its state) at the end of the line.
+
+    A part that is computed once for several places has a number, and stands in full in the first of them.
+    """
     every = f" {interval_text(query.emit.every)}" if query.emit.every else ""
     lines = [f"Output [{', '.join(query.names)}] emit {query.emit.kind}{every}"]
-    _tree(query.root, "", True, lines, note)
+    _tree(query.root, "", True, lines, note, repeats(query.root), set())
     return "\n".join(lines)
 
 
-def _tree(node: Node, indent: str, last: bool, lines: list[str], note: Callable[[Node], str] | None) -> None:
+def _tree(
+    node: Node,
+    indent: str,
+    last: bool,
+    lines: list[str],
+    note: Callable[[Node], str] | None,
+    places: Mapping[int, int],
+    told: set[int],
+) -> None:
     branch = "└─ " if last else "├─ "
+    part = places.get(id(node))
+    if part in told:
+        lines.append(f"{indent}{branch}Part {part} again → [{', '.join(node.columns)}]{' ±' if node.changelog else ''}")
+        return
+    name = ""
+    if part is not None:
+        told.add(part)
+        name = f"Part {part}: "
     extra = note(node) if note is not None else ""
-    lines.append(f"{indent}{branch}{describe(node)}{'  ' + extra if extra else ''}")
+    lines.append(f"{indent}{branch}{name}{describe(node)}{'  ' + extra if extra else ''}")
     deeper = indent + ("   " if last else "│  ")
     for i, child in enumerate(node.children):
-        _tree(child, deeper, i == len(node.children) - 1, lines, note)
+        _tree(child, deeper, i == len(node.children) - 1, lines, note, places, told)
 
 
 def describe(node: Node) -> str:

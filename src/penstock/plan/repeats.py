@@ -1,66 +1,117 @@
 """Parts of a plan that stand in it more than once.
 
-A subquery that is used twice is carried out twice, each time with state of its own: in Spark a streaming query is a tree. Parts
-without state cost little; of those with state EXPLAIN tells.
+A part with state that is read in several places is computed, and its state kept, once: `spark.compile` compiles it where it stands first, and
+the other places read that. Parts without state cost less than handing their rows on would.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
 
-from penstock.plan.explain import describe
-from penstock.plan.nodes import Filter, Generate, Node, ProbeJoin, Project, Scan, Union, Values, WindowAssign
+from sqlglot import exp
 
-LINEAR = (Scan, Values, Filter, Project, Generate, WindowAssign, Union)
-"""Nodes that keep nothing."""
+from penstock.plan import nodes as p
+from penstock.plan.linear import LINEAR
+from penstock.plan.passes.predicates import renamed, steady
+
+_NAMES: dict[type, frozenset[str]] = {
+    p.Named: frozenset(["name"]),
+    p.TimeAttr: frozenset(["column"]),
+    p.Scan: frozenset(["fields"]),
+    p.Values: frozenset(["names"]),
+    p.Generate: frozenset(["outputs"]),
+    p.WindowAssign: frozenset(["start", "end"]),
+    p.Session: frozenset(["start", "end"]),
+    p.AggCall: frozenset(["name"]),
+    p.Aggregate: frozenset(["window_end"]),
+    p.WindowCall: frozenset(["name"]),
+    p.TopN: frozenset(["rank_name"]),
+    p.Recursive: frozenset(["names"]),
+    p.Join: frozenset(["mark"]),
+    p.ProbeJoin: frozenset(["offset_ms", "probe_ts"]),
+}
+"""Where nodes name columns; of a pair the first is the name. All else must be equal as it is."""
 
 
-def stateful(node: Node) -> bool:
-    """True if something at or below the node keeps state."""
-    return any(not isinstance(n, LINEAR) for n in node.walk())
+def repeats(root: p.Node) -> dict[int, int]:
+    """The parts with state that stand in the plan more than once, the largest ones: the number of its part by the id of each node.
 
+    What stands below another place than the first is not looked at: it is never compiled. A part whose expressions give another value each time that
+    they are computed is none.
+    """
+    first: dict[str, p.Node] = {}
+    number: dict[str, int] = {}
+    places: dict[int, int] = {}
 
-def repeats(root: Node) -> dict[int, Node]:
-    """Later occurrences of a part with state (by the id of their node) with the node of the first one; the largest parts only."""
-    first: dict[str, Node] = {}
-    found: dict[int, Node] = {}
-
-    def visit(node: Node) -> None:
-        if isinstance(node, LINEAR) and not stateful(node):
-            return
-        if not isinstance(node, LINEAR):
+    def visit(node: p.Node) -> None:
+        if not isinstance(node, LINEAR) and all(steady(e) for e in _expressions(node)):
             key = shape(node)
             if key in first:
-                found[id(node)] = first[key]
+                part = number.setdefault(key, len(number) + 1)
+                places[id(first[key])] = places[id(node)] = part
                 return
             first[key] = node
         for child in node.children:
             visit(child)
 
     visit(root)
-    return found
+    return places
 
 
-def shape(node: Node) -> str:
-    """What the node computes, whatever its columns are called inside."""
+def shape(node: p.Node) -> str:
+    """All that the node and those below it say, whatever their columns are called inside: equal shapes compute the same."""
     names: dict[str, str] = {}
     for n in node.walk():
         for column in n.columns:
             names.setdefault(column, f"@{len(names)}")
-    text = "\n".join(_lines(node, 0))
-    pattern = "|".join(re.escape(n) for n in sorted(names, key=len, reverse=True))
-    return re.sub(rf"(?<![\w$])(?:{pattern})(?![\w$])", lambda m: names[m[0]], text) if names else text
+    return repr(_form(node, names))
 
 
-def _lines(node: Node, depth: int) -> Iterator[str]:
-    extra = ""
-    if isinstance(node, Scan):
-        extra = f" {node.object_id} ({', '.join(source for _, source in node.fields)})"
-    elif isinstance(node, Values):
-        extra = " " + "; ".join(", ".join(e.sql() for e in row) for row in node.rows)
-    elif isinstance(node, ProbeJoin):
-        extra = f" {node.offsets}"
-    yield f"{depth} {describe(node)}{extra}"
-    for child in node.children:
-        yield from _lines(child, depth + 1)
+def _form(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, p.Expr):
+        return (renamed(value, names) if not _names_matter(value) else value).sql()
+    if is_dataclass(value) and not isinstance(value, type):
+        named = _NAMES.get(type(value), frozenset())
+        parts = ((f.name, getattr(value, f.name)) for f in fields(value))
+        # The types of a scan's columns follow from its object, and stay when columns are pruned.
+        told = ((f, v) for f, v in parts if not (isinstance(value, p.Scan) and f == "types"))
+        return (type(value).__name__, *(_name(v, names) if f in named else _form(v, names) for f, v in told))
+    if isinstance(value, tuple):
+        return tuple(_form(v, names) for v in value)
+    if isinstance(value, frozenset):
+        return tuple(sorted(value))
+    if isinstance(value, Enum):
+        return value.name
+    return value
+
+
+def _name(value: Any, names: Mapping[str, str]) -> Any:
+    """A name, several, or pairs of a name and something else, by the numbers of the names."""
+    if isinstance(value, tuple):
+        return tuple((names.get(v[0], v[0]), *v[1:]) if isinstance(v, tuple) else names.get(v, v) for v in value)
+    return names.get(value, value)
+
+
+def _names_matter(expr: p.Expr) -> bool:
+    """True if the names of columns go into the value: struct(a) has a field a."""
+    for node in expr.node.walk():
+        made = isinstance(node, exp.Struct) or (isinstance(node, exp.Anonymous) and node.name.lower() == "struct")
+        if made and any(isinstance(e, exp.Column) for e in node.expressions):
+            return True
+    return False
+
+
+def _expressions(node: p.Node) -> Iterator[p.Expr]:
+    """The expressions at and below a node."""
+    stack: list[Any] = [node]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, p.Expr):
+            yield value
+        elif isinstance(value, tuple):
+            stack.extend(value)
+        elif is_dataclass(value) and not isinstance(value, type):
+            stack.extend(getattr(value, f.name) for f in fields(value))

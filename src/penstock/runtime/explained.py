@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.plan import nodes as p
 from penstock.plan.costs import cost
-from penstock.plan.explain import describe, explain
-from penstock.plan.repeats import repeats
+from penstock.plan.explain import explain
 from penstock.runtime.job import Job
 from penstock.runtime.limits import state_limit
 from penstock.spark.compile import Compiled, Compiler
@@ -82,10 +81,6 @@ def _notes(query: p.Query, compiled: Compiled, figures: Sequence[StateFigures] =
 
 def _lines(engine: Engine, query: p.Query, compiled: Compiled, note: Callable[[p.Node], str]) -> list[str]:
     lines = explain(query, note).splitlines()
-    twice = {describe(first) for first in repeats(query.root).values()}
-    lines += [
-        f"computed more than once: {part}; a stream or view of its own would be computed once" for part in sorted(twice)
-    ]
     columns = ", ".join(f"{c.name} {c.type}" for c in compiled.outputs[0].columns)
     lines.append(f"output: {columns}; {'changelog' if compiled.outputs[0].changelog else 'append-only'}")
     if not compiled.operators:

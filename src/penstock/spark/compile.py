@@ -18,8 +18,9 @@ from pyspark.sql.types import BooleanType, LongType, StructField, StructType, Ti
 
 from penstock.catalog.objects import Column, ObjectInfo
 from penstock.plan import nodes as p
+from penstock.plan.linear import LINEAR
 from penstock.plan.passes.rebuild import transform
-from penstock.plan.repeats import LINEAR
+from penstock.plan.repeats import repeats
 from penstock.spark.operators import Operator
 from penstock.spark.session import jvm
 from penstock.spark.translate import translated
@@ -96,6 +97,8 @@ class Compiler:
         self.exact_state = exact_state
         """Every operator must be one whose state is counted byte for byte."""
         self._nodes: list[p.Node] = []
+        self._places: dict[int, int] = {}
+        self._parts: dict[int, Any] = {}
 
     def compile(self, query: p.Query) -> Compiled:
         with translated():
@@ -108,6 +111,7 @@ class Compiler:
         self.stateful = sum(1 for n in root.walk() if not isinstance(n, LINEAR))
         self.arrival = any(isinstance(n, p.LookupJoin) for n in root.walk())
         self.carries_late = _plain_above_sessions(root)
+        self._places, self._parts = repeats(root), {}
         made = self.node(root)
         select = [F.col(f"`{c}`").alias(f"c{i}") for i, c in enumerate(root.columns)]
         if root.changelog:
@@ -163,7 +167,17 @@ class Compiler:
     # Linear operators
 
     def node(self, n: p.Node) -> DataFrame:
-        """The frame of a node."""
+        """The frame of a node. A part that stands in the plan more than once is made where it is met first."""
+        part = self._places.get(id(n))
+        if part is None:
+            return self._alone(n)
+        if part not in self._parts:
+            df = self._alone(n)
+            self._parts[part] = jvm().SharedPart.of(df.select(*(F.col(f"`{c}`") for c in n.columns), *self.hidden(df))._jdf)
+            return DataFrame(self._parts[part].first(), self.spark)
+        return DataFrame(self._parts[part].again(json.dumps(n.columns)), self.spark)
+
+    def _alone(self, n: p.Node) -> DataFrame:
         self._nodes.append(n)
         try:
             return self._frame(n)

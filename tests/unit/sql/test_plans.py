@@ -71,25 +71,3 @@ def test_places_are_those_of_the_whole_script(catalog: Catalog) -> None:
     assert caught.value.position is not None
     assert (caught.value.position.line, caught.value.position.column) == (4, 12)
     assert "^^^^" in caught.value.render()
-
-
-def test_a_subquery_with_state_that_is_used_twice_is_found(catalog: Catalog) -> None:
-    from penstock.plan.explain import describe
-    from penstock.plan.repeats import repeats
-
-    def found(sql: str) -> list[str]:
-        return [describe(n) for n in repeats(catalog.plan(sql).root).values()]
-
-    sums = "WITH c AS (SELECT k, sum(v) AS n FROM s GROUP BY k) "
-    assert found(sums + "SELECT a.k, b.m FROM c a JOIN (SELECT max(n) AS m FROM c) b ON a.n = b.m") == [
-        "Aggregate [sum(s$v) AS agg] by [s$k] changes ±"
-    ]
-    assert found(sums + "SELECT k, n FROM c") == []
-    # Other columns, another filter, another object: not the same.
-    assert (
-        found(
-            "SELECT k FROM (SELECT k, sum(v) n FROM s GROUP BY k) UNION ALL SELECT k FROM (SELECT k, sum(d) n FROM s GROUP BY k) WHERE n > 1"
-        )
-        == []
-    )
-    assert found("WITH c AS (SELECT k FROM s WHERE v > 1) SELECT k FROM c UNION ALL SELECT k FROM c") == []

@@ -24,9 +24,9 @@ from penstock.plan.nodes import (
     Union,
     WindowAssign,
 )
+from penstock.plan.linear import stateful
 from penstock.plan.passes.predicates import filtered, renamed, replaced, split, steady
 from penstock.plan.passes.rebuild import with_children
-from penstock.plan.repeats import stateful
 from penstock.plan.types import column_types, shared_types
 
 
