@@ -10,7 +10,10 @@ from tests.spark.following import SOON_S, Follower, settle
 
 import penstock
 
-TABLES = ["CREATE TABLE t (id INT, k INT, x INT, s STRING, PRIMARY KEY (id))", "CREATE TABLE u (k INT, y INT, PRIMARY KEY (k))"]
+TABLES = [
+    "CREATE TABLE t (id INT, k INT, x INT, s STRING, PRIMARY KEY (id))",
+    "CREATE TABLE u (k INT, y INT, PRIMARY KEY (k))",
+]
 
 SUMS = "WITH r AS (SELECT k, sum(x) AS n, count(*) AS m FROM t GROUP BY k) "
 VIEWS = {
@@ -43,8 +46,8 @@ def test_views_over_changing_tables(opener: Opener, tmp_path: Path) -> None:
             both.reopen()
         both.do(change)
         if n == 0:
-            # Four groups, once; four rows and the largest below the join, four values of max and their row.
-            assert operators(both.db, "best") == [("Aggregate", 4), ("Aggregate", 4), ("Join", 5)]
+            # Four groups, once; two values of max and their row; four rows and the largest in the join.
+            assert operators(both.db, "best") == [("Aggregate", 4), ("Aggregate", 3), ("Join", 5)]
             assert [o for o, _ in operators(both.db, "pairs")] == ["Aggregate", "Join"]
             assert [o for o, _ in operators(both.db, "many")] == ["Join", "TopN", "Aggregate"]
             told = both.db.explain(f"CREATE MATERIALIZED VIEW best AS {VIEWS['best']}", analyze=True)

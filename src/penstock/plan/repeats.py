@@ -39,12 +39,13 @@ _NAMES: dict[type, frozenset[str]] = {
 def repeats(root: p.Node) -> dict[int, int]:
     """The parts with state that stand in the plan more than once, the largest ones: the number of its part by the id of each node.
 
-    What stands below another place than the first is not looked at: it is never compiled. A part whose expressions give another value each time that
-    they are computed is none.
+    What stands below another place than the first is not a place of its own, as it is never compiled; it bears the numbers that it has below the
+    first. A part whose expressions give another value each time that they are computed is none.
     """
     first: dict[str, p.Node] = {}
     number: dict[str, int] = {}
     places: dict[int, int] = {}
+    pairs: list[tuple[p.Node, p.Node]] = []
 
     def visit(node: p.Node) -> None:
         if not isinstance(node, LINEAR) and all(steady(e) for e in _expressions(node)):
@@ -52,12 +53,17 @@ def repeats(root: p.Node) -> dict[int, int]:
             if key in first:
                 part = number.setdefault(key, len(number) + 1)
                 places[id(first[key])] = places[id(node)] = part
+                pairs.append((first[key], node))
                 return
             first[key] = node
         for child in node.children:
             visit(child)
 
     visit(root)
+    for one, other in pairs:
+        for a, b in zip(one.walk(), other.walk(), strict=True):
+            if id(a) in places:
+                places[id(b)] = places[id(a)]
     return places
 
 

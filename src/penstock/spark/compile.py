@@ -173,7 +173,9 @@ class Compiler:
             return self._alone(n)
         if part not in self._parts:
             df = self._alone(n)
-            self._parts[part] = jvm().SharedPart.of(df.select(*(F.col(f"`{c}`") for c in n.columns), *self.hidden(df))._jdf)
+            self._parts[part] = jvm().SharedPart.of(
+                df.select(*(F.col(f"`{c}`") for c in n.columns), *self.hidden(df))._jdf
+            )
             return DataFrame(self._parts[part].first(), self.spark)
         return DataFrame(self._parts[part].again(json.dumps(n.columns)), self.spark)
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.sql.conftest import DDL, Catalog
 
 from penstock.plan.explain import explain
-from penstock.plan.nodes import Aggregate, AggCall, Named, Scan, Union, col
+from penstock.plan.nodes import AggCall, Aggregate, Named, Scan, Union, col
 from penstock.plan.repeats import repeats, shape
 
 SUMS = "WITH c AS (SELECT k, sum(v) AS n, count(*) AS m FROM s GROUP BY k) "
@@ -51,6 +51,25 @@ def again(sql: str) -> list[str]:
                 "Part 2 again → [s_3$k, agg_3] ±",
             ],
         ),
+        # A part has the columns that any of its places needs, also where it stands inside of another one.
+        (
+            SUMS + "SELECT a.k, a.n, b.m FROM c a JOIN c b ON a.k = b.k WHERE EXISTS (SELECT 1 FROM c WHERE c.k = a.k)",
+            [
+                "Part 1: Aggregate [sum(s$v) AS agg, count(*) AS agg_2] by [s$k] changes ±",
+                "Part 1 again → [s_2$k, agg_3, agg_4] ±",
+                "Part 1 again → [s_3$k, agg_5, agg_6] ±",
+            ],
+        ),
+        (
+            SUMS + ", top AS (SELECT k, n FROM c ORDER BY n LIMIT 2) "
+            "SELECT a.k, a.n, c.m FROM top a JOIN top b ON a.k = b.k JOIN c ON a.k = c.k",
+            [
+                "Part 1: TopN order [agg] limit 2 ±",
+                "Part 2: Aggregate [sum(s$v) AS agg, count(*) AS agg_2] by [s$k] changes ±",
+                "Part 1 again → [s_2$k, agg_3] ±",
+                "Part 2 again → [s_3$k, agg_5, agg_6] ±",
+            ],
+        ),
         # Nothing to keep, read once, another column, another filter, another object, another limit.
         ("WITH c AS (SELECT k FROM s WHERE v > 1) SELECT k FROM c UNION ALL SELECT k FROM c", []),
         (SUMS + "SELECT k, n FROM c", []),
@@ -59,7 +78,10 @@ def again(sql: str) -> list[str]:
         ("SELECT count(*) FROM s UNION ALL SELECT count(*) FROM r", []),
         ("(SELECT k FROM raw ORDER BY v LIMIT 1) UNION ALL (SELECT k FROM raw ORDER BY v LIMIT 2)", []),
         # What is drawn by lot is drawn for each place.
-        ("WITH c AS (SELECT k, max(rand()) AS x FROM s GROUP BY k) SELECT k, x FROM c UNION ALL SELECT k, x FROM c", []),
+        (
+            "WITH c AS (SELECT k, max(rand()) AS x FROM s GROUP BY k) SELECT k, x FROM c UNION ALL SELECT k, x FROM c",
+            [],
+        ),
     ],
 )
 def test_parts(sql: str, expected: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.plan.linear import stateful
 from penstock.plan.nodes import (
     Aggregate,
     Analytic,
@@ -24,7 +25,6 @@ from penstock.plan.nodes import (
     Union,
     WindowAssign,
 )
-from penstock.plan.linear import stateful
 from penstock.plan.passes.predicates import filtered, renamed, replaced, split, steady
 from penstock.plan.passes.rebuild import with_children
 from penstock.plan.types import column_types, shared_types
