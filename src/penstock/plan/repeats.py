@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from penstock.plan import nodes as p
 from penstock.plan.linear import LINEAR
-from penstock.plan.passes.predicates import renamed, steady
+from penstock.plan.predicates import renamed, steady
 
 _NAMES: dict[type, frozenset[str]] = {
     p.Named: frozenset(["name"]),

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from penstock.plan import nodes as p
-from penstock.plan.passes.predicates import renamed
+from penstock.plan.predicates import renamed
 from penstock.spark.compile import Compiled, Compiler
 from penstock.spark.session import jvm
 from penstock.spark.translate import translated

@@ -25,8 +25,8 @@ from penstock.plan.nodes import (
     Union,
     WindowAssign,
 )
-from penstock.plan.passes.predicates import filtered, renamed, replaced, split, steady
 from penstock.plan.passes.rebuild import with_children
+from penstock.plan.predicates import filtered, renamed, replaced, split, steady
 from penstock.plan.types import column_types, shared_types
 
 

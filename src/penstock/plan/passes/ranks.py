@@ -8,8 +8,8 @@ from typing import Literal, cast
 from sqlglot import exp
 
 from penstock.plan.nodes import Analytic, Expr, Filter, Node, Project, TopN
-from penstock.plan.passes.predicates import filtered, split
 from penstock.plan.passes.rebuild import transform
+from penstock.plan.predicates import filtered, split
 
 _RANKS = ("row_number", "rank", "dense_rank")
 
