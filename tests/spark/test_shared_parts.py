@@ -51,7 +51,7 @@ def test_views_over_changing_tables(opener: Opener, tmp_path: Path) -> None:
             assert [o for o, _ in operators(both.db, "pairs")] == ["Aggregate", "Join"]
             assert [o for o, _ in operators(both.db, "many")] == ["Join", "TopN", "Aggregate"]
             told = both.db.explain(f"CREATE MATERIALIZED VIEW best AS {VIEWS['best']}", analyze=True)
-            assert told.count("Scan t") == 1 and told.count("Part 1 again → ") == 1 and "rows: 5 in" in told
+            assert told.count("Scan t") == 1 and told.count("Part 1 again → ") == 1
         if n == 4:
             empty = {name: operators(both.db, name) for name in VIEWS}
     # All was deleted: what is left is what a query keeps of nothing.
