@@ -21,16 +21,13 @@ VIEWS = {
     "pairs": SUMS + "SELECT a.k, b.k AS l, a.n, b.m FROM r a JOIN r b ON a.n > b.m AND a.m = b.m",
     "many": "WITH j AS (SELECT t.id, t.s, u.y FROM t LEFT JOIN u ON t.k = u.k), top AS (SELECT id, s, y FROM j ORDER BY id DESC LIMIT 3) "
     "SELECT 1 AS n, id, s, y FROM top WHERE y > 1 UNION ALL SELECT 2, id, s, y FROM j UNION ALL SELECT 3, max(id), min(s), sum(y) FROM top",
-    "counted": "SELECT id, (SELECT count(*) + 1 FROM u WHERE u.k = t.k) AS a, (SELECT count(y) FROM u WHERE u.y < t.x) AS b FROM t",
 }
 CHANGES = [
     "INSERT INTO t VALUES (1, 1, 10, 'a'), (2, 1, 20, 'b'), (3, 2, NULL, NULL), (4, NULL, 10, ''), (5, 3, 30, 'c'); "
     "INSERT INTO u VALUES (1, 1), (2, 20), (3, 2)",
     "UPDATE t SET x = 40 WHERE id = 5; UPDATE t SET k = 2 WHERE id = 2; INSERT INTO u VALUES (3, 5), (4, NULL)",
     "DELETE FROM t WHERE k = 1 OR k IS NULL; INSERT INTO t VALUES (6, 3, 1, 'f'), (7, 9, 41, 'g')",
-    "DELETE FROM u WHERE y > 2; UPDATE t SET x = 0",
     "DELETE FROM t; DELETE FROM u",
-    "INSERT INTO u VALUES (1, 1); INSERT INTO t VALUES (1, 1, 10, 'a'), (2, 1, 2, 'b')",
 ]
 
 
@@ -52,7 +49,7 @@ def test_views_over_changing_tables(opener: Opener, tmp_path: Path) -> None:
             assert [o for o, _ in operators(both.db, "many")] == ["Join", "TopN", "Aggregate"]
             told = both.db.explain(f"CREATE MATERIALIZED VIEW best AS {VIEWS['best']}", analyze=True)
             assert told.count("Scan t") == 1 and told.count("Part 1 again → ") == 1
-        if n == 4:
+        if n == 3:
             empty = {name: operators(both.db, name) for name in VIEWS}
     # All was deleted: what is left is what a query keeps of nothing.
     assert empty["best"][0] == ("Aggregate", 0) and empty["pairs"] == [("Aggregate", 0), ("Join", 0)]
