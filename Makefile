@@ -31,7 +31,7 @@ demo: install ## run the demonstration
 test: check test-unit test-spark test-e2e ## check, then the unit, Spark and end-to-end tests
 
 test-unit: install ## the tests that need no JVM
-	$(PYTEST) tests/unit
+	$(PYTEST) -n 2 tests/unit
 
 test-spark: install ## the tests that share one Spark session
 	$(PYTEST) tests/spark

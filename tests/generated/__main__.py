@@ -16,7 +16,7 @@ from tests.generated.cases import Case, Group
 from tests.generated.queries import Select
 from tests.generated.reproduce import described
 from tests.generated.running import Failure, Report, Running, before_the_end, every_commit
-from tests.generated.sessions import DATABASE, generated_session
+from tests.generated.sessions import DATABASE
 from tests.generated.shrinking import shrink
 from tests.generated.traces import Commit
 
@@ -41,7 +41,7 @@ def main() -> int:
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
     total = Report()
     begin = time.monotonic()
-    with penstock.open(**_OPTIONS) as first, generated_session(first.spark):
+    with penstock.open(**_OPTIONS) as first:
         for seed in range(given.seed, given.seed + given.groups):
             if time.monotonic() - begin > given.minutes * 60:
                 break

@@ -11,6 +11,7 @@ import sqlglot
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.generated.schemas import DUCK_TYPES, Row, Table
+from tests.generated.sessions import batch_session
 
 
 class CannotSay(Exception):
@@ -40,19 +41,11 @@ def _rows(rows: Sequence[Row]) -> str:
 
 
 class SparkBatch:
-    """Spark over local rows, without code generation: for a few rows compiling takes longer than running."""
+    """Spark over local rows."""
 
     def __init__(self, spark: SparkSession, tables: Sequence[Table]) -> None:
-        self._session = spark.newSession()
+        self._session = batch_session(spark)
         self._tables = tables
-        for key, value in {
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.sql.shuffle.partitions": "1",
-            "spark.sql.leafNodeDefaultParallelism": "1",
-            "spark.sql.autoBroadcastJoinThreshold": "-1",
-        }.items():
-            self._session.conf.set(key, value)
 
     def load(self, rows: Mapping[str, Sequence[Row]], views: Mapping[str, str]) -> None:
         for table in self._tables:

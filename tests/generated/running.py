@@ -253,15 +253,14 @@ class Running:
     # State
 
     def _state(self) -> dict[str, int]:
-        """Rows in the state stores of each query, as Spark counts them after an epoch."""
+        """Rows that the operators of each query keep."""
         jobs = self.db._engine.jobs
         out = {}
         for case in self.cases:
             info = self.db._engine.catalog.get(case.name)
             job = jobs.get(info.id) if info is not None else None
             if job is not None:
-                operators = job.kernel.progress().get("stateOperators", [])
-                out[case.name] = sum(int(o["numRowsTotal"]) for o in operators)
+                out[case.name] = sum(operator.rows for operator in job.kernel.state())
         return out
 
     def _constant(self, case: Case) -> bool:

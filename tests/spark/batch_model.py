@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+from tests.generated.sessions import batch_session
 from tests.spark.following import Follower, Row, Sum, bag, contents
 
 import penstock
@@ -15,12 +19,16 @@ class Batch:
     """Answers SELECTs over named tables of Python rows."""
 
     def __init__(self, spark: SparkSession, schemas: Mapping[str, str]) -> None:
-        self._session = spark.newSession()
+        self._session = batch_session(spark)
         self._schemas = schemas
 
     def load(self, tables: Mapping[str, Iterable[Sequence[object]]]) -> None:
         for name, rows in tables.items():
-            frame = self._session.createDataFrame([tuple(r) for r in rows], self._schemas[name])
+            fields = list(to_arrow_schema(StructType.fromDDL(self._schemas[name])))  # type: ignore[arg-type]
+            columns = list(zip(*rows, strict=True)) or [()] * len(fields)
+            arrays = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
+            # Of a list of rows Spark would ask a Python worker in every query.
+            frame = self._session.createDataFrame(pa.table(arrays, [f.name for f in fields]))
             frame.createOrReplaceTempView(name)
 
     def answers(self, selects: Mapping[str, str]) -> dict[str, Counter[Row]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.generated.sessions import PLAIN
 
 import penstock
 
@@ -32,15 +33,28 @@ def spark(first_database: penstock.Database) -> SparkSession:
     return session
 
 
-@pytest.fixture
-def opener(first_database: penstock.Database) -> Iterator[Opener]:
-    """Opens databases that are closed at the end of the test; without a path, temporary ones."""
+@contextmanager
+def opening(config: Mapping[str, object]) -> Iterator[Opener]:
     with ExitStack() as stack:
 
         def open_one(path: Path | None = None, **options: object) -> penstock.Database:
-            given = {"master": MASTER, "config": CONFIG, **options}
+            given = {"master": MASTER, "config": config, **options}
             return stack.enter_context(penstock.open(path, **given))  # type: ignore[arg-type]
 
+        yield open_one
+
+
+@pytest.fixture
+def opener(first_database: penstock.Database) -> Iterator[Opener]:
+    """Opens databases that are closed at the end of the test; without a path, temporary ones."""
+    with opening(CONFIG) as open_one:
+        yield open_one
+
+
+@pytest.fixture
+def interpreted(first_database: penstock.Database) -> Iterator[Opener]:
+    """The same, without generated code: for many queries over few rows."""
+    with opening({**CONFIG, **PLAIN}) as open_one:
         yield open_one
 
 

@@ -72,11 +72,11 @@ def run(opener: Opener, spark: SparkSession, folder: Path, trace: Trace) -> None
     db.close()
 
 
-def test_a_chain_of_views_equals_one_batch_query(opener: Opener, spark: SparkSession) -> None:
+def test_a_chain_of_views_equals_one_batch_query(interpreted: Opener, spark: SparkSession) -> None:
     @few
     @given(seeds)
     def check(seed: int) -> None:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            run(opener, spark, Path(folder), trace_of(seed))
+            run(interpreted, spark, Path(folder), trace_of(seed))
 
     check()

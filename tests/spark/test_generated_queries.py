@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.generated.cases import Group
 from tests.generated.reproduce import described
 from tests.generated.running import Report, Running, before_the_end
-from tests.generated.sessions import DATABASE, generated_session
+from tests.generated.sessions import DATABASE
 from tests.spark.conftest import CONFIG, Opener
 
 CASES = 25
@@ -30,12 +30,11 @@ def run(
     opener: Opener, spark: SparkSession, folder: Path, seed: int, changes: int = 1, empty_first: bool = False
 ) -> Report:
     group = Group(seed, changes)
-    with generated_session(spark):
-        running = Running(lambda: opener(folder, config={**CONFIG, **DATABASE}), spark, group)
-        running.create(group.cases(), CASES)
-        # Every fourth seed is also a test of recovery.
-        report = running.run(before_the_end, restart=0 if seed % 4 == 3 else None, empty_first=empty_first)
-        running.db.close()
+    running = Running(lambda: opener(folder, config={**CONFIG, **DATABASE}), spark, group)
+    running.create(group.cases(), CASES)
+    # Every fourth seed is also a test of recovery.
+    report = running.run(before_the_end, restart=0 if seed % 4 == 3 else None, empty_first=empty_first)
+    running.db.close()
     assert not report.failures, "\n".join(described(group, f) for f in report.failures)
     return report
 

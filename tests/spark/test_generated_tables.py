@@ -135,21 +135,21 @@ def run(opener: Opener, spark: SparkSession, folder: Path, selects: dict[str, st
     db.close()
 
 
-def test_aggregates_over_a_changing_table(opener: Opener, spark: SparkSession) -> None:
+def test_aggregates_over_a_changing_table(interpreted: Opener, spark: SparkSession) -> None:
     @few
     @given(seeds)
     def check(seed: int) -> None:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            run(opener, spark, Path(folder), AGGREGATES, trace_of(seed))
+            run(interpreted, spark, Path(folder), AGGREGATES, trace_of(seed))
 
     check()
 
 
-def test_other_shapes_over_a_changing_table(opener: Opener, spark: SparkSession) -> None:
+def test_other_shapes_over_a_changing_table(interpreted: Opener, spark: SparkSession) -> None:
     @few
     @given(seeds)
     def check(seed: int) -> None:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            run(opener, spark, Path(folder), SHAPES, trace_of(seed))
+            run(interpreted, spark, Path(folder), SHAPES, trace_of(seed))
 
     check()

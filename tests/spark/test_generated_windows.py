@@ -196,13 +196,13 @@ def run(opener: Opener, folder: Path, views: list[View], trace: list[Step], type
 
 
 @pytest.mark.parametrize("type_", ["BIGINT", "TIMESTAMP"])
-def test_windows_equal_the_model_after_every_epoch(opener: Opener, type_: str) -> None:
+def test_windows_equal_the_model_after_every_epoch(interpreted: Opener, type_: str) -> None:
     views = VIEWS[::2] if type_ == "BIGINT" else VIEWS[1::2]
 
     @few
     @given(seeds)
     def check(seed: int) -> None:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            run(opener, Path(folder), views, trace_of(seed), type_)
+            run(interpreted, Path(folder), views, trace_of(seed), type_)
 
     check()

@@ -11,6 +11,7 @@ import pyarrow as pa
 from benchmarks.nexmark.generator import START_US, Events, Nexmark
 from benchmarks.nexmark.queries import BY_NAME, QUERIES, create
 from pyspark.sql import SparkSession
+from tests.generated.sessions import batch_session
 from tests.spark.conftest import Opener
 from tests.spark.following import Row, bag, contents, settle
 
@@ -52,7 +53,7 @@ class Answers:
     """All rows so far as plain Spark tables, and each query over them."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark.newSession()
+        self._spark = batch_session(spark)
         self._rows: dict[str, list[pa.RecordBatch]] = {"person": [], "auction": [], "bid": []}
         self._spark.createDataFrame(SIDE_INPUT, "key BIGINT, value STRING").createOrReplaceTempView("side_input")
 
@@ -135,8 +136,8 @@ def run(opener: Opener, spark: SparkSession, folder: Path, cuts: list[int], rest
             db = opener(folder / "db")
 
 
-def test_every_query_equals_batch(opener: Opener, spark: SparkSession, tmp_path: Path) -> None:
-    run(opener, spark, tmp_path, [1500, 4000, 8000])
+def test_every_query_equals_batch(interpreted: Opener, spark: SparkSession, tmp_path: Path) -> None:
+    run(interpreted, spark, tmp_path, [1500, 4000, 8000])
 
 
 def test_rows_do_not_depend_on_how_they_are_cut() -> None:

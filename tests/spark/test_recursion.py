@@ -35,8 +35,8 @@ def edges(chance: random.Random, count: int) -> str:
     return f"INSERT INTO e VALUES {', '.join({r.split(',')[0]: r for r in rows}.values())}"
 
 
-def test_recursive_views_follow_their_tables(opener: Opener, tmp_path: Path) -> None:
-    both = Measured(opener, tmp_path, TABLES, VIEWS)
+def test_recursive_views_follow_their_tables(interpreted: Opener, tmp_path: Path) -> None:
+    both = Measured(interpreted, tmp_path, TABLES, VIEWS)
     both.do(
         "INSERT INTO e VALUES (1, 0, 1), (2, 1, 2), (3, 2, 3), (4, 3, 1), (5, 4, 5); "
         "INSERT INTO person VALUES (1, NULL, 'ann'), (2, 1, 'bob'), (3, 2, 'cem'), (4, 2, 'dan')"

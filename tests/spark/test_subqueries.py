@@ -30,9 +30,9 @@ def run(opener: Opener, folder: Path, views: dict[str, str]) -> None:
     both.close()
 
 
-def test_truth_values_of_subqueries(opener: Opener, tmp_path: Path) -> None:
+def test_truth_values_of_subqueries(interpreted: Opener, tmp_path: Path) -> None:
     run(
-        opener,
+        interpreted,
         tmp_path,
         {
             "truths": "SELECT id, x IN (SELECT v FROM u) AS a, x NOT IN (SELECT v FROM u WHERE u.k = t.k) AS b, "
@@ -51,9 +51,9 @@ def test_truth_values_of_subqueries(opener: Opener, tmp_path: Path) -> None:
     )
 
 
-def test_subqueries_over_the_values_of_the_outer_query(opener: Opener, tmp_path: Path) -> None:
+def test_subqueries_over_the_values_of_the_outer_query(interpreted: Opener, tmp_path: Path) -> None:
     run(
-        opener,
+        interpreted,
         tmp_path,
         {
             "counted": "SELECT id, (SELECT count(*) + 1 FROM u WHERE u.k = t.k) AS a, (SELECT count(v) FROM u WHERE u.v < t.x) AS b FROM t",

@@ -41,7 +41,7 @@ from penstock.spark.bridge import FolderClaim, KernelJob
 from penstock.spark.compile import UNIT_OBJECT
 from penstock.spark.index import KernelIndex
 from penstock.spark.seeds import unit_entry
-from penstock.spark.session import get_session, keep_classes
+from penstock.spark.session import database_session, keep_classes
 
 QUERIES = (Kind.STREAM, Kind.VIEW)
 
@@ -66,8 +66,7 @@ class Engine:
         with ExitStack() as undo:
             undo.callback(self._let_go)
             say("starting Spark")
-            # A session of its own: functions and settings of one database are not seen by others in the process.
-            self.spark = get_session(settings).newSession()
+            self.spark = database_session(settings)
             self._claim = FolderClaim(self.folder / "jvm.lock")
             say("opening the log")
             self.uid = uuid.uuid4().hex[:8]

@@ -25,6 +25,7 @@ from penstock.spark.classes import ClassArchive
 
 _lock = threading.Lock()
 _session: SparkSession | None = None
+_kernel: Any = None
 _master: str | None = None
 _classes: ClassArchive | None = None
 
@@ -49,7 +50,7 @@ def kernel_jar() -> Path:
 
 def get_session(settings: Settings) -> SparkSession:
     """The process's Spark session, started at the first call with the settings given then."""
-    global _session, _master
+    global _session, _kernel, _master
     with _lock:
         if _session is not None and _session.sparkContext._jsc is not None:
             if settings.spark.master != _master:
@@ -60,8 +61,19 @@ def get_session(settings: Settings) -> SparkSession:
                 )
             return _session
         _session = _start(settings)
+        _kernel = _Kernel(_session.sparkContext._jvm.dev.penstock.kernel)  # type: ignore[union-attr]
         _master = settings.spark.master
         return _session
+
+
+def database_session(settings: Settings) -> SparkSession:
+    """A session for one database: its functions, and those of its settings that Spark can change, are not seen by others in the process."""
+    session = get_session(settings).newSession()
+    session.conf.set("spark.sql.shuffle.partitions", str(settings.spark.shuffle_partitions))
+    for key, value in settings.spark.conf.items():
+        if session.conf.isModifiable(key):
+            session.conf.set(key, value)
+    return session
 
 
 def begin(settings: Settings) -> None:
@@ -177,8 +189,20 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
     return conf
 
 
+class _Kernel:
+    """The kernel's classes. Py4J asks the JVM, which looks through every jar, each time that a name is followed; here once."""
+
+    def __init__(self, package: Any) -> None:
+        self._package = package
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._package, name)
+        setattr(self, name, found)
+        return found
+
+
 def jvm() -> Any:
-    """The kernel's package in the JVM of the running session."""
-    if _session is None:
+    """The kernel's classes in the JVM of the running session."""
+    if _kernel is None:
         raise fail("PSK-8001", "Spark is not running.")
-    return _session.sparkContext._jvm.dev.penstock.kernel  # type: ignore[union-attr]
+    return _kernel
