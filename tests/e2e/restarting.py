@@ -15,6 +15,10 @@ CREATE MATERIALIZED VIEW IF NOT EXISTS sums AS SELECT k, count(*) AS n, sum(v) A
 CREATE MATERIALIZED VIEW IF NOT EXISTS windows AS
   SELECT window_start, count(*) AS n, sum(v) AS total FROM s GROUP BY TUMBLE(ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE;
 CREATE MATERIALIZED VIEW IF NOT EXISTS overall AS SELECT count(*) AS keys, sum(total) AS total FROM sums;
+CREATE MATERIALIZED VIEW IF NOT EXISTS best AS
+  WITH c AS (SELECT k, window_start, window_end, sum(v) AS total FROM s GROUP BY k, TUMBLE(ts, INTERVAL '1' SECOND))
+  SELECT c.window_start, c.k, c.total FROM c JOIN (SELECT window_end, max(total) AS most FROM c GROUP BY window_end) m
+    ON c.window_end = m.window_end AND c.total = m.most EMIT ON WINDOW CLOSE;
 CREATE STREAM IF NOT EXISTS even AS SELECT v FROM s WHERE v % 2 = 0;
 CREATE MATERIALIZED VIEW IF NOT EXISTS odd AS SELECT v, k FROM s WHERE v % 2 = 1;
 CREATE TABLE IF NOT EXISTS latest (k BIGINT PRIMARY KEY, v BIGINT);

@@ -64,7 +64,7 @@ class Reader:
 def killed_and_compared(folder: Path, seed: int, rounds: int) -> None:
     """Several lives of one database, each ended by a kill, each looked at by the next process."""
     chance = random.Random(seed)
-    readers = [Reader(n) for n in ("sums", "windows", "overall", "even", "odd", "latest_sum")]
+    readers = [Reader(n) for n in ("sums", "windows", "best", "overall", "even", "odd", "latest_sum")]
     stored = 0
     for _ in range(rounds):
         acknowledged = killed_after(folder, stored, chance.choice([1, 3, 10, 40, 120]))
@@ -90,12 +90,21 @@ def check(db: penstock.Database, stored: int, readers: list[Reader]) -> None:
 
     by_key: dict[int, list[int]] = {}
     by_window: dict[int, list[int]] = {}
+    by_both: dict[int, Counter[int]] = {}
     for k, v, ts in rows:
         by_key.setdefault(k, []).append(v)
         by_window.setdefault(ts // 1000 * 1000, []).append(v)
+        by_both.setdefault(ts // 1000 * 1000, Counter())[k] += v
     expected = {
         "sums": {(k, len(vs), sum(vs)) for k, vs in by_key.items()},
         "windows": {(start, len(vs), sum(vs)) for start, vs in by_window.items() if start + 1000 <= watermark},
+        "best": {
+            (start, k, total)
+            for start, totals in by_both.items()
+            if start + 1000 <= watermark
+            for k, total in totals.items()
+            if total == max(totals.values())
+        },
         "overall": {(len(by_key), sum(v for _, v, _ in rows))},
         "even": {(v,) for _, v, _ in rows if v % 2 == 0},
         "odd": {(v, k) for k, v, _ in rows if v % 2 == 1},
