@@ -159,3 +159,24 @@ def test_windows_before_1970_close(db: penstock.Database) -> None:
     assert followers["sessions"].rows() == [("b", 1)]
     assert sorted(followers["pairs"].rows()) == [("a", None), ("b", None)]
     assert sorted(db.sql("SELECT k FROM recent").fetchall()) == [("b",), ("c",)]
+
+
+def test_rows_leave_windows_that_have_ended(db: penstock.Database) -> None:
+    db.execute("""
+        CREATE SOURCE s (k STRING, ts BIGINT, WATERMARK FOR ts);
+        CREATE MATERIALIZED VIEW windows AS SELECT k, window_start, count(*) AS n FROM s
+          WHERE ts > now() - INTERVAL '5' SECOND GROUP BY k, TUMBLE(ts, INTERVAL '2' SECOND);
+        CREATE MATERIALIZED VIEW sessions AS SELECT k, window_start, count(*) AS n FROM s
+          WHERE ts > now() - INTERVAL '5' SECOND GROUP BY k, SESSION(ts, INTERVAL '2' SECOND);
+    """)
+
+    def both(watermark: int) -> list[list[tuple[object, ...]]]:
+        db.source("s").watermark(watermark)
+        db.flush(timeout=SOON_S)
+        return [sorted(db.sql(f"SELECT * FROM {name}").fetchall()) for name in ("windows", "sessions")]
+
+    db.insert("s", [("a", 0), ("a", 1_000), ("a", 2_500), ("b", 4_000)])
+    assert both(4_000) == [[("a", 0, 2), ("a", 2_000, 1), ("b", 4_000, 1)], [("a", 0, 3), ("b", 4_000, 1)]]
+    assert both(6_000) == [[("a", 2_000, 1), ("b", 4_000, 1)], [("a", 2_500, 1), ("b", 4_000, 1)]]
+    assert both(20_000) == [[], []]
+    assert [o.state_rows for name in ("windows", "sessions") for o in db.metrics()[name].operators] == [0] * 4

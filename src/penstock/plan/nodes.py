@@ -317,6 +317,12 @@ class Aggregate(Node):
         return frozenset(k.name for k in self.keys if k.expr.column in self.child.window_ends)
 
     @property
+    def outlived(self) -> bool:
+        """True if rows can be taken out again after their window has closed, and the result has to follow."""
+        below = self.child.walk() if self.mode is Mode.CHANGES and self.child.changelog else ()
+        return any(isinstance(n, TemporalFilter) and n.exit_ms is not None for n in below)
+
+    @property
     def waits(self) -> bool:
         return self.mode is Mode.CLOSE or self.child.waits
 

@@ -53,8 +53,8 @@ def aggregate(c: Compiler, n: p.Aggregate) -> DataFrame:
     df = c.node(n.child)
     if n.session is not None:
         return _session(c, n, df)
-    # Rows that wait below for the watermark may come when their window would have closed; such a group stays.
-    kept = n.child.waits and not n.child.punctual
+    # Rows that wait below for the watermark may come, or go, when their window would have closed; such a group stays.
+    kept = n.outlived or (n.child.waits and not n.child.punctual)
     closes = n.window_end is not None and _timed(n, n.window_end) and not kept
     end = next((k for k in n.keys if k.name == n.window_end), None)
     if closes and end is not None and "__pwm" in df.columns:
@@ -246,7 +246,7 @@ def _session(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
     select = [F.expr(k.expr.sql()).alias(k.name) for k in n.keys] + args + [time.alias("__t")]
     select += ([row] if row is not None else []) + ([F.col("__weight")] if weight else [])
     df = df.select(*select).where("__t IS NOT NULL")
-    timed = any(t.column == n.session.time.column for t in n.child.times)
+    timed = not n.outlived and any(t.column == n.session.time.column for t in n.child.times)
     spec: dict[str, object] = {
         "keys": [k.name for k in n.keys],
         "weight": weight,

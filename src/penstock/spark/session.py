@@ -156,6 +156,7 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),
         "spark.sql.adaptive.enabled": "false",
+        "spark.sql.extensions": "dev.penstock.kernel.PlanCut$Extension",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -1,0 +1,181 @@
+package dev.penstock.kernel;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.SortOrder;
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.execution.ColumnarRule;
+import org.apache.spark.sql.execution.LeafExecNode;
+import org.apache.spark.sql.execution.MapPartitionsExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.UnaryExecNode;
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec;
+import scala.Function1;
+import scala.collection.immutable.IndexedSeq;
+import scala.collection.immutable.Nil$;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.BoxedUnit;
+
+/**
+ * Keeps in the driver what is below an operator. The function that Spark sends to the tasks of a stateful operator, or of one that maps
+ * partitions, holds the operator itself, and with it the whole plan under it: serialised to check it, serialised to send it, and read again in every
+ * task, for each operator of the query. Of all that a task needs the columns; only they go with this node.
+ */
+public final class PlanCut extends SparkPlan implements UnaryExecNode {
+  private static final long serialVersionUID = 1L;
+  private final transient SparkPlan child;
+
+  public PlanCut(SparkPlan child) {
+    this.child = child;
+  }
+
+  /** Makes the cuts in every plan of a session; named in {@code spark.sql.extensions}. */
+  public static final class Extension implements Function1<SparkSessionExtensions, BoxedUnit> {
+    @Override
+    public BoxedUnit apply(SparkSessionExtensions extensions) {
+      extensions.injectColumnar(session -> new Cutting());
+      return BoxedUnit.UNIT;
+    }
+  }
+
+  /** After the state of the operators, their shuffles and sorts are known, and before code is generated. */
+  private static final class Cutting extends ColumnarRule {
+    @Override
+    public Rule<SparkPlan> preColumnarTransitions() {
+      return new Rule<>() {
+        @Override
+        public SparkPlan apply(SparkPlan plan) {
+          return cut(plan);
+        }
+      };
+    }
+  }
+
+  private static SparkPlan cut(SparkPlan plan) {
+    List<SparkPlan> children = new ArrayList<>();
+    boolean changed = false;
+    boolean sent = plan instanceof TransformWithStateExec || plan instanceof MapPartitionsExec;
+    for (SparkPlan child : CollectionConverters.asJava(plan.children())) {
+      SparkPlan below = cut(child);
+      children.add(sent && !(below instanceof PlanCut) ? new PlanCut(below) : below);
+      changed |= children.get(children.size() - 1) != child;
+    }
+    return changed ? plan.withNewChildren(list(children)) : plan;
+  }
+
+  private static Seq<SparkPlan> list(List<SparkPlan> plans) {
+    return CollectionConverters.asScala(plans).toSeq();
+  }
+
+  /** What is sent instead. */
+  private Object writeReplace() {
+    return new Below(output());
+  }
+
+  @Override
+  public RDD<InternalRow> doExecute() {
+    return child.execute();
+  }
+
+  @Override
+  public SparkPlan child() {
+    return child;
+  }
+
+  @Override
+  public Seq<SparkPlan> children() {
+    return UnaryExecNode.super.children();
+  }
+
+  @Override
+  public SparkPlan withNewChildrenInternal(IndexedSeq<SparkPlan> children) {
+    return withNewChildInternal(children.head());
+  }
+
+  @Override
+  public SparkPlan withNewChildInternal(SparkPlan newChild) {
+    return new PlanCut(newChild);
+  }
+
+  @Override
+  public Seq<Attribute> output() {
+    return child.output();
+  }
+
+  @Override
+  public Partitioning outputPartitioning() {
+    return child.outputPartitioning();
+  }
+
+  @Override
+  public Seq<SortOrder> outputOrdering() {
+    return child.outputOrdering();
+  }
+
+  @Override
+  public int productArity() {
+    return 1;
+  }
+
+  @Override
+  public Object productElement(int n) {
+    return child;
+  }
+
+  @Override
+  public boolean canEqual(Object other) {
+    return other instanceof PlanCut;
+  }
+
+  /** The columns of a plan that stayed in the driver. */
+  private static final class Below extends SparkPlan implements LeafExecNode {
+    private static final long serialVersionUID = 1L;
+    private final Seq<Attribute> columns;
+
+    Below(Seq<Attribute> columns) {
+      this.columns = columns;
+    }
+
+    @Override
+    public RDD<InternalRow> doExecute() {
+      throw new UnsupportedOperationException("a plan is executed by the driver");
+    }
+
+    @Override
+    @SuppressWarnings("unchecked")
+    public Seq<SparkPlan> children() {
+      return (Seq<SparkPlan>) (Seq<?>) Nil$.MODULE$;
+    }
+
+    @Override
+    public SparkPlan withNewChildrenInternal(IndexedSeq<SparkPlan> children) {
+      return this;
+    }
+
+    @Override
+    public Seq<Attribute> output() {
+      return columns;
+    }
+
+    @Override
+    public int productArity() {
+      return 1;
+    }
+
+    @Override
+    public Object productElement(int n) {
+      return columns;
+    }
+
+    @Override
+    public boolean canEqual(Object other) {
+      return other instanceof Below;
+    }
+  }
+}
