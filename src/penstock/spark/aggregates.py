@@ -48,6 +48,9 @@ NATIVE = frozenset(
 )
 """Aggregates whose native result does not depend on the order of rows."""
 
+_FOR_EVER = 1 << 60
+"""Milliseconds for which a session stays open that no watermark closes."""
+
 
 def aggregate(c: Compiler, n: p.Aggregate) -> DataFrame:
     df = c.node(n.child)
@@ -256,10 +259,9 @@ def _session(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
         "end": n.session.end,
         "aggs": specs,
         "mode": n.mode.value,
-        "latenessMs": _patience(n, n.session.time),
+        "latenessMs": _patience(n, n.session.time) if timed else _FOR_EVER,
         "punctual": n.child.punctual,
         "row": "__row" if n.late_to else None,
-        "eventTime": timed,
     }
     out = c.kernel("Session", spec, df)
     counted = f"__late AND {c.late_counter()}(__weight)"
