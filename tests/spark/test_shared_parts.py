@@ -35,8 +35,8 @@ def operators(db: penstock.Database, name: str) -> list[tuple[str, int]]:
     return [(o.name, o.state_rows) for o in db.metrics()[name].operators]
 
 
-def test_views_over_changing_tables(opener: Opener, tmp_path: Path) -> None:
-    both = Measured(opener, tmp_path, TABLES, VIEWS)
+def test_views_over_changing_tables(interpreted: Opener, tmp_path: Path) -> None:
+    both = Measured(interpreted, tmp_path, TABLES, VIEWS)
     empty = {}
     for n, change in enumerate(CHANGES):
         if n == 2:
@@ -57,9 +57,9 @@ def test_views_over_changing_tables(opener: Opener, tmp_path: Path) -> None:
     both.close()
 
 
-def test_event_time(opener: Opener, tmp_path: Path) -> None:
+def test_event_time(interpreted: Opener, tmp_path: Path) -> None:
     """What reads a part follows the watermark as the part does, and a part's late rows are counted once."""
-    db = opener(tmp_path)
+    db = interpreted(tmp_path)
     windows = "SELECT k, window_end, count(*) AS n FROM s GROUP BY k, TUMBLE(ts, INTERVAL '1' SECOND)"
     db.execute(f"""
         CREATE SOURCE s (k STRING, ts BIGINT, WATERMARK FOR ts);
@@ -80,7 +80,7 @@ def test_event_time(opener: Opener, tmp_path: Path) -> None:
     settle(db)
     assert db.metrics()["hot"].late_rows == 1 and hot.rows() == totals.rows() == []
     db.close()
-    db = opener(tmp_path)
+    db = interpreted(tmp_path)
     hot, totals = Follower(db, "hot"), Follower(db, "totals")
     db.insert("s", [("c", 1300), ("c", 2000)])
     db.source("s").watermark(4000)
