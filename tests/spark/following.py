@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +18,14 @@ Row = tuple[Any, ...]
 SOON_S = 120
 
 QUERIES = ("stream", "materialized view")
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Waits for what comes by itself."""
+    end = time.monotonic() + SOON_S
+    while not holds():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
 
 
 def settle(database: penstock.Database) -> None:

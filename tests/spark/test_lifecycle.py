@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.spark.conftest import Opener
-from tests.spark.following import SOON_S, Follower, rows_of
+from tests.spark.following import SOON_S, Follower, rows_of, until
 
 import penstock
 from penstock.runtime.job import Job
@@ -335,12 +334,6 @@ def test_housekeeping_that_fails_shows_and_is_tried_again(
     db.execute(
         "CREATE STREAM w AS SELECT count(*) AS n FROM p GROUP BY TUMBLE(at, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE"
     )
-
-    def until(condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + SOON_S
-        while not condition():
-            assert time.monotonic() < end
-            time.sleep(0.05)
 
     with monkeypatch.context() as patched:
         patched.setattr("penstock.runtime.ticker.Ticker._heartbeat", _fails)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.postgres import PASSWORD, PostgresServer
 from tests.spark.conftest import CONFIG, Opener
+from tests.spark.following import until
 
 import penstock
 from penstock import PenstockError
 
 WITH_PASSWORD = {**CONFIG, "variables.PG_PASSWORD": PASSWORD}
-
-
-def until(holds: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def rows(db: penstock.Database, sql: str) -> list[tuple[object, ...]]:

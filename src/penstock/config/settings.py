@@ -56,7 +56,8 @@ class SparkSettings(Section):
     )
     conf: dict[str, Text] = Field(
         default_factory=dict,
-        description="Further Spark settings, by Spark's own names (`spark.conf.spark.ui.enabled`).",
+        description="Further Spark settings, by Spark's own names (`spark.conf.spark.ui.enabled`). Those that Spark can change while it "
+        "runs hold for this database alone, the others for the process.",
     )
 
 
