@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from benchmarks.engines.query import Query, stream
 
-# The JVM's compiler is still at it in the second round.
-WARM_UP = 2
+# The JVM's compiler is still at it in the third round.
+WARM_UP = 4
 ROUNDS = 3
 
 Check = Callable[[pa.Table], bool]

@@ -11,7 +11,7 @@ from benchmarks.engines import penstock
 from benchmarks.work import PENSTOCK, AtMost, Figures, Row, Work
 
 STREAMS = 20
-WARM_UP = 5
+WARM_UP = 120
 
 
 def with_penstock(quick: bool) -> Figures:

@@ -17,7 +17,7 @@ from benchmarks.work import LAMINAR, PENSTOCK, Against, AtMost, Figures, Row, Wo
 STATELESS = "SELECT k, v * 2 AS doubled FROM {source} WHERE v < 500"
 KEYED = "SELECT k, sum(v) AS total, count(*) AS n FROM {source} GROUP BY k EMIT CHANGES"
 KEYS = 10
-WARM_UP = 60
+WARM_UP = 800
 LONGEST_PAUSE_S = 0.1
 
 
