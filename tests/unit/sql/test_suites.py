@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.nexmark.queries import OBJECTS, QUERIES, create
@@ -11,14 +12,15 @@ from tests.spark.tpch.tables import TABLES
 from tests.unit.sql.conftest import Catalog
 
 from penstock.plan import nodes as p
+from penstock.plan.repeats import repeats
 
 PAGE = Path(__file__).parents[3] / "docs" / "suites.md"
 
 
 def operators(root: p.Node) -> str:
-    """The nodes with state, from the result down, equal ones counted."""
+    """The nodes with state, from the result down, equal ones counted; a part that stands in the plan twice is there once."""
     names = []
-    for n in root.walk():
+    for n in _once(root, repeats(root), set()):
         match n:
             case p.Join(time_bound=p.IntervalBound()):
                 names.append("interval Join")
@@ -31,6 +33,17 @@ def operators(root: p.Node) -> str:
             case _:
                 names.append(type(n).__name__)
     return ", ".join(name if n == 1 else f"{n} × {name}" for name, n in Counter(names).items()) or "none"
+
+
+def _once(node: p.Node, parts: dict[int, int], seen: set[int]) -> Iterator[p.Node]:
+    part = parts.get(id(node))
+    if part in seen:
+        return
+    if part is not None:
+        seen.add(part)
+    yield node
+    for child in node.children:
+        yield from _once(child, parts, seen)
 
 
 def rows_of(section: str) -> dict[str, str]:
