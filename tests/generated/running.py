@@ -103,9 +103,15 @@ class Running:
         self._sums: dict[str, Sum] = {}
         for table in group.tables:
             self.db.execute(table.ddl())
+        self._done = 0
         self._views = {b.name: b.select.sql for b in group.bases}
         for name, sql in self._views.items():
             self.db.execute(group.view(name, sql))
+
+    def load(self) -> None:
+        """Performs the first commit already, so that the views are made over rows that are there."""
+        perform(self.db, self.model.apply(self.trace[0]))
+        self._done = 1
 
     def create(self, cases: Iterable[Case], wanted: int) -> None:
         """Makes a view of each case until there are as many as wanted."""
@@ -150,7 +156,8 @@ class Running:
             self._settle(-1)
             before = self._state()
         for number, commit in enumerate(self.trace):
-            perform(self.db, self.model.apply(commit))
+            if number >= self._done:
+                perform(self.db, self.model.apply(commit))
             if number == restart:
                 # The queries may have seen the commit, or not.
                 self.db.close()

@@ -31,6 +31,8 @@ def run(
 ) -> Report:
     group = Group(seed, changes)
     running = Running(lambda: opener(folder, config={**CONFIG, **DATABASE}), spark, group)
+    if seed % 4 != 1 and not empty_first:
+        running.load()
     running.create(group.cases(), CASES)
     # Every fourth seed is also a test of recovery.
     report = running.run(before_the_end, restart=0 if seed % 4 == 3 else None, empty_first=empty_first)
