@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -319,10 +318,12 @@ def test_an_open_that_fails_lets_everything_go(opener: Opener, tmp_path: Path, m
         patched.setattr("penstock.runtime.engine.Ticker", Broken)
         with pytest.raises(OSError, match="no ticker"):
             penstock.open(tmp_path / "data", master="local[2]")
-    end = time.monotonic() + SOON_S
-    while {t.name for t in set(threading.enumerate()) - before if t.name.startswith("penstock")} - {"penstock-call"}:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(
+        lambda: (
+            not {t.name for t in set(threading.enumerate()) - before if t.name.startswith("penstock")}
+            - {"penstock-call"}
+        )
+    )
     db = opener(tmp_path / "data")
     db.execute(PIPELINE)
 

@@ -287,8 +287,10 @@ def test_variables_come_from_the_config_then_the_environment(opener: Opener, mon
         ({"config": {"spark.heep": "1g"}}, "PSK-0001"),
         ({"config": {"log.wal_mode": "never"}}, "PSK-0002"),
         ({"master": "local[1]"}, "PSK-0008"),
+        ({"master": "local[2]", "config": {"spark.heap": "3g"}}, "PSK-0008"),
+        ({"master": "local[2]", "config": {"spark.conf.spark.ui.enabled": "true"}}, "PSK-0008"),
     ],
-    ids=["unknown setting", "bad value", "another master"],
+    ids=["unknown setting", "bad value", "another master", "another heap", "another fixed setting"],
 )
 def test_bad_settings(first_database: penstock.Database, arguments: dict[str, Any], code: str) -> None:
     with pytest.raises(penstock.PenstockError) as caught:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
 from pathlib import Path
 
 import pytest
 from tests.spark.conftest import Opener
-from tests.spark.following import SOON_S
+from tests.spark.following import SOON_S, until
 
 import penstock
 
@@ -121,10 +120,7 @@ def test_rows_of_a_join_are_forgotten_by_the_wall_clock(opener: Opener, tmp_path
     job = db._engine.jobs[db._object("long").id]
     epochs = job.kernel.position[2]
     assert kept(db, "long")[0] == 2
-    until = time.monotonic() + 30
-    while kept(db, "short") != (0, 0):
-        assert time.monotonic() < until, kept(db, "short")
-        time.sleep(0.05)
+    until(lambda: kept(db, "short") == (0, 0))
     assert job.kernel.position[2] == epochs, "a query whose rows expire does not run epochs for nothing"
     db.insert("r", [("a", 7)])
     db.flush(timeout=SOON_S)

@@ -67,12 +67,24 @@ def get_session(settings: Settings) -> SparkSession:
 
 
 def database_session(settings: Settings) -> SparkSession:
-    """A session for one database: its functions, and those of its settings that Spark can change, are not seen by others in the process."""
-    session = get_session(settings).newSession()
+    """A session for one database: its functions, and those of its settings that Spark can change, are not seen by others in the process.
+
+    A setting that cannot be changed, and is another one in the Spark that runs, is refused (PSK-0008).
+    """
+    shared = get_session(settings)
+    session = shared.newSession()
     session.conf.set("spark.sql.shuffle.partitions", str(settings.spark.shuffle_partitions))
-    for key, value in settings.spark.conf.items():
+    heap = {} if settings.origin("spark.heap") == "default" else {"spark.driver.memory": settings.spark.heap}
+    running = shared.sparkContext.getConf()
+    for key, value in (heap | settings.spark.conf).items():
         if session.conf.isModifiable(key):
             session.conf.set(key, value)
+        elif running.get(key) != value:
+            raise fail(
+                "PSK-0008",
+                f"This process already runs Spark with {key} = {running.get(key)}; a database with {value} cannot share it.",
+                hint="Give the setting to the first database of the process, or use another process.",
+            )
     return session
 
 
