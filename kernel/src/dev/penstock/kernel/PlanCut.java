@@ -10,14 +10,10 @@ import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.ColumnarRule;
-import org.apache.spark.sql.execution.LeafExecNode;
 import org.apache.spark.sql.execution.MapPartitionsExec;
 import org.apache.spark.sql.execution.SparkPlan;
-import org.apache.spark.sql.execution.UnaryExecNode;
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec;
 import scala.Function1;
-import scala.collection.immutable.IndexedSeq;
-import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.BoxedUnit;
@@ -27,12 +23,11 @@ import scala.runtime.BoxedUnit;
  * partitions, holds the operator itself, and with it the whole plan under it: serialised to check it, serialised to send it, and read again in every
  * task, for each operator of the query. Of all that a task needs the columns; only they go with this node.
  */
-public final class PlanCut extends SparkPlan implements UnaryExecNode {
+public final class PlanCut extends ExecNodes.Unary {
   private static final long serialVersionUID = 1L;
-  private final transient SparkPlan child;
 
   public PlanCut(SparkPlan child) {
-    this.child = child;
+    super(child);
   }
 
   /** Makes the cuts in every plan of a session; named in {@code spark.sql.extensions}. */
@@ -79,43 +74,18 @@ public final class PlanCut extends SparkPlan implements UnaryExecNode {
   }
 
   @Override
-  public RDD<InternalRow> doExecute() {
-    return child.execute();
-  }
-
-  @Override
-  public SparkPlan child() {
-    return child;
-  }
-
-  @Override
-  public Seq<SparkPlan> children() {
-    return UnaryExecNode.super.children();
-  }
-
-  @Override
-  public SparkPlan withNewChildrenInternal(IndexedSeq<SparkPlan> children) {
-    return withNewChildInternal(children.head());
-  }
-
-  @Override
   public SparkPlan withNewChildInternal(SparkPlan newChild) {
     return new PlanCut(newChild);
   }
 
   @Override
-  public Seq<Attribute> output() {
-    return child.output();
-  }
-
-  @Override
   public Partitioning outputPartitioning() {
-    return child.outputPartitioning();
+    return child().outputPartitioning();
   }
 
   @Override
   public Seq<SortOrder> outputOrdering() {
-    return child.outputOrdering();
+    return child().outputOrdering();
   }
 
   @Override
@@ -125,42 +95,20 @@ public final class PlanCut extends SparkPlan implements UnaryExecNode {
 
   @Override
   public Object productElement(int n) {
-    return child;
-  }
-
-  @Override
-  public boolean canEqual(Object other) {
-    return other instanceof PlanCut;
+    return child();
   }
 
   /** The columns of a plan that stayed in the driver. */
-  private static final class Below extends SparkPlan implements LeafExecNode {
+  private static final class Below extends ExecNodes.Leaf {
     private static final long serialVersionUID = 1L;
-    private final Seq<Attribute> columns;
 
     Below(Seq<Attribute> columns) {
-      this.columns = columns;
+      super(columns);
     }
 
     @Override
     public RDD<InternalRow> doExecute() {
-      throw new UnsupportedOperationException("a plan is executed by the driver");
-    }
-
-    @Override
-    @SuppressWarnings("unchecked")
-    public Seq<SparkPlan> children() {
-      return (Seq<SparkPlan>) (Seq<?>) Nil$.MODULE$;
-    }
-
-    @Override
-    public SparkPlan withNewChildrenInternal(IndexedSeq<SparkPlan> children) {
-      return this;
-    }
-
-    @Override
-    public Seq<Attribute> output() {
-      return columns;
+      throw new IllegalStateException("a plan is executed by the driver");
     }
 
     @Override
@@ -170,12 +118,7 @@ public final class PlanCut extends SparkPlan implements UnaryExecNode {
 
     @Override
     public Object productElement(int n) {
-      return columns;
-    }
-
-    @Override
-    public boolean canEqual(Object other) {
-      return other instanceof Below;
+      return output();
     }
   }
 }

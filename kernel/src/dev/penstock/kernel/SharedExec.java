@@ -5,24 +5,19 @@ import java.util.List;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.RepartitionByExpression$;
-import org.apache.spark.sql.execution.LeafExecNode;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkStrategy;
-import org.apache.spark.sql.execution.UnaryExecNode;
 import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DatetimeType;
 import org.apache.spark.sql.types.NumericType;
 import org.apache.spark.sql.types.StringType;
-import scala.collection.immutable.IndexedSeq;
-import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -74,14 +69,13 @@ public final class SharedExec {
   }
 
   /** Computes the part. */
-  public static final class First extends SparkPlan implements UnaryExecNode {
+  public static final class First extends ExecNodes.Unary {
     private static final long serialVersionUID = 1L;
     private final transient SharedPart part;
-    private final SparkPlan child;
 
     public First(SharedPart part, SparkPlan child) {
+      super(child);
       this.part = part;
-      this.child = child;
     }
 
     @Override
@@ -90,86 +84,34 @@ public final class SharedExec {
     }
 
     @Override
-    public RDD<InternalRow> doExecute() {
-      return child.execute();
-    }
-
-    @Override
-    public SparkPlan child() {
-      return child;
-    }
-
-    @Override
-    public Seq<SparkPlan> children() {
-      return UnaryExecNode.super.children();
-    }
-
-    @Override
-    public SparkPlan withNewChildrenInternal(IndexedSeq<SparkPlan> children) {
-      return withNewChildInternal(children.head());
-    }
-
-    @Override
     public SparkPlan withNewChildInternal(SparkPlan newChild) {
       return new First(part, newChild);
     }
 
     @Override
-    public Seq<Attribute> output() {
-      return child.output();
-    }
-
-    @Override
     public int productArity() {
       return 2;
     }
 
     @Override
     public Object productElement(int n) {
-      return n == 0 ? part : child;
-    }
-
-    @Override
-    public boolean canEqual(Object other) {
-      return other instanceof First;
+      return n == 0 ? part : child();
     }
   }
 
   /** Reads what the first has computed. */
-  public static final class Again extends SparkPlan implements LeafExecNode {
+  public static final class Again extends ExecNodes.Leaf {
     private static final long serialVersionUID = 1L;
     private final transient SharedPart part;
-    private final Seq<Attribute> columns;
 
     public Again(SharedPart part, Seq<Attribute> columns) {
+      super(columns);
       this.part = part;
-      this.columns = columns;
     }
 
     @Override
     public RDD<InternalRow> doExecute() {
-      return part.rows(columns, sparkContext().getLocalProperty(EPOCH));
-    }
-
-    @Override
-    public AttributeSet producedAttributes() {
-      return outputSet();
-    }
-
-    @Override
-    @SuppressWarnings("unchecked")
-    public Seq<SparkPlan> children() {
-      return (Seq<SparkPlan>) (Seq<?>) Nil$.MODULE$;
-    }
-
-    @Override
-    public SparkPlan withNewChildrenInternal(IndexedSeq<SparkPlan> children) {
-      return this;
-    }
-
-    @Override
-    public Seq<Attribute> output() {
-      return columns;
+      return part.rows(output(), sparkContext().getLocalProperty(EPOCH));
     }
 
     @Override
@@ -179,12 +121,7 @@ public final class SharedExec {
 
     @Override
     public Object productElement(int n) {
-      return n == 0 ? part : columns;
-    }
-
-    @Override
-    public boolean canEqual(Object other) {
-      return other instanceof Again;
+      return n == 0 ? part : output();
     }
   }
 }

@@ -92,7 +92,6 @@ public final class SharedPart {
   }
 
   /** The node that gives the plan its watermark, or null if it has none: what a processing-time operator puts out has none. */
-
   private static UUID watermark(LogicalPlan plan) {
     if (plan instanceof EventTimeWatermark node) {
       return node.nodeId();
