@@ -14,7 +14,7 @@ from penstock.log import Part
 from penstock.runtime.ondemand import OnDemand
 from penstock.runtime.probes import key_columns
 from penstock.runtime.writes import publish_changes
-from penstock.serve.zset import consolidate
+from penstock.serve.zset import canonical, consolidate
 from penstock.spark.bridge import Epoch
 from penstock.spark.compile import Output
 
@@ -116,6 +116,7 @@ def _ordered(table: pa.Table, output: Output) -> pa.Table:
         return table
     if not output.consolidated:
         return consolidate(table)
+    table = canonical(table)
     retracts = pc.less(table.column("__weight"), 0)
     if not pc.any(retracts).as_py():
         return table

@@ -17,13 +17,27 @@ _local = threading.local()
 def consolidate(table: pa.Table, *, distinct: bool = False) -> pa.Table:
     """The same Z-set with each row once, none of weight zero, retractions first and `__weight` as the last column.
 
-    NULL equals NULL, NaN equals NaN and 0.0 equals -0.0. A table without weights has weight 1 everywhere. `distinct` promises that no
-    two rows are equal, and saves the grouping.
+    NULL equals NULL, NaN equals NaN and 0.0 equals -0.0 (see `canonical`). A table without weights has weight 1 everywhere. `distinct`
+    promises that no two rows are equal, and saves the grouping.
     """
-    table = weighted(table)
+    table = canonical(weighted(table))
     if not distinct and table.num_rows > 1:
         table = _grouped(table)
     return _ordered(table)
+
+
+def canonical(table: pa.Table) -> pa.Table:
+    """Floats that are equal in SQL made equal to the last bit: zero is positive, and there is one NaN.
+
+    Rows of a changelog must be so. An operator finds what is retracted by its bytes, and which of two equal rows stands for both depends on
+    the order in which they come.
+    """
+    for i, field in enumerate(table.schema):
+        if pa.types.is_floating(field.type):
+            positive = pc.add(table.column(i), pa.scalar(0.0, field.type))
+            nan = pa.scalar(float("nan"), field.type)
+            table = table.set_column(i, field, pc.if_else(pc.is_nan(positive), nan, positive))
+    return table
 
 
 def weighted(table: pa.Table) -> pa.Table:
@@ -77,15 +91,10 @@ def _grouped(table: pa.Table) -> pa.Table:
     columns = [n for n in table.column_names if n != WEIGHT]
     if not columns:
         return pa.table({WEIGHT: pa.array([pc.sum(table[WEIGHT]).as_py()], pa.int64())})
-    if all(_plain(table.schema.field(n).type) for n in columns):
+    if not any(pa.types.is_nested(table.schema.field(n).type) for n in columns):
         summed = table.group_by(columns, use_threads=False).aggregate([(WEIGHT, "sum")])
         return summed.rename_columns([*columns, WEIGHT]).cast(table.schema)
     return _grouped_by_duckdb(table, columns)
-
-
-def _plain(kind: pa.DataType) -> bool:
-    """Arrow groups neither nested values nor NaN and -0.0 as SQL does."""
-    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind))
 
 
 def _grouped_by_duckdb(table: pa.Table, columns: list[str]) -> pa.Table:

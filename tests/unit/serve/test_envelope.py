@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from typing import Any
 
@@ -96,3 +97,15 @@ def test_consolidate_by_arrow_keeps_types() -> None:
     out = consolidate(table)
     assert out.schema.equals(schema)
     assert out["__weight"].to_pylist() == [3]
+
+
+def test_equal_floats_are_written_in_one_form() -> None:
+    """What is retracted has the bytes of what was asserted, whichever of two equal rows stands for both."""
+    odd = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]
+    for floats in ([-0.0, 0.0, odd, float("nan"), None], [0.0, -0.0, float("nan"), odd, None]):
+        out = consolidate(pa.table({"f": pa.array(floats, pa.float64()), "g": pa.array(floats, pa.float32())}))
+        forms = [None if f is None else struct.pack("<d", f) for f in out["f"].to_pylist()]
+        assert forms == [struct.pack("<d", 0.0), struct.pack("<d", float("nan")), None]
+        assert out["__weight"].to_pylist() == [2, 2, 1]
+    alone = consolidate(pa.table({"f": pa.array([-0.0], pa.float64())}))
+    assert str(alone["f"][0].as_py()) == "0.0"
