@@ -6,6 +6,7 @@ the other places read that. Parts without state cost less than handing their row
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -46,9 +47,12 @@ def repeats(root: p.Node) -> dict[int, int]:
     number: dict[str, int] = {}
     places: dict[int, int] = {}
     pairs: list[tuple[p.Node, p.Node]] = []
+    alike = Counter(_outline(n) for n in root.walk() if not isinstance(n, LINEAR))
 
     def visit(node: p.Node) -> None:
-        if not isinstance(node, LINEAR) and all(steady(e) for e in _expressions(node)):
+        # Most plans have no two parts that are even built alike, and shapes take time.
+        again = not isinstance(node, LINEAR) and alike[_outline(node)] > 1
+        if again and all(steady(e) for e in _expressions(node)):
             key = shape(node)
             if key in first:
                 part = number.setdefault(key, len(number) + 1)
@@ -65,6 +69,11 @@ def repeats(root: p.Node) -> dict[int, int]:
             if id(a) in places:
                 places[id(b)] = places[id(a)]
     return places
+
+
+def _outline(node: p.Node) -> tuple[object, ...]:
+    """What kinds of nodes there are, over which objects: the same for equal shapes."""
+    return tuple(n.object_id if isinstance(n, p.Scan) else type(n) for n in node.walk())
 
 
 def shape(node: p.Node) -> str:
