@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import sqlglot
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.generated.schemas import DUCK_TYPES, Row, Table
@@ -61,7 +62,7 @@ class SparkBatch:
     def answer(self, sql: str) -> list[Row]:
         try:
             return [tuple(r) for r in self._session.sql(sql).collect()]
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             raise CannotSay(str(error).split("\n")[0]) from error
 
 
@@ -71,7 +72,6 @@ class Duck:
     def __init__(self, tables: Sequence[Table]) -> None:
         self._tables = tables
         self._base = duckdb.connect()
-        self._base.execute("SET TimeZone = 'UTC'")
         for table in tables:
             columns = ", ".join(f"{c.name} {DUCK_TYPES.get(c.type, c.type)}" for c in table.columns)
             self._base.execute(f"CREATE TABLE {table.name} ({columns})")
@@ -85,8 +85,10 @@ class Duck:
             self._base.execute(f"CREATE OR REPLACE VIEW {name} AS {translated(sql)}")
 
     def answer(self, sql: str) -> list[Row]:
+        cursor = self._base.cursor()
         try:
-            return self._base.execute(translated(sql)).fetchall()
+            cursor.execute("SET TimeZone = 'UTC'")
+            return cursor.execute(translated(sql)).fetchall()
         except (duckdb.Error, sqlglot.errors.SqlglotError) as error:
             raise CannotSay(str(error).split("\n")[0]) from error
 

@@ -53,7 +53,7 @@ class Queries:
     def query(self) -> Select:
         """One whole statement, with its CTEs."""
         self._ctes, self._names, self._duck = [], 0, True
-        body = self._body(2)
+        body = self._body(self.chance.choices([0, 1, 2], [6, 3, 1])[0])
         if self._ctes:
             body.sql = f"WITH {', '.join(f'{n} AS {r.text}' for n, r in self._ctes)} {body.sql}"
         body.duck = self._duck

@@ -221,30 +221,42 @@ class Running:
     def _check(self, number: int, with_spark: bool) -> None:
         self._duck.load(self.model.rows, {b.name: b.select.sql for b in self.group.bases if b.select.duck})
         self._batch.load(self.model.rows, self._views)
-        for case in self.cases:
-            if case.name not in self._broken:
-                self._compare(case, number, with_spark)
+        sound = [c for c in self.cases if c.name not in self._broken]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            seen = pool.map(lambda c: self._look(c, with_spark), sound)
+            for case, (rows, said, asked, wanted) in zip(sound, seen, strict=True):
+                self._add_up(case, number, rows)
+                self._compare(case, number, bag(rows), said, asked, wanted)
 
-    def _compare(self, case: Case, number: int, with_spark: bool) -> None:
+    def _look(self, case: Case, with_spark: bool) -> tuple[list[Row], Counter[Row] | None, bool, Counter[Row] | None]:
+        """The contents of a view, what DuckDB says, whether Spark was asked, and what it says.
+
+        It is always asked if DuckDB is of another opinion, or should have had one.
+        """
         rows = self.db.sql(f"SELECT * FROM {case.name}").fetchall()
-        self._add_up(case, number, rows)
-        got = bag(rows)
         said = self._ask(self._duck, case) if case.select.duck else None
-        if said is not None:
-            self.report.duck += 1
-            if difference(got, said) is None and not with_spark:
-                return
-        if not with_spark and said is None and case.select.duck is False:
+        agreed = said is not None and difference(bag(rows), said) is None
+        asked = with_spark or (case.select.duck and not agreed)
+        return rows, said, asked, self._ask(self._batch, case) if asked else None
+
+    def _compare(
+        self,
+        case: Case,
+        number: int,
+        got: Counter[Row],
+        said: Counter[Row] | None,
+        asked: bool,
+        wanted: Counter[Row] | None,
+    ) -> None:
+        self.report.duck += said is not None
+        self.report.spark += wanted is not None
+        if not asked:
             return
-        wanted = self._ask(self._batch, case)
-        if wanted is None:
-            wanted = said
-        else:
-            self.report.spark += 1
-        if wanted is None:
+        measure = said if wanted is None else wanted
+        if measure is None:
             self.report.unmeasured += 1
             return
-        wrong = difference(got, wanted)
+        wrong = difference(got, measure)
         if wrong is not None:
             more, less = wrong
             self._failed(case, number, "rows", f"too many: {dict(more)}\n  missing: {dict(less)}")
