@@ -70,8 +70,8 @@ class Report:
 
 
 def before_the_end(commit: int, commits: int) -> bool:
-    """Spark is asked at the end of the trace, where nothing is left, and after the commit before."""
-    return commit >= commits - 2
+    """After the last commit but one: in the end nothing is left."""
+    return commit == commits - 2
 
 
 def every_commit(commit: int, commits: int) -> bool:
@@ -144,7 +144,9 @@ class Running:
     def run(
         self, spark_at: Callable[[int, int], bool], restart: int | None = None, empty_first: bool = False
     ) -> Report:
-        """The whole trace. `spark_at(commit, commits)` says after which commits Spark batch is asked for every case.
+        """The whole trace, with every case compared after every commit: with DuckDB, or Spark batch where DuckDB cannot answer.
+
+        `spark_at(commit, commits)` says after which commits Spark batch is asked for every case.
 
         After the commit `restart` the database is closed and opened again. With `empty_first` there is a commit without rows before all
         others, which shows how much state a query has over nothing; otherwise it is known of those alone that have none.
@@ -229,14 +231,11 @@ class Running:
                 self._compare(case, number, bag(rows), said, asked, wanted)
 
     def _look(self, case: Case, with_spark: bool) -> tuple[list[Row], Counter[Row] | None, bool, Counter[Row] | None]:
-        """The contents of a view, what DuckDB says, whether Spark was asked, and what it says.
-
-        It is always asked if DuckDB is of another opinion, or should have had one.
-        """
+        """The contents of a view, what DuckDB says, whether Spark was asked, and what it says: it is, if DuckDB does not agree."""
         rows = self.db.sql(f"SELECT * FROM {case.name}").fetchall()
         said = self._ask(self._duck, case) if case.select.duck else None
         agreed = said is not None and difference(bag(rows), said) is None
-        asked = with_spark or (case.select.duck and not agreed)
+        asked = with_spark or not agreed
         return rows, said, asked, self._ask(self._batch, case) if asked else None
 
     def _compare(

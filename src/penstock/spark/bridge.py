@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import PenstockError, fail
@@ -24,7 +23,6 @@ from penstock.spark.translate import translate, translated
 
 LOG_SINK = "dev.penstock.kernel.LogSink"
 NO_WATERMARK = -(1 << 63)
-_starting = threading.Lock()
 
 
 class FolderClaim:
@@ -123,12 +121,13 @@ class KernelJob:
                 any(o.native for o in self._compiled.operators)
             ).lower(),
         }
-        # A query takes the settings of its session as they are when it is started.
-        with translated(), _starting:
+        with translated():
+            planned = jvm().PlanOnce.of(self._compiled.frame._jdf)
             for key, value in options.items():
-                self._spark.conf.set(key, value)
+                planned.sparkSession().conf().set(key, value)
             self._query = (
-                self._compiled.frame.writeStream.format(LOG_SINK)
+                DataFrame(planned, self._spark)
+                .writeStream.format(LOG_SINK)
                 .queryName(self._job)
                 .outputMode("append")
                 .option("job", self._job)

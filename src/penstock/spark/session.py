@@ -39,6 +39,16 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex
 """
 
+_ASKED_OFTEN = (
+    "PythonSQLUtils",
+    "PythonUtils",
+    "functions",
+    "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.classic.SparkSession$",
+    "org.apache.spark.sql.functions",
+)
+"""Names that PySpark asks the JVM for at every call. The JVM looks for a class of that name through all jars; here it is told once."""
+
 
 def kernel_jar() -> Path:
     """The jar of the Java kernel that is shipped with the package."""
@@ -74,6 +84,8 @@ def database_session(settings: Settings) -> SparkSession:
     shared = get_session(settings)
     session = shared.newSession()
     session.conf.set("spark.sql.shuffle.partitions", str(settings.spark.shuffle_partitions))
+    if not settings.spark.master.startswith("yarn"):
+        jvm().HadoopSettings.withoutYarn(shared.sparkContext._jsc.hadoopConfiguration())
     heap = {} if settings.origin("spark.heap") == "default" else {"spark.driver.memory": settings.spark.heap}
     running = shared.sparkContext.getConf()
     for key, value in (heap | settings.spark.conf).items():
@@ -126,8 +138,9 @@ def _start(settings: Settings) -> SparkSession:
         drop_interrupted(gateway._gateway_client)
         with _own_interrupts():
             context = SparkContext(gateway=gateway, conf=conf)
-        session = SparkSession(context)
-        return session
+        for name in _ASKED_OFTEN:
+            setattr(context._jvm, name, getattr(context._jvm, name))
+        return SparkSession(context)
     except Exception as error:
         stderr.flush()
         tail = (scratch / "spark.log").read_text(errors="replace").strip().splitlines()[-3:]
@@ -160,7 +173,8 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         "spark.driver.memory": settings.spark.heap,
         "spark.driver.extraClassPath": jar,
         "spark.driver.extraJavaOptions": (
-            f"-Xss16m -XX:+UseG1GC -Dlog4j2.configurationFile=file:{scratch}/log4j2.properties"
+            # A page of a sort is smaller than half a region, so that the collector does not begin to mark for it.
+            f"-Xss16m -XX:+UseG1GC -XX:G1HeapRegionSize=8m -Dlog4j2.configurationFile=file:{scratch}/log4j2.properties"
             f" -Djava.io.tmpdir={scratch} {classes}"
         ),
         "spark.ui.enabled": "false",
@@ -172,6 +186,8 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.exchange.reuse": "false",
+        "spark.sql.ui.explainMode": "simple",
         "spark.sql.codegen.cache.maxEntries": "2000",
         # Every sort of every epoch takes a page before its first row, by default of 32 MiB and more.
         "spark.buffer.pageSize": "2m",
