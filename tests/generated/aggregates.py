@@ -99,8 +99,8 @@ class Aggregates(Expressions):
 
     # OVER
 
-    def analytic(self, fields: Fields) -> Call:
-        """A call with OVER. Where the answer depends on the order of rows, the order names every column."""
+    def analytic(self, fields: Fields, *, alike: bool = False) -> Call:
+        """A call with OVER. Where the answer depends on the order of rows, the order names every column; not so, if `alike`."""
         c = self.chance
         plain = [f for f in fields if f.kind in COMPARED]
         partition = [f.text for f in c.sample(plain, min(len(plain), c.choice([0, 1, 1, 2])))]
@@ -108,7 +108,7 @@ class Aggregates(Expressions):
             partition[0] = self.of(plain, "int", 1)
         by = f"PARTITION BY {', '.join(partition)} " if partition else ""
         total = all(f.kind in COMPARED or f.kind == "bool" for f in fields)
-        if total and c.random() < 0.5:
+        if total and not alike and c.random() < 0.5:
             return self._ordered(fields, by)
         return self._peers(plain, by)
 

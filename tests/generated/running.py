@@ -226,31 +226,23 @@ class Running:
         sound = [c for c in self.cases if c.name not in self._broken]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             seen = pool.map(lambda c: self._look(c, with_spark), sound)
-            for case, (rows, said, asked, wanted) in zip(sound, seen, strict=True):
+            for case, (rows, said, wanted) in zip(sound, seen, strict=True):
                 self._add_up(case, number, rows)
-                self._compare(case, number, bag(rows), said, asked, wanted)
+                self._compare(case, number, bag(rows), said, wanted)
 
-    def _look(self, case: Case, with_spark: bool) -> tuple[list[Row], Counter[Row] | None, bool, Counter[Row] | None]:
-        """The contents of a view, what DuckDB says, whether Spark was asked, and what it says: it is, if DuckDB does not agree."""
+    def _look(self, case: Case, with_spark: bool) -> tuple[list[Row], Counter[Row] | None, Counter[Row] | None]:
+        """The contents of a view, what DuckDB says, and what Spark says, which is asked if DuckDB does not agree."""
         rows = self.db.sql(f"SELECT * FROM {case.name}").fetchall()
         said = self._ask(self._duck, case) if case.select.duck else None
         agreed = said is not None and difference(bag(rows), said) is None
-        asked = with_spark or not agreed
-        return rows, said, asked, self._ask(self._batch, case) if asked else None
+        asked = case.select.spark and (with_spark or not agreed)
+        return rows, said, self._ask(self._batch, case) if asked else None
 
     def _compare(
-        self,
-        case: Case,
-        number: int,
-        got: Counter[Row],
-        said: Counter[Row] | None,
-        asked: bool,
-        wanted: Counter[Row] | None,
+        self, case: Case, number: int, got: Counter[Row], said: Counter[Row] | None, wanted: Counter[Row] | None
     ) -> None:
         self.report.duck += said is not None
         self.report.spark += wanted is not None
-        if not asked:
-            return
         measure = said if wanted is None else wanted
         if measure is None:
             self.report.unmeasured += 1
