@@ -19,8 +19,8 @@ from tests.spark.conftest import CONFIG, Opener
 CASES = 25
 """Cases of one seed; they share a database and a trace."""
 
-REFUSED = 0.05
-"""The largest part of the drawn SELECTs that may be refused: the generator makes what the SQL reference offers."""
+REFUSED = 0.15
+"""The largest part of a seed's SELECTs that may be refused: the generator makes what the SQL reference offers."""
 
 UNMEASURED = 4
 """Comparisons of one seed that neither Spark batch nor DuckDB can make, because neither can run the query."""
@@ -38,14 +38,13 @@ def run(opener: Opener, spark: SparkSession, folder: Path, seed: int) -> Report:
     return report
 
 
-def described_all(seed: int, report: Report) -> str:
-    return "\n".join(described(Group(seed, changes=1), f) for f in report.failures)
+def check(seed: int, report: Report) -> None:
+    assert not report.failures, "\n".join(described(Group(seed, changes=1), f) for f in report.failures)
+    assert report.cases == CASES
+    assert report.refusal_rate <= REFUSED, report.refusals
+    assert report.unmeasured <= UNMEASURED
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_views_equal_batch_after_every_commit(opener: Opener, spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    report = run(opener, spark, tmp_path, seed)
-    assert not report.failures, described_all(seed, report)
-    assert report.cases == CASES
-    assert report.refusal_rate <= REFUSED * 3, report.refusals
-    assert report.unmeasured <= UNMEASURED
+    check(seed, run(opener, spark, tmp_path, seed))
