@@ -192,5 +192,5 @@ WORK = Work(
     programs={PENSTOCK: with_penstock, SPARK: with_spark, FLINK: with_flink},
     rows=tuple(_rows()),
     repeats=1,
-    timeout_s=400.0,
+    timeout_s=900.0,
 )
