@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -12,6 +13,9 @@ from tests.postgres import PostgresServer
 # A shared machine may be slow at any moment; that is not a failure of the property under test.
 hypothesis.settings.register_profile("penstock", deadline=None)
 hypothesis.settings.load_profile("penstock")
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and some of them press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
