@@ -48,6 +48,9 @@ NATIVE = frozenset(
 )
 """Aggregates whose native result does not depend on the order of rows."""
 
+_BY = frozenset(["min_by", "max_by"])
+_EDGES = frozenset(["first", "first_value", "last", "last_value", "any_value"])
+
 _FOR_EVER = 1 << 60
 """Milliseconds for which a session stays open that no watermark closes."""
 
@@ -184,10 +187,7 @@ def agg_specs(df: DataFrame, aggs: tuple[p.AggCall, ...]) -> tuple[list[Column],
         args: list[str] = []
         exprs = [x.sql() for x in a.args]
         if a.filter is not None:
-            when = a.filter.sql()
-            exprs = [f"CASE WHEN {when} THEN {e} END" for e in exprs[:1]] + exprs[1:] or [
-                f"CASE WHEN {when} THEN 1 END"
-            ]
+            exprs = _filtered(a, exprs, a.filter.sql())
         for j, e in enumerate(exprs):
             columns.append(F.expr(e).alias(f"__a{i}_{j}"))
             args.append(f"__a{i}_{j}")
@@ -207,6 +207,15 @@ def agg_specs(df: DataFrame, aggs: tuple[p.AggCall, ...]) -> tuple[list[Column],
             }
         )
     return columns, specs
+
+
+def _filtered(a: p.AggCall, args: list[str], when: str) -> list[str]:
+    """The arguments with a NULL in rows that the filter leaves out, where the kernel looks for it."""
+    if a.func in _EDGES and not a.ignore_nulls:
+        return [*args, f"CASE WHEN {when} THEN true END"]
+    at = len(args) - 1 if a.func in _BY else 0
+    chosen = [f"CASE WHEN {when} THEN {e} END" if i == at else e for i, e in enumerate(args)]
+    return chosen or [f"CASE WHEN {when} THEN 1 END"]
 
 
 def _kernel(c: Compiler, n: p.Aggregate, df: DataFrame, end: p.Named | None) -> DataFrame:

@@ -263,19 +263,20 @@ final class AggFunction implements Serializable {
       return () -> new Bag(order, counted, skipNull, null, finish);
     }
 
+    /** A second argument, where there is one, is NULL in rows that do not count. */
     private Accumulator.Factory edge() {
-      arg(0, null);
+      IntStream.range(0, args.size()).forEach(i -> arg(i, null));
       arrival = true;
       boolean last = func.startsWith("last");
-      boolean skip = spec.path("ignoreNulls").asBoolean();
-      DataType[] types = {input.type(at.get(0))};
+      boolean skip = args.size() > 1 || spec.path("ignoreNulls").asBoolean();
+      DataType[] types = at.stream().map(input::type).toArray(DataType[]::new);
       if (appendOnly) {
         Best.Keep keep = last ? Best.Keep.LAST : Best.Keep.FIRST;
         return () -> new Best(keep, skip, types);
       }
-      OrderKey codec = keys(false, 0);
+      OrderKey codec = keys(false, IntStream.range(0, at.size()).toArray());
       kept = new Kept.Edge(codec, last);
-      int[] skipNull = skip ? new int[] {0} : new int[0];
+      int[] skipNull = skip ? new int[] {at.size() - 1} : new int[0];
       return () -> new Listing(
           codec, null, null, skipNull, -1, false, last, last ? Listing::last : Listing::first);
     }
