@@ -116,6 +116,8 @@ class KernelJob:
 
     def start(self) -> None:
         options = {
+            # What a plan does twice is a shared part already.
+            "spark.sql.exchange.reuse": "false",
             "spark.sql.streaming.noDataMicroBatches.enabled": str(not self._ttl_ms()).lower(),
             "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": str(
                 any(o.native for o in self._compiled.operators)

@@ -184,6 +184,7 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         "spark.ui.retainedStages": "50",
         "spark.ui.retainedTasks": "200",
         "spark.sql.ui.retainedExecutions": "10",
+        "spark.sql.ui.explainMode": "simple",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),
         "spark.sql.adaptive.enabled": "false",
@@ -191,8 +192,6 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.exchange.reuse": "false",
-        "spark.sql.ui.explainMode": "simple",
         "spark.sql.codegen.cache.maxEntries": "2000",
         # Every sort of every epoch takes a page before its first row, by default of 32 MiB and more.
         "spark.buffer.pageSize": "2m",
