@@ -229,6 +229,13 @@ class WindowAssign(Node):
         return self.child.window_ends | ({self.end} if timed else frozenset())
 
 
+BY_ANOTHER = frozenset({"min_by", "max_by"})
+"""Aggregates that choose a row by their last argument."""
+
+EDGES = frozenset({"first", "first_value", "last", "last_value", "any_value"})
+"""Aggregates that take the value of one row as it is, also NULL."""
+
+
 @dataclass(frozen=True)
 class AggCall:
     """One aggregate. `func` is the lower-case canonical name; ORDER BY inside (array_agg, string_agg) in `order`."""

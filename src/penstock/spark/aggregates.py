@@ -48,9 +48,6 @@ NATIVE = frozenset(
 )
 """Aggregates whose native result does not depend on the order of rows."""
 
-_BY = frozenset(["min_by", "max_by"])
-_EDGES = frozenset(["first", "first_value", "last", "last_value", "any_value"])
-
 _FOR_EVER = 1 << 60
 """Milliseconds for which a session stays open that no watermark closes."""
 
@@ -211,9 +208,9 @@ def agg_specs(df: DataFrame, aggs: tuple[p.AggCall, ...]) -> tuple[list[Column],
 
 def _filtered(a: p.AggCall, args: list[str], when: str) -> list[str]:
     """The arguments with a NULL in rows that the filter leaves out, where the kernel looks for it."""
-    if a.func in _EDGES and not a.ignore_nulls:
+    if a.func in p.EDGES and not a.ignore_nulls:
         return [*args, f"CASE WHEN {when} THEN true END"]
-    at = len(args) - 1 if a.func in _BY else 0
+    at = len(args) - 1 if a.func in p.BY_ANOTHER else 0
     chosen = [f"CASE WHEN {when} THEN {e} END" if i == at else e for i, e in enumerate(args)]
     return chosen or [f"CASE WHEN {when} THEN 1 END"]
 

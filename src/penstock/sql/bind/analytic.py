@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.plan.nodes import Analytic, Expr, Frame, Node, SortKey, WindowCall
+from penstock.plan.nodes import BY_ANOTHER, EDGES, Analytic, Expr, Frame, Node, SortKey, WindowCall
 from penstock.sql import intervals
 from penstock.sql.bind.aggregates import call_arguments, check_maintained, sort_keys
 from penstock.sql.bind.context import Context
@@ -70,9 +70,16 @@ class Analytics:
         if func == "median":
             func, args = "percentile", [args[0], exp.Literal.number("0.5")]
         if condition is not None:
-            value = args[0] if args else exp.Literal.number(1)
-            case = exp.Case(ifs=[exp.If(this=condition.copy(), true=value)])
-            args = [case, *args[1:]]
+            if type(inner) in ANALYTIC or func in EDGES:
+                raise self.ctx.fail(
+                    "PSK-1012",
+                    f"FILTER cannot go with {func}() OVER: it leaves rows out of aggregates",
+                    origin,
+                    hint="Leave the rows out with WHERE, in a query inside.",
+                )
+            args = args or [exp.Literal.number(1)]
+            at = len(args) - 1 if func in BY_ANOTHER else 0
+            args[at] = exp.Case(ifs=[exp.If(this=condition.copy(), true=args[at])])
         if func in _ORDERED and not order:
             raise self.ctx.fail(
                 "PSK-1019",
