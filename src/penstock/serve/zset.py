@@ -33,11 +33,30 @@ def canonical(table: pa.Table) -> pa.Table:
     the order in which they come.
     """
     for i, field in enumerate(table.schema):
-        if pa.types.is_floating(field.type):
-            positive = pc.add(table.column(i), pa.scalar(0.0, field.type))
-            nan = pa.scalar(float("nan"), field.type)
-            table = table.set_column(i, field, pc.if_else(pc.is_nan(positive), nan, positive))
+        if pa.types.is_floating(field.type) or pa.types.is_nested(field.type):
+            chunks = [_positive(chunk) for chunk in table.column(i).chunks]
+            table = table.set_column(i, field, pa.chunked_array(chunks, field.type))
     return table
+
+
+def _positive(array: pa.Array) -> pa.Array:
+    """The array with every float in it, however deep, in its one form."""
+    kind = array.type
+    if pa.types.is_floating(kind):
+        sums = pc.add(array, pa.scalar(0.0, kind))
+        return pc.if_else(pc.is_nan(sums), pa.scalar(float("nan"), kind), sums)
+    if pa.types.is_struct(kind) and kind.num_fields:
+        fields = [_positive(array.field(i)) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
+    if pa.types.is_map(kind):
+        pairs = [_positive(array.keys), _positive(array.items)]
+        values = pa.StructArray.from_arrays(pairs, fields=[kind.key_field, kind.item_field])
+    elif pa.types.is_list(kind):
+        values = _positive(array.values)
+    else:
+        return array
+    validity_and_offsets = array.buffers()[:2]
+    return pa.Array.from_buffers(kind, len(array), validity_and_offsets, array.null_count, array.offset, [values])
 
 
 def weighted(table: pa.Table) -> pa.Table:

@@ -109,3 +109,15 @@ def test_equal_floats_are_written_in_one_form() -> None:
         assert out["__weight"].to_pylist() == [2, 2, 1]
     alone = consolidate(pa.table({"f": pa.array([-0.0], pa.float64())}))
     assert str(alone["f"][0].as_py()) == "0.0"
+
+
+def test_floats_in_nested_values_have_one_form_too() -> None:
+    kind = pa.struct([("l", pa.list_(pa.float64())), ("m", pa.map_(pa.string(), pa.float32())), ("s", pa.string())])
+    for zero in (-0.0, 0.0):
+        rows = [{"l": [zero, None, 1.5], "m": [("a", zero)], "s": "x"}, None, {"l": None, "m": None, "s": None}]
+        column = pa.array([*rows, *rows], kind)
+        for part in (column, column.slice(1, 4), column.slice(3)):
+            out = consolidate(pa.table({"n": part}))["n"]
+            out.validate(full=True)
+            expected = {str(v).replace("-0.0", "0.0") for v in part.to_pylist()}
+            assert {str(v) for v in out.to_pylist()} == expected
