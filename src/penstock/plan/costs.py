@@ -13,6 +13,7 @@ from penstock.plan.nodes import (
     Analytic,
     AsofJoin,
     Distinct,
+    Extremes,
     Join,
     LookupJoin,
     Mode,
@@ -63,6 +64,8 @@ def cost(node: Node) -> Cost:
         case Aggregate():
             held = "the rows of open sessions" if node.child.changelog else "the open sessions"
             return Cost(f"{held} of each key", "O(sessions of the key)")
+        case Extremes():
+            return Cost("the extreme rows per group until its window closes", "O(diff)")
         case Distinct():
             return Cost("a count of each row" if node.child.changelog else "each row once", "O(diff)")
         case Recursive():

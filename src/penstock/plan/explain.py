@@ -11,6 +11,7 @@ from penstock.plan.nodes import (
     AsofJoin,
     Distinct,
     Expr,
+    Extremes,
     Filter,
     Frame,
     Generate,
@@ -101,6 +102,10 @@ def _line(node: Node) -> str:
             return f"Window {node.kind}({_sql(node.time)}{step}, {interval_text(node.size)}{offset}) → [{node.start}, {node.end}]"
         case Aggregate():
             return _aggregate(node)
+        case Extremes():
+            most = "least" if node.least else "greatest"
+            late = f" lateness {node.lateness_ms}ms" if node.lateness_ms else ""
+            return f"Extremes {most} {_sql(node.value)} by [{', '.join(node.keys)}] closes at {node.window_end}{late}"
         case Distinct():
             return "Distinct"
         case TemporalFilter():

@@ -339,6 +339,44 @@ class Aggregate(Node):
 
 
 @dataclass(frozen=True)
+class Extremes(Node):
+    """The rows whose `value` is the largest (`least`: the smallest) of all rows with the same `keys`, once, when their window closes.
+
+    All rows that share the extreme come out. NULL is none; a NaN is the largest number. `keys` are columns, and one of them is `window_end`,
+    as in Aggregate. `inside` are times of a row that lie in its window, whose length is `size_ms`.
+    """
+
+    child: Node
+    keys: tuple[str, ...]
+    value: Expr
+    least: bool
+    window_end: str
+    lateness_ms: int = 0
+    inside: tuple[str, ...] = ()
+    size_ms: int = 0
+
+    @property
+    def changelog(self) -> bool:
+        return False
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        if self.child.punctual:
+            return self.child.times
+        lag = {t.column: t.lag_ms + self.lateness_ms for t in self.child.times}
+        held = tuple(TimeAttr(c, lag[self.window_end] + self.size_ms) for c in self.inside if c in lag)
+        return (*held, TimeAttr(self.window_end, lag[self.window_end]))
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    @property
+    def punctual(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
 class Distinct(Node):
     """Each row once while its weight is above zero. Append-only in, append-only out."""
 

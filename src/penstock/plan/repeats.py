@@ -71,6 +71,12 @@ def repeats(root: p.Node) -> dict[int, int]:
     return places
 
 
+def same(one: p.Node, other: p.Node) -> bool:
+    """True if both parts hold the same rows, whatever their columns are called, each in its place."""
+    alike = _outline(one) == _outline(other) and all(steady(e) for e in _expressions(one))
+    return alike and shape(one) == shape(other)
+
+
 def _outline(node: p.Node) -> tuple[object, ...]:
     """What kinds of nodes there are, over which objects: the same for equal shapes."""
     return tuple(n.object_id if isinstance(n, p.Scan) else type(n) for n in node.walk())

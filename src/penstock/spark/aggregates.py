@@ -48,6 +48,9 @@ NATIVE = frozenset(
 )
 """Aggregates whose native result does not depend on the order of rows."""
 
+_EXTREMES = {False: "rows_at_max", True: "rows_at_min"}
+"""The kernel's own aggregates: their last argument is compared, the others make up the row."""
+
 _FOR_EVER = 1 << 60
 """Milliseconds for which a session stays open that no watermark closes."""
 
@@ -167,6 +170,9 @@ def _typed_call(a: p.AggCall) -> str:
             return f"concat_ws('', collect_list(CAST({args[0]} AS STRING)))"
         case "array_agg" | "collect_list":
             return f"collect_list({args[0]})"
+        case "rows_at_max" | "rows_at_min":
+            fields = ", ".join(f"{e} AS f{i}" for i, e in enumerate(args[:-1]))
+            return f"collect_list(struct({fields}))"
         case "percentile_cont" | "percentile_disc" | "percentile" | "median":
             return f"percentile({args[0]}, {args[1] if len(args) > 1 else '0.5'})"
         case _:
@@ -282,6 +288,15 @@ def _session(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
     keys = [F.col(f"`{k.name}`") for k in n.keys]
     bounds = [restore(F.col(f"`{b}`"), kind).alias(b) for b in (n.session.start, n.session.end)]
     return out.select(*keys, *bounds, *(F.col(f"`{a.name}`") for a in n.aggs), *extra)
+
+
+def extremes(c: Compiler, n: p.Extremes) -> DataFrame:
+    """An aggregate whose result are the rows themselves."""
+    rows = p.AggCall("__rows", _EXTREMES[n.least], (*(p.col(x) for x in n.columns), n.value))
+    keys = tuple(p.Named(f"__k{i}", p.col(k)) for i, k in enumerate(n.keys))
+    end = next(k.name for k in keys if k.expr.column == n.window_end)
+    out = aggregate(c, p.Aggregate(n.child, keys, (rows,), p.Mode.CLOSE, window_end=end, lateness_ms=n.lateness_ms))
+    return out.select(F.inline("__rows").alias(*n.columns))
 
 
 def distinct(c: Compiler, n: p.Distinct) -> DataFrame:

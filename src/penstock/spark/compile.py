@@ -210,6 +210,8 @@ class Compiler:
                 return self.union(n)
             case p.Aggregate():
                 return aggregates.aggregate(self, n)
+            case p.Extremes():
+                return aggregates.extremes(self, n)
             case p.Distinct():
                 return aggregates.distinct(self, n)
             case p.TemporalFilter():
@@ -357,7 +359,7 @@ def _needs_time(n: p.Node) -> bool:
             return any(t.column == k.expr.column for k in n.keys if k.name == end for t in n.child.times)
         case p.Aggregate(session=p.Session() as s):
             return any(t.column == s.time.column for t in n.child.times)
-        case p.TemporalFilter():
+        case p.TemporalFilter() | p.Extremes():
             return True
         case p.Join(time_bound=p.IntervalBound()):
             return True

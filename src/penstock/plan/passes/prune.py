@@ -10,6 +10,7 @@ from penstock.plan.nodes import (
     Analytic,
     AsofJoin,
     Expr,
+    Extremes,
     Filter,
     Generate,
     Join,
@@ -98,6 +99,8 @@ class _Pruner:
                 return replace(node, child=self.prune(node.child, (need - {node.start, node.end}) | node.time.refs))
             case Aggregate():
                 return self._aggregate(node, need)
+            case Extremes():
+                return replace(node, child=self._kept(node.child, need | frozenset(node.keys) | node.value.refs))
             case Analytic():
                 calls = tuple(c for c in node.calls if c.name in need)
                 own = need - {c.name for c in node.calls}

@@ -126,6 +126,9 @@ final class AggFunction implements Serializable {
         case "min", "max", "min_by", "max_by" -> {
           return extremum();
         }
+        case "rows_at_min", "rows_at_max" -> {
+          return peers();
+        }
         case "first", "first_value", "any_value", "last", "last_value" -> {
           return edge();
         }
@@ -261,6 +264,16 @@ final class AggFunction implements Serializable {
       int[] skipNull = {compared};
       Function<Bag, Object> finish = (Function<Bag, Object> & Serializable) bag -> bag.least(compared);
       return () -> new Bag(order, counted, skipNull, null, finish);
+    }
+
+    private Accumulator.Factory peers() {
+      if (!appendOnly) {
+        throw new IllegalArgumentException(func + " is for append-only rows");
+      }
+      IntStream.range(0, args.size()).forEach(i -> arg(i, null));
+      boolean greatest = func.equals("rows_at_max");
+      DataType[] types = at.stream().map(input::type).toArray(DataType[]::new);
+      return () -> new Peers(greatest, types);
     }
 
     /** A second argument, where there is one, is NULL in rows that do not count. */

@@ -30,8 +30,9 @@ final class Best implements Accumulator {
     this.order = keep == Keep.LEAST || keep == Keep.GREATEST ? comparator(types[types.length - 1]) : null;
   }
 
+  /** The order of values of a type as they travel, by which MIN and MAX go. */
   @SuppressWarnings("unchecked")
-  private static Comparator<Object> comparator(DataType type) {
+  static Comparator<Object> comparator(DataType type) {
     if (type instanceof NumericType || type instanceof BooleanType) {
       return (a, b) -> ((Comparable<Object>) a).compareTo(b);
     } else if (type instanceof StringType) {
