@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -287,7 +288,38 @@ def test_window_closes_at_its_end_in_a_chain(spark: SparkSession, tmp_path: Path
         trace.stop()
         trace.start()
         assert trace.step([("a", at(30), 1, at(40))]) == [(at(20), 9, 1), (at(30), 1, 1)]
-        assert [(state_rows(trace, "group", op), timers(trace, op)) for op in range(3)] == [(0, 0)] * 3
+        kept = [state_rows(trace, name, op) for op, name in enumerate(("page", "group", "group"))]
+        assert (kept, [timers(trace, op) for op in range(3)]) == ([0] * 3, [0] * 3)
+    finally:
+        trace.stop()
+
+
+def test_few_and_many_groups_of_a_window(spark: SparkSession, tmp_path: Path) -> None:
+    """So many that a page of the state is spread over a map, and so few that each has a page of its own; some are taken back."""
+    spec = aggregate(
+        ["k", "e", "d"], ("n", "count", [], "bigint"), ("s", "sum", ["x"], "bigint"), windowEnd="e", mode="close"
+    )
+    ddl = "k string, d double, e bigint, x int, __wm timestamp, __weight bigint"
+    trace = Trace(spark, tmp_path, lambda f: apply(spark, "Aggregate", watermarked(f), spec), ddl)
+    many = [(f"key {i}", 10_000, i) for i in range(20_000)]
+    few = [(None, 20_000, 1), ("a", 20_000, 2), ("b", 20_000, 3)]
+    trace.start()
+    try:
+        trace.step([(k, 0.0, e, x, at(5), 1) for k, e, x in many + few])
+        assert state_rows(trace, "page") == timers(trace) == 256 + 3 and state_rows(trace, "groups") > 18_000
+        trace.step([(k, -0.0, e, 7, at(6), 1) for k, e, x in many if x % 2] + [("b", 0.0, 20_000, 3, at(6), -1)])
+        trace.step([(k, 0.0, e, x, at(6), -1) for k, e, x in many if x % 5 == 0 and x % 2 == 0])
+        trace.stop()
+        trace.start()
+        closed = trace.step([("z", 0.0, 30_000, 0, at(10), 1)])
+        expected = [(k, e, 0.0, 1 + x % 2, x + 7 * (x % 2), 1) for k, e, x in many if x % 10]
+        assert Counter(closed) == Counter(expected)
+        assert trace.step([("z", 0.0, 30_000, 0, at(20), 1)]) == [
+            (None, 20_000, 0.0, 1, 1, 1),
+            ("a", 20_000, 0.0, 1, 2, 1),
+        ]
+        assert trace.step([("z", 0.0, 30_000, 0, at(20), -2)]) == []
+        assert (state_rows(trace, "page"), state_rows(trace, "groups"), timers(trace)) == (0, 0, 0)
     finally:
         trace.stop()
 

@@ -1,17 +1,27 @@
 package dev.penstock.kernel;
 
+import static org.apache.spark.sql.functions.col;
+import static org.apache.spark.sql.functions.hash;
+import static org.apache.spark.sql.functions.lit;
+import static org.apache.spark.sql.functions.pmod;
+
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.stream.IntStream;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.KeyValueGroupedDataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 
 /**
@@ -32,7 +42,7 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>Ties, NULLs and order inside a group: see {@link AggFunction}. Rows arrive in the order of the input's partitions.
  *
- * <p>State: one binary value per group; MIN, MAX, FIRST, LAST, MIN_BY, MAX_BY over changeable input and DISTINCT keep each
+ * <p>State: one binary value per group, in mode close one for several ({@link WindowPages}); MIN, MAX, FIRST, LAST, MIN_BY, MAX_BY over changeable input and DISTINCT keep each
  * different value as one entry of an {@link OrderedMap}, the others of variable size (ARRAY_AGG, STRING_AGG, PERCENTILE, MODE,
  * COLLECT_SET) the values in the binary itself. Rows are added up before the shuffle.
  *
@@ -68,19 +78,19 @@ public final class Aggregate {
       throw new IllegalArgumentException("windowEnd " + windowEnd + " is not a key");
     }
     long unit = endAt < 0 || input.declared(windowEnd) instanceof LongType ? 1 : 1000;
-    AggregateProcessor processor = new AggregateProcessor(
-        combiner, functions, close, endAt, unit, spec.path("latenessMs").asLong(), spec.path("always").asBoolean(),
-        spec.path("punctual").asBoolean());
-
+    WindowEnd end = new WindowEnd(endAt, unit, spec.path("latenessMs").asLong());
+    boolean punctual = spec.path("punctual").asBoolean();
     Dataset<Row> combined = input.dataset().mapPartitions(combiner, Encoders.row(parts));
-    Dataset<Row> out = combined
-        .groupBy(columns(keySchema))
-        .as(Encoders.row(keySchema), Encoders.row(parts))
-        .transformWithState(
-            StateSize.counted(spec.path("size").asLong(), processor),
-            windowEnd == null ? TimeMode.None() : TimeMode.EventTime(),
-            OutputMode.Append(),
-            Encoders.row(results(keySchema, functions).add("__weight", DataTypes.LongType, false)));
+    Grouped grouped = close && paged(keySchema, functions)
+        ? pages(combined, keySchema, combiner, functions, end, punctual)
+        : new Grouped(
+            combined.groupBy(columns(keySchema)).as(Encoders.row(keySchema), Encoders.row(parts)),
+            new AggregateProcessor(combiner, functions, close, end, spec.path("always").asBoolean(), punctual));
+    Dataset<Row> out = grouped.rows.transformWithState(
+        StateSize.counted(spec.path("size").asLong(), grouped.processor),
+        windowEnd == null ? TimeMode.None() : TimeMode.EventTime(),
+        OutputMode.Append(),
+        Encoders.row(results(keySchema, functions).add("__weight", DataTypes.LongType, false)));
 
     Column[] named = new Column[keys.length + functions.size() + 1];
     for (int i = 0; i < keys.length; i++) {
@@ -91,6 +101,35 @@ public final class Aggregate {
     }
     named[named.length - 1] = out.col("__weight");
     return out.select(named);
+  }
+
+  private record Grouped(KeyValueGroupedDataset<Row, Row> rows, StatefulProcessor<Row, Row, Row> processor) {}
+
+  /** True if groups that close can lie in pages: what each holds is one value, and their keys can be hashed. */
+  private static boolean paged(StructType keys, List<AggFunction> functions) {
+    return functions.stream().allMatch(f -> f.kept() == null) && !keys.existsRecursively(t -> t instanceof MapType);
+  }
+
+  private static Grouped pages(
+      Dataset<Row> combined, StructType keys, Combiner combiner, List<AggFunction> functions, WindowEnd end,
+      boolean punctual) {
+    int[] others = IntStream.range(0, keys.size()).filter(i -> i != end.at()).toArray();
+    OrderKey order =
+        OrderKey.of(IntStream.of(others).mapToObj(i -> OrderKey.Field.asc(keys.apply(i).dataType())).toList());
+    Column[] names = IntStream.of(others).mapToObj(i -> col("k" + i)).toArray(Column[]::new);
+    Column bucket = names.length == 0 ? lit(0) : pmod(hash(names), lit(WindowPages.BUCKETS));
+    List<Column> select = new ArrayList<>(List.of(columns(keys)));
+    select.add(bucket.as("bucket"));
+    select.add(col(PART));
+    Dataset<Row> bucketed = combined.select(select.toArray(Column[]::new));
+    StructType key = new StructType()
+        .add(keys.apply(end.at()))
+        .add("bucket", DataTypes.IntegerType, false);
+    return new Grouped(
+        bucketed
+            .groupBy(Arrays.stream(key.fieldNames()).map(name -> col(name)).toArray(Column[]::new))
+            .as(Encoders.row(key), Encoders.row(bucketed.schema())),
+        new WindowPages(combiner, functions, end, punctual, order, others));
   }
 
   static boolean ansi(Dataset<Row> in) {
@@ -118,7 +157,7 @@ public final class Aggregate {
 
   static Column[] columns(StructType keySchema) {
     return IntStream.range(0, keySchema.size())
-        .mapToObj(i -> org.apache.spark.sql.functions.col("k" + i))
+        .mapToObj(i -> col("k" + i))
         .toArray(Column[]::new);
   }
 

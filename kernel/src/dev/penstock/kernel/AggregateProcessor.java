@@ -22,29 +22,22 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private final Combiner combiner;
   private final List<AggFunction> functions;
   private final boolean close;
-  private final int endAt;
-  private final long unit;
-  private final long latenessMs;
+  private final WindowEnd end;
   private final boolean always;
   private final boolean punctual;
   private transient ValueState<byte[]> state;
   private transient StateBytes.Out out;
 
   /**
-   * @param endAt ordinal of the window's end in the key, or -1
-   * @param unit how many of the units of the window's end make a millisecond
    * @param always a group, once it exists, stays when it has no rows
    * @param punctual no row is late: one for a window that is due belongs to it, and closes it
    */
   AggregateProcessor(
-      Combiner combiner, List<AggFunction> functions, boolean close, int endAt, long unit, long latenessMs,
-      boolean always, boolean punctual) {
+      Combiner combiner, List<AggFunction> functions, boolean close, WindowEnd end, boolean always, boolean punctual) {
     this.combiner = combiner;
     this.functions = functions;
     this.close = close;
-    this.endAt = endAt;
-    this.unit = unit;
-    this.latenessMs = latenessMs;
+    this.end = end;
     this.always = always;
     this.punctual = punctual;
   }
@@ -63,7 +56,7 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   @Override
   public scala.collection.Iterator<Row> handleInputRows(
       Row key, scala.collection.Iterator<Row> rows, TimerValues timers) {
-    Long due = due(key);
+    Long due = end.due(key, end.at());
     boolean over = due != null && due <= timers.getCurrentWatermarkInMs();
     if (over && !punctual) {
       return scala.collection.Iterator$.MODULE$.empty();
@@ -126,13 +119,6 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
         f.kept().clear();
       }
     }
-  }
-
-  private Long due(Row key) {
-    if (endAt < 0 || key.isNullAt(endAt)) {
-      return null;
-    }
-    return -Math.floorDiv(-key.getLong(endAt), unit) + latenessMs;
   }
 
   private static List<Row> changes(Row key, Object[] before, Object[] after) {
