@@ -63,6 +63,11 @@ final class RowOrder implements Serializable {
     return order.encodeAt(row, ordinals);
   }
 
+  /** The key of a row from its bytes. */
+  Key key(byte[] bytes) {
+    return order.encode(order.decode(bytes));
+  }
+
   /** The complete key of a row as bytes alone. */
   byte[] bytes(Row row) {
     return order.bytesAt(row, ordinals);

@@ -54,11 +54,11 @@ final class ShortTop extends StatefulProcessor<Row, Row, Row> {
     boolean changed = false;
     while (input.hasNext()) {
       Row r = input.next();
-      byte[] key = head.order.bytes(r);
+      byte[] key = TopN.selected(r);
       if (total >= head.end && Arrays.compareUnsigned(now.lastKey(), key) <= 0) {
         continue;
       }
-      long n = r.getLong(head.width);
+      long n = TopN.weight(r);
       now.merge(key, n, Long::sum);
       total += n;
       changed = true;

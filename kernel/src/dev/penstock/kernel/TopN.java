@@ -16,6 +16,7 @@ import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.KeyValueGroupedDataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.OutputMode;
@@ -56,19 +57,36 @@ public final class TopN {
     Head head = Head.of(spec, row, weight == null);
     int[] partition = row.indexesOf(PhysicalRow.texts(spec, "partition"));
     Dataset<Row> rows = in.select(row.enter(weight).toArray(Column[]::new));
-    if (head.selectsEarly()) {
-      rows = rows.mapPartitions(
-          (MapPartitionsFunction<Row, Row>) task -> preselect(task, head, partition), Encoders.row(row.weighted()));
-    }
     JsonNode rank = spec.get("rank");
     PhysicalRow result =
         rank == null || rank.isNull() ? row : row.with(rank.get("name").asText(), DataTypes.IntegerType);
-    Dataset<Row> out = rows
-        .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, partition), Encoders.row(row.keySchema(partition)))
-        .transformWithState(
-            StateSize.counted(spec.path("size").asLong(), head.isShort() ? new ShortTop(head) : new Processor(head)),
-            TimeMode.None(), OutputMode.Append(), Encoders.row(result.weighted()));
+    StructType keys = row.keySchema(partition);
+    KeyValueGroupedDataset<Row, Row> grouped;
+    if (head.selectsEarly()) {
+      StructType packed = keys.add(ROW, DataTypes.BinaryType, false).add(PhysicalRow.WEIGHT, DataTypes.LongType, false);
+      Column[] by = Arrays.stream(keys.fieldNames()).map(PhysicalRow::column).toArray(Column[]::new);
+      grouped = rows
+          .mapPartitions((MapPartitionsFunction<Row, Row>) task -> preselect(task, head, partition), Encoders.row(packed))
+          .groupBy(by)
+          .as(Encoders.row(keys), Encoders.row(packed));
+    } else {
+      grouped = rows.groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, partition), Encoders.row(keys));
+    }
+    Dataset<Row> out = grouped.transformWithState(
+        StateSize.counted(spec.path("size").asLong(), head.isShort() ? new ShortTop(head) : new Processor(head)),
+        TimeMode.None(), OutputMode.Append(), Encoders.row(result.weighted()));
     return result.leave(out);
+  }
+
+  /** Of rows that were selected early the one column beside their keys: the key in the order, which holds the whole row. */
+  private static final String ROW = "row";
+
+  static byte[] selected(Row row) {
+    return row.getAs(row.length() - 2);
+  }
+
+  static long weight(Row row) {
+    return row.getLong(row.length() - 1);
   }
 
   /** What of a partition is in the output. */
@@ -125,26 +143,41 @@ public final class TopN {
     }
   }
 
-  /** Of append-only rows of one task those that can be among the first {@code end} of their partition. */
-  private static Iterator<Row> preselect(Iterator<Row> rows, Head head, int[] partition) {
-    Map<Row, TreeMap<byte[], Row>> best = new HashMap<>();
-    Map<Row, long[]> totals = new HashMap<>();
-    while (rows.hasNext()) {
-      Row r = rows.next();
-      Row group = PhysicalRow.key(r, partition);
-      TreeMap<byte[], Row> kept = best.computeIfAbsent(group, g -> new TreeMap<>(Arrays::compareUnsigned));
-      long[] total = totals.computeIfAbsent(group, g -> new long[1]);
-      byte[] key = head.order.bytes(r);
-      if (total[0] >= head.end && Arrays.compareUnsigned(kept.lastKey(), key) < 0) {
-        continue;
+  /** The first rows of a partition, as far as one task has seen them. */
+  private static final class First {
+    final TreeMap<byte[], Long> rows = new TreeMap<>(Arrays::compareUnsigned);
+    long total;
+
+    void add(byte[] key, long n, long end) {
+      if (total >= end && Arrays.compareUnsigned(rows.lastKey(), key) < 0) {
+        return;
       }
-      kept.merge(key, r, (a, b) -> PhysicalRow.weighted(a, head.width, a.getLong(head.width) + b.getLong(head.width)));
-      total[0] += r.getLong(head.width);
-      while (!kept.isEmpty() && total[0] - kept.lastEntry().getValue().getLong(head.width) >= head.end) {
-        total[0] -= kept.pollLastEntry().getValue().getLong(head.width);
+      rows.merge(key, n, Long::sum);
+      total += n;
+      while (total - rows.lastEntry().getValue() >= end) {
+        total -= rows.pollLastEntry().getValue();
       }
     }
-    return best.values().stream().flatMap(m -> m.values().stream()).iterator();
+  }
+
+  /** Of append-only rows of one task those that can be among the first {@code end} of their partition. */
+  private static Iterator<Row> preselect(Iterator<Row> rows, Head head, int[] partition) {
+    Map<Row, First> best = new HashMap<>();
+    while (rows.hasNext()) {
+      Row r = rows.next();
+      best.computeIfAbsent(PhysicalRow.key(r, partition), g -> new First())
+          .add(head.order.bytes(r), r.getLong(head.width), head.end);
+    }
+    return best.entrySet().stream().flatMap(e -> e.getValue().rows.entrySet().stream().map(row -> {
+      int n = e.getKey().length();
+      Object[] values = new Object[n + 2];
+      for (int i = 0; i < n; i++) {
+        values[i] = e.getKey().get(i);
+      }
+      values[n] = row.getKey();
+      values[n + 1] = row.getValue();
+      return RowFactory.create(values);
+    })).iterator();
   }
 
   /** A row of the output; equal rows with equal rank are one. */
@@ -187,9 +220,9 @@ public final class TopN {
       Map<Key, Long> changes = new HashMap<>();
       while (input.hasNext()) {
         Row r = input.next();
-        Key key = head.order.key(r);
+        Key key = head.selectsEarly() ? head.order.key(selected(r)) : head.order.key(r);
         if (!head.appendOnly || !after(key, last)) {
-          changes.merge(key, r.getLong(head.width), Long::sum);
+          changes.merge(key, weight(r), Long::sum);
         }
       }
       changes.values().removeIf(w -> w == 0);
