@@ -1,0 +1,79 @@
+"""The logical algebra: frozen nodes over Z-sets.
+
+Columns inside a plan have flat, unique internal names (`alias$column`); expressions are sqlglot trees over
+unqualified, quoted columns of those names, so that `Expr.sql()` is Spark SQL over the child's columns.
+A node says what it means; on which path it runs (native Spark or kernel) is decided by `penstock.spark.compile`.
+"""
+
+from __future__ import annotations
+
+from penstock.plan.nodes.base import Expr, Interval, Named, Node, SortKey, TimeAttr, col
+from penstock.plan.nodes.groups import (
+    BY_ANOTHER,
+    EDGES,
+    AggCall,
+    Aggregate,
+    Distinct,
+    Extremes,
+    Mode,
+    Session,
+    SetKind,
+    SetOp,
+    TemporalFilter,
+)
+from penstock.plan.nodes.joins import (
+    AsofJoin,
+    IntervalBound,
+    Join,
+    JoinKind,
+    LookupJoin,
+    ProbeJoin,
+    Recursive,
+    TemporalJoin,
+)
+from penstock.plan.nodes.linear import Filter, Generate, Project, Scan, Union, Values, WindowAssign, WindowKind
+from penstock.plan.nodes.ordered import Analytic, Frame, TopN, WindowCall
+from penstock.plan.nodes.query import Emit, Query
+
+__all__ = [
+    "BY_ANOTHER",
+    "EDGES",
+    "AggCall",
+    "Aggregate",
+    "Analytic",
+    "AsofJoin",
+    "Distinct",
+    "Emit",
+    "Expr",
+    "Extremes",
+    "Filter",
+    "Frame",
+    "Generate",
+    "Interval",
+    "IntervalBound",
+    "Join",
+    "JoinKind",
+    "LookupJoin",
+    "Mode",
+    "Named",
+    "Node",
+    "ProbeJoin",
+    "Project",
+    "Query",
+    "Recursive",
+    "Scan",
+    "Session",
+    "SetKind",
+    "SetOp",
+    "SortKey",
+    "TemporalFilter",
+    "TemporalJoin",
+    "TimeAttr",
+    "TopN",
+    "Union",
+    "Values",
+    "WindowAssign",
+    "WindowCall",
+    "WindowKind",
+    "col",
+]

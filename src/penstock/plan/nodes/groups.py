@@ -1,0 +1,191 @@
+"""Groups of rows, and rows as members of a set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from penstock.plan.nodes.base import Expr, Interval, Named, Node, SortKey, TimeAttr
+
+BY_ANOTHER = frozenset({"min_by", "max_by"})
+"""Aggregates that choose a row by their last argument."""
+
+
+EDGES = frozenset({"first", "first_value", "last", "last_value", "any_value"})
+"""Aggregates that take the value of one row as it is, also NULL."""
+
+
+@dataclass(frozen=True)
+class AggCall:
+    """One aggregate. `func` is the lower-case canonical name; ORDER BY inside (array_agg, string_agg) in `order`."""
+
+    name: str
+    func: str
+    args: tuple[Expr, ...]
+    distinct: bool = False
+    filter: Expr | None = None
+    order: tuple[SortKey, ...] = ()
+    ignore_nulls: bool = False
+
+
+@dataclass(frozen=True)
+class Session:
+    """Per group key: rows at most `gap` apart share a session, whose bounds are [first, last + gap)."""
+
+    time: Expr
+    gap: Interval
+    start: str
+    end: str
+
+
+class Mode(Enum):
+    """When an aggregate speaks."""
+
+    CHANGES = "changes"  # retract the old row, assert the new one, each epoch
+    CLOSE = "close"  # assert once, when the window closes; append-only
+
+
+@dataclass(frozen=True)
+class TemporalFilter(Node):
+    """A row is present while `enter ≤ now < exit`, now being the watermark floored to the second (epoch ms; either may be None)."""
+
+    child: Node
+    enter_ms: Expr | None
+    exit_ms: Expr | None
+
+    @property
+    def changelog(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Aggregate(Node):
+    """Groups by `keys`; a group exists while its rows' weights sum to more than zero (without keys: always).
+
+    `window_end` names the key that holds the end of the group's window: such a group closes, and its state goes, when
+    window_end + lateness ≤ watermark; rows for a closed group are late. With `session` the window is built here.
+    Output columns: keys, (session bounds), aggregates.
+    """
+
+    child: Node
+    keys: tuple[Named, ...]
+    aggs: tuple[AggCall, ...]
+    mode: Mode = Mode.CHANGES
+    window_end: str | None = None
+    session: Session | None = None
+    lateness_ms: int = 0
+    late_to: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        bounds = (self.session.start, self.session.end) if self.session else ()
+        return tuple(k.name for k in self.keys) + bounds + tuple(a.name for a in self.aggs)
+
+    @property
+    def changelog(self) -> bool:
+        return self.mode is Mode.CHANGES
+
+    @property
+    def windowed(self) -> bool:
+        return self.window_end is not None or self.session is not None
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        if not self.windowed:
+            return ()
+        # Where nothing below is late the lag already says how long rows are waited for.
+        late = 0 if self.child.punctual else self.lateness_ms
+        lag = {t.column: t.lag_ms + late for t in self.child.times}
+        out = [TimeAttr(k.name, lag[k.expr.column]) for k in self.keys if k.expr.column in lag]
+        if self.session and self.session.time.column in lag:
+            base = lag[self.session.time.column]
+            out.append(TimeAttr(self.session.end, base))
+        return tuple(out)
+
+    @property
+    def window_ends(self) -> frozenset[str]:
+        if self.session:
+            return frozenset((self.session.end,))
+        return frozenset(k.name for k in self.keys if k.expr.column in self.child.window_ends)
+
+    @property
+    def outlived(self) -> bool:
+        """True if rows can be taken out again after their window has closed, and the result has to follow."""
+        below = self.child.walk() if self.mode is Mode.CHANGES and self.child.changelog else ()
+        return any(isinstance(n, TemporalFilter) and n.exit_ms is not None for n in below)
+
+    @property
+    def waits(self) -> bool:
+        return self.mode is Mode.CLOSE or self.child.waits
+
+    @property
+    def punctual(self) -> bool:
+        return self.mode is Mode.CLOSE
+
+
+@dataclass(frozen=True)
+class Extremes(Node):
+    """The rows whose `value` is the largest (`least`: the smallest) of all rows with the same `keys`, once, when their window closes.
+
+    All rows that share the extreme come out. NULL is none; a NaN is the largest number. `keys` are columns, and one of them is `window_end`,
+    as in Aggregate. `inside` are times of a row that lie in its window, whose length is `size_ms`.
+    """
+
+    child: Node
+    keys: tuple[str, ...]
+    value: Expr
+    least: bool
+    window_end: str
+    lateness_ms: int = 0
+    inside: tuple[str, ...] = ()
+    size_ms: int = 0
+
+    @property
+    def changelog(self) -> bool:
+        return False
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        if self.child.punctual:
+            return self.child.times
+        lag = {t.column: t.lag_ms + self.lateness_ms for t in self.child.times}
+        held = tuple(TimeAttr(c, lag[self.window_end] + self.size_ms) for c in self.inside if c in lag)
+        return (*held, TimeAttr(self.window_end, lag[self.window_end]))
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    @property
+    def punctual(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Distinct(Node):
+    """Each row once while its weight is above zero. Append-only in, append-only out."""
+
+    child: Node
+
+
+SetKind = Literal["except", "except all", "intersect", "intersect all"]
+
+
+@dataclass(frozen=True)
+class SetOp(Node):
+    kind: SetKind
+    left: Node
+    right: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.left.columns
+
+    @property
+    def changelog(self) -> bool:
+        return True

@@ -1,0 +1,158 @@
+"""Nodes that keep nothing: rows come out as they go in, one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.plan.nodes.base import Expr, Interval, Named, Node, TimeAttr
+
+
+@dataclass(frozen=True)
+class Scan(Node):
+    """Rows of a catalogue object. `fields` pairs internal names with the object's column names."""
+
+    object: str
+    object_id: int
+    fields: tuple[tuple[str, str], ...]
+    is_changelog: bool
+    time_attrs: tuple[TimeAttr, ...] = ()
+    types: tuple[tuple[str, str], ...] = ()
+    """Internal names with the types of their columns, as far as they are known."""
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(n for n, _ in self.fields)
+
+    @property
+    def changelog(self) -> bool:
+        return self.is_changelog
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        return self.time_attrs
+
+
+@dataclass(frozen=True)
+class Values(Node):
+    """Constant rows, there from the first epoch on."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[Expr, ...], ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.names
+
+
+@dataclass(frozen=True)
+class Filter(Node):
+    child: Node
+    predicate: Expr
+
+
+@dataclass(frozen=True)
+class Project(Node):
+    child: Node
+    items: tuple[Named, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(i.name for i in self.items)
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        lag = {t.column: t.lag_ms for t in self.child.times}
+        return tuple(TimeAttr(i.name, lag[i.expr.column]) for i in self.items if i.expr.column in lag)
+
+    @property
+    def window_ends(self) -> frozenset[str]:
+        return frozenset(i.name for i in self.items if i.expr.column in self.child.window_ends)
+
+
+@dataclass(frozen=True)
+class Generate(Node):
+    """LATERAL VIEW / UNNEST / explode: the child's columns and those of each generated row."""
+
+    child: Node
+    generator: Expr
+    outputs: tuple[str, ...]
+    outer: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.child.columns + self.outputs
+
+
+WindowKind = Literal["tumble", "hop", "cumulate"]
+
+
+@dataclass(frozen=True)
+class WindowAssign(Node):
+    """Each row once per window that covers it, with the window's bounds in two new columns.
+
+    TUMBLE: size. HOP: slide (step) and size. CUMULATE: step and size. The bounds have the type of the time
+    expression: TIMESTAMP, or BIGINT epoch milliseconds. Rows whose time is NULL are dropped (and counted).
+    """
+
+    child: Node
+    kind: WindowKind
+    time: Expr
+    size: Interval
+    step: Interval | None
+    offset: Interval
+    start: str
+    end: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.child.columns, self.start, self.end)
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        base = {t.column: t.lag_ms for t in self.child.times}
+        lag = base.get(self.time.column or "")
+        if lag is None:
+            return self.child.times
+        size_ms = self.size.micros // 1000 + self.size.months * 31 * 86_400_000
+        return (*self.child.times, TimeAttr(self.start, lag + size_ms), TimeAttr(self.end, lag))
+
+    @property
+    def window_ends(self) -> frozenset[str]:
+        timed = self.time.column in {t.column for t in self.child.times}
+        return self.child.window_ends | ({self.end} if timed else frozenset())
+
+
+@dataclass(frozen=True)
+class Union(Node):
+    """UNION ALL; children have the same number of columns, named after the first child's."""
+
+    inputs: tuple[Node, ...]
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return self.inputs
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.inputs[0].columns
+
+    @property
+    def times(self) -> tuple[TimeAttr, ...]:
+        first, *rest = self.inputs
+        out = []
+        for t in first.times:
+            i = first.columns.index(t.column)
+            lags = [t.lag_ms] + [next((u.lag_ms for u in n.times if u.column == n.columns[i]), -1) for n in rest]
+            if -1 not in lags:
+                out.append(TimeAttr(t.column, max(lags)))
+        return tuple(out)
+
+    @property
+    def window_ends(self) -> frozenset[str]:
+        every = [{i for i, c in enumerate(n.columns) if c in n.window_ends} for n in self.inputs]
+        return frozenset(self.columns[i] for i in set.intersection(*every))

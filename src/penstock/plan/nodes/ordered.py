@@ -1,0 +1,69 @@
+"""Rows in an order: Top-N and analytic functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.plan.nodes.base import Expr, Node, SortKey
+
+
+@dataclass(frozen=True)
+class TopN(Node):
+    """Per partition the rows at positions [offset, offset + limit) of the order; ties are broken by the whole row.
+
+    With `rank` the limit is on that function's value (offset is 0), and `rank_name` names the column that holds it;
+    `rank_name` None: the value is not wanted. `row_number` positions rows as the plain form does.
+    """
+
+    child: Node
+    partition: tuple[Expr, ...]
+    order: tuple[SortKey, ...]
+    limit: int | None
+    offset: int = 0
+    rank: Literal["row_number", "rank", "dense_rank"] | None = None
+    rank_name: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.child.columns if self.rank_name is None else (*self.child.columns, self.rank_name)
+
+    @property
+    def changelog(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Frame:
+    """ROWS or RANGE between two bounds; None is unbounded, negative is preceding. RANGE bounds are numbers or micros."""
+
+    unit: Literal["rows", "range"]
+    start: int | float | None
+    end: int | float | None
+
+
+@dataclass(frozen=True)
+class WindowCall:
+    name: str
+    func: str
+    args: tuple[Expr, ...]
+    frame: Frame | None = None
+    ignore_nulls: bool = False
+
+
+@dataclass(frozen=True)
+class Analytic(Node):
+    """Analytic functions that share one PARTITION BY / ORDER BY."""
+
+    child: Node
+    partition: tuple[Expr, ...]
+    order: tuple[SortKey, ...]
+    calls: tuple[WindowCall, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.child.columns + tuple(c.name for c in self.calls)
+
+    @property
+    def changelog(self) -> bool:
+        return True
