@@ -76,6 +76,8 @@ def cost(node: Node) -> Cost:
             return Cost("two counts of each row", "O(diff)")
         case TemporalFilter():
             return Cost("rows that will still come in or go", "O(diff · log n)")
+        case TopN() | Analytic() if node.at_once:
+            return Cost(None, "O(partition)")
         case TopN():
             return _top_n(node)
         case Analytic():

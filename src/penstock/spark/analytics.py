@@ -29,8 +29,13 @@ def _ordered(c: Compiler, n: p.TopN | p.Analytic) -> tuple[DataFrame, dict[str, 
         "order": [{"col": f"__o{i}", "desc": k.desc, "nullsFirst": k.nulls_first} for i, k in enumerate(n.order)],
         "columns": columns,
         "weight": weight,
+        "atOnce": n.at_once,
     }
     return df.select(*select), spec
+
+
+def _out(n: p.TopN | p.Analytic, df: DataFrame) -> DataFrame:
+    return df.select(*(F.col(f"`{x}`") for x in n.columns), *(["__weight"] if n.changelog else []))
 
 
 def top_n(c: Compiler, n: p.TopN) -> DataFrame:
@@ -48,7 +53,7 @@ def top_n(c: Compiler, n: p.TopN) -> DataFrame:
     spec |= {"limit": n.limit, "offset": n.offset}
     plain = n.rank is None or (n.rank == "row_number" and n.rank_name is None)
     spec["rank"] = None if plain else {"name": n.rank_name or "__rank", "func": n.rank}
-    return c.kernel("TopN", spec, df).select(*(F.col(f"`{x}`") for x in (*n.columns, "__weight")))
+    return _out(n, c.kernel("TopN", spec, df))
 
 
 def analytic(c: Compiler, n: p.Analytic) -> DataFrame:
@@ -74,9 +79,7 @@ def analytic(c: Compiler, n: p.Analytic) -> DataFrame:
             }
         )
     spec["calls"] = calls
-    return c.kernel("Analytic", spec, df.select("*", *args)).select(
-        *(F.col(f"`{x}`") for x in (*n.columns, "__weight"))
-    )
+    return _out(n, c.kernel("Analytic", spec, df.select("*", *args)))
 
 
 _LITERAL_FROM = {"ntile": 0, "lag": 1, "lead": 1, "nth_value": 1}

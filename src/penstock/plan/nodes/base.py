@@ -95,6 +95,11 @@ class Node:
         return frozenset(e for c in self.children for e in c.window_ends if e in self.columns)
 
     @property
+    def window_keys(self) -> frozenset[str]:
+        """Columns each of which tells the window of a row, where all rows of a window come in one epoch, as it closes."""
+        return frozenset()
+
+    @property
     def waits(self) -> bool:
         """True if rows may come out when the watermark has passed their time."""
         return any(c.waits for c in self.children)

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Literal
 
 from penstock.plan.nodes.base import Expr, Interval, Named, Node, SortKey, TimeAttr
+from penstock.plan.nodes.linear import WindowAssign
 
 BY_ANOTHER = frozenset({"min_by", "max_by"})
 """Aggregates that choose a row by their last argument."""
@@ -110,6 +111,20 @@ class Aggregate(Node):
         return frozenset(k.name for k in self.keys if k.expr.column in self.child.window_ends)
 
     @property
+    def window_keys(self) -> frozenset[str]:
+        if self.mode is not Mode.CLOSE:
+            return frozenset()
+        if self.session:
+            return frozenset((self.session.end,))
+        end = next(k.expr.column for k in self.keys if k.name == self.window_end)
+        # A window of CUMULATE shares its start with others.
+        assigned = {
+            n.start for n in self.child.walk() if isinstance(n, WindowAssign) and n.end == end and n.kind != "cumulate"
+        }
+        told = {end} | assigned | self.child.window_keys
+        return frozenset(k.name for k in self.keys if k.expr.column in told)
+
+    @property
     def outlived(self) -> bool:
         """True if rows can be taken out again after their window has closed, and the result has to follow."""
         below = self.child.walk() if self.mode is Mode.CHANGES and self.child.changelog else ()
@@ -152,6 +167,10 @@ class Extremes(Node):
         lag = {t.column: t.lag_ms + self.lateness_ms for t in self.child.times}
         held = tuple(TimeAttr(c, lag[self.window_end] + self.size_ms) for c in self.inside if c in lag)
         return (*held, TimeAttr(self.window_end, lag[self.window_end]))
+
+    @property
+    def window_keys(self) -> frozenset[str]:
+        return self.child.window_keys or frozenset((self.window_end,))
 
     @property
     def waits(self) -> bool:

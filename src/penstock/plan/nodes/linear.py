@@ -54,6 +54,10 @@ class Filter(Node):
     child: Node
     predicate: Expr
 
+    @property
+    def window_keys(self) -> frozenset[str]:
+        return self.child.window_keys
+
 
 @dataclass(frozen=True)
 class Project(Node):
@@ -72,6 +76,10 @@ class Project(Node):
     @property
     def window_ends(self) -> frozenset[str]:
         return frozenset(i.name for i in self.items if i.expr.column in self.child.window_ends)
+
+    @property
+    def window_keys(self) -> frozenset[str]:
+        return frozenset(i.name for i in self.items if i.expr.column in self.child.window_keys)
 
 
 @dataclass(frozen=True)

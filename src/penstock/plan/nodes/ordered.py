@@ -8,8 +8,28 @@ from typing import Literal
 from penstock.plan.nodes.base import Expr, Node, SortKey
 
 
+class _Partitioned:
+    """What nodes over ordered partitions share: where a partition lies in a window that closes, all its rows come in one epoch."""
+
+    child: Node
+    partition: tuple[Expr, ...]
+
+    @property
+    def at_once(self) -> bool:
+        """True if each partition is there as a whole in one epoch, and never again: nothing is kept, and nothing is taken back."""
+        return any(e.column in self.child.window_keys for e in self.partition)
+
+    @property
+    def changelog(self) -> bool:
+        return not self.at_once
+
+    @property
+    def window_keys(self) -> frozenset[str]:
+        return self.child.window_keys if self.at_once else frozenset()
+
+
 @dataclass(frozen=True)
-class TopN(Node):
+class TopN(_Partitioned, Node):
     """Per partition the rows at positions [offset, offset + limit) of the order; ties are broken by the whole row.
 
     With `rank` the limit is on that function's value (offset is 0), and `rank_name` names the column that holds it;
@@ -27,10 +47,6 @@ class TopN(Node):
     @property
     def columns(self) -> tuple[str, ...]:
         return self.child.columns if self.rank_name is None else (*self.child.columns, self.rank_name)
-
-    @property
-    def changelog(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True)
@@ -52,7 +68,7 @@ class WindowCall:
 
 
 @dataclass(frozen=True)
-class Analytic(Node):
+class Analytic(_Partitioned, Node):
     """Analytic functions that share one PARTITION BY / ORDER BY."""
 
     child: Node
@@ -63,7 +79,3 @@ class Analytic(Node):
     @property
     def columns(self) -> tuple[str, ...]:
         return self.child.columns + tuple(c.name for c in self.calls)
-
-    @property
-    def changelog(self) -> bool:
-        return True

@@ -22,6 +22,7 @@ import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.KeyValueGroupedDataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.functions;
@@ -55,7 +56,7 @@ public final class Analytic {
    * Adds the operator to a plan.
    *
    * @param specJson partition (columns); order ({col, desc, nullsFirst}); columns; weight (column name, null: append-only
-   *     input); calls ({name, func, args, literals, type, frame: {unit, start, end}, ignoreNulls})
+   *     input); atOnce (each partition comes in one epoch, see {@link AtOnce}); calls ({name, func, args, literals, type, frame: {unit, start, end}, ignoreNulls})
    */
   public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
     JsonNode spec = Input.parse(specJson);
@@ -93,12 +94,10 @@ public final class Analytic {
     }
     result = result.add(PhysicalRow.WEIGHT, DataTypes.LongType, false);
     out.add(functions.col(PhysicalRow.WEIGHT));
-    return rows.select(row.enter(weight == null ? null : "c" + weightAt).toArray(Column[]::new))
-        .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, partition), Encoders.row(row.keySchema(partition)))
-        .transformWithState(
-            StateSize.counted(spec.path("size").asLong(), new Processor(plan)), TimeMode.None(), OutputMode.Append(),
-            Encoders.row(result))
-        .select(out.toArray(Column[]::new));
+    KeyValueGroupedDataset<Row, Row> grouped = rows
+        .select(row.enter(weight == null ? null : "c" + weightAt).toArray(Column[]::new))
+        .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, partition), Encoders.row(row.keySchema(partition)));
+    return AtOnce.or(spec, grouped, new Processor(plan), result).select(out.toArray(Column[]::new));
   }
 
   private static JsonNode array(List<ObjectNode> items) {

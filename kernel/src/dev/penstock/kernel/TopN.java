@@ -48,7 +48,8 @@ public final class TopN {
    * Adds the operator to a plan.
    *
    * @param specJson partition (columns, may be empty); order ({col, desc, nullsFirst}); columns; weight (column name, null:
-   *     append-only input); limit (null: none); offset; rank (null, or name and func: row_number, rank, dense_rank)
+   *     append-only input); limit (null: none); offset; rank (null, or name and func: row_number, rank, dense_rank); atOnce (each
+   *     partition comes in one epoch, see {@link AtOnce})
    */
   public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
     JsonNode spec = PhysicalRow.parse(specJson);
@@ -72,10 +73,8 @@ public final class TopN {
     } else {
       grouped = rows.groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, partition), Encoders.row(keys));
     }
-    Dataset<Row> out = grouped.transformWithState(
-        StateSize.counted(spec.path("size").asLong(), head.isShort() ? new ShortTop(head) : new Processor(head)),
-        TimeMode.None(), OutputMode.Append(), Encoders.row(result.weighted()));
-    return result.leave(out);
+    StatefulProcessor<Row, Row, Row> processor = head.isShort() ? new ShortTop(head) : new Processor(head);
+    return result.leave(AtOnce.or(spec, grouped, processor, result.weighted()));
   }
 
   /** Of rows that were selected early the one column beside their keys: the key in the order, which holds the whole row. */
