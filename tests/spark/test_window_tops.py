@@ -1,4 +1,4 @@
-"""Orders within windows that close: what comes out once is append-only, and nothing of it is kept."""
+"""Orders and sets within windows that close: what comes out once is append-only, and nothing of it is kept."""
 
 from __future__ import annotations
 
@@ -66,8 +66,9 @@ def test_functions_over_windows_that_close(db: penstock.Database) -> None:
         CREATE STREAM copies AS
           SELECT n, window_end FROM (SELECT n, window_end, window_start FROM ({COUNTS}))
           QUALIFY row_number() OVER (PARTITION BY window_start ORDER BY n DESC) <= 2 EMIT ON WINDOW CLOSE;
+        CREATE STREAM different AS SELECT DISTINCT n, window_end FROM (SELECT n, window_end FROM ({COUNTS})) EMIT ON WINDOW CLOSE;
     """)
-    shares, again, copies = (Follower(db, n) for n in ("shares", "again", "copies"))
+    shares, again, copies, different = (Follower(db, n) for n in ("shares", "again", "copies", "different"))
     db.insert("s", ROWS)
     db.insert("s", [("z", 1, 20_000)])
     settle(db)
@@ -84,6 +85,8 @@ def test_functions_over_windows_that_close(db: penstock.Database) -> None:
     assert sorted(again.rows()) == [(10_000, 3), (20_000, 2)]
     # Equal rows come as often as there are any.
     assert sorted(copies.rows()) == [(1, 20_000), (2, 20_000), (3, 10_000), (3, 10_000)]
+    assert sorted(different.rows()) == [(1, 10_000), (1, 20_000), (2, 10_000), (2, 20_000), (3, 10_000)]
+    assert kept(db, "different")["DistinctRows"] == 0
     assert kept(db, "shares")["Analytic"] == kept(db, "copies")["TopN"] == 0
 
 

@@ -66,6 +66,8 @@ def cost(node: Node) -> Cost:
             return Cost(f"{held} of each key", "O(sessions of the key)")
         case Extremes():
             return Cost("the extreme rows per group until its window closes", "O(diff)")
+        case Distinct() | TopN() | Analytic() if node.at_once:
+            return Cost(None, "O(diff)" if isinstance(node, Distinct) else "O(partition)")
         case Distinct():
             return Cost("a count of each row" if node.child.changelog else "each row once", "O(diff)")
         case Recursive():
@@ -76,8 +78,6 @@ def cost(node: Node) -> Cost:
             return Cost("two counts of each row", "O(diff)")
         case TemporalFilter():
             return Cost("rows that will still come in or go", "O(diff · log n)")
-        case TopN() | Analytic() if node.at_once:
-            return Cost(None, "O(partition)")
         case TopN():
             return _top_n(node)
         case Analytic():

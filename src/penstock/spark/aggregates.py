@@ -303,7 +303,7 @@ def distinct(c: Compiler, n: p.Distinct) -> DataFrame:
     df = c.node(n.child)
     weight = c.weight(df)
     df = df.select(*(F.col(f"`{x}`") for x in n.columns), *(["__weight"] if weight else []))
-    out = c.kernel("DistinctRows", {"columns": list(n.columns), "weight": weight}, df)
+    out = c.kernel("DistinctRows", {"columns": list(n.columns), "weight": weight, "atOnce": n.at_once}, df)
     return out if n.changelog else out.drop("__weight")
 
 

@@ -187,6 +187,15 @@ class Distinct(Node):
 
     child: Node
 
+    @property
+    def at_once(self) -> bool:
+        """True if equal rows come in one epoch, and never again, so that nothing is kept."""
+        return bool(self.child.window_keys)
+
+    @property
+    def window_keys(self) -> frozenset[str]:
+        return self.child.window_keys
+
 
 SetKind = Literal["except", "except all", "intersect", "intersect all"]
 

@@ -10,6 +10,7 @@ import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.KeyValueGroupedDataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
@@ -30,12 +31,11 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class DistinctRows {
   private DistinctRows() {}
 
-  /** Rows remembered by the combining step before the shuffle. */
-
   /**
    * Adds the operator to a plan.
    *
-   * @param specJson columns; weight (column name, null: append-only input)
+   * @param specJson columns; weight (column name, null: append-only input); atOnce (equal rows come in one epoch, see {@link
+   *     AtOnce})
    */
   public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
     JsonNode spec = PhysicalRow.parse(specJson);
@@ -43,16 +43,12 @@ public final class DistinctRows {
     String weight = PhysicalRow.text(spec, "weight");
     int width = row.size();
     int[] all = IntStream.range(0, width).toArray();
-    Dataset<Row> out = in.select(row.enterAsKey(weight).toArray(Column[]::new))
+    KeyValueGroupedDataset<Row, Row> grouped = in.select(row.enterAsKey(weight).toArray(Column[]::new))
         .mapPartitions(
             (MapPartitionsFunction<Row, Row>) rows -> new Combined(rows, all), Encoders.row(row.weighted()))
-        .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, all), Encoders.row(row.keySchema(all)))
-        .transformWithState(
-            StateSize.counted(spec.path("size").asLong(), weight == null ? new FirstSeen(width) : new Counted(width)),
-            TimeMode.None(),
-            OutputMode.Append(),
-            Encoders.row(row.weighted()));
-    return row.leave(out);
+        .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, all), Encoders.row(row.keySchema(all)));
+    return row.leave(
+        AtOnce.or(spec, grouped, weight == null ? new FirstSeen(width) : new Counted(width), row.weighted()));
   }
 
   private static final class Combined extends Combining<Row> {

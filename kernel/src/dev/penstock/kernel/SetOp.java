@@ -33,8 +33,6 @@ import org.apache.spark.sql.types.StructType;
 public final class SetOp {
   private SetOp() {}
 
-  /** Rows remembered by the combining step before the shuffle. */
-
   /**
    * Adds the operator to a plan.
    *
