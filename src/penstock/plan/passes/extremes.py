@@ -21,7 +21,7 @@ from penstock.plan.nodes import (
     col,
 )
 from penstock.plan.passes.rebuild import transform
-from penstock.plan.predicates import filtered, replaced, split
+from penstock.plan.predicates import filtered, replaced, split, steady
 from penstock.plan.repeats import same
 
 
@@ -133,7 +133,7 @@ def _of_rows(join: Join, rows: Node, agg: Aggregate, names: Mapping[str, str]) -
 
 def _conditions(join: Join) -> list[Expr]:
     """All that the join asks of a pair, but for its bound in time."""
-    equal = [Expr(exp.EQ(this=a.node, expression=b.node)) for a, b in zip(join.left_keys, join.right_keys, strict=True)]
+    equal = [_pair(exp.EQ, a, b) for a, b in zip(join.left_keys, join.right_keys, strict=True)]
     return equal + (split(join.residual) if join.residual is not None else [])
 
 
@@ -162,7 +162,7 @@ def _extremes(
     join: Join, rows: Node, agg: Aggregate, names: Mapping[str, str], place: _Place, conditions: list[Expr]
 ) -> Node | None:
     call, (value,) = agg.aggs[0], agg.aggs[0].args
-    if not value.refs <= place.columns.keys():
+    if not steady(value) or not value.refs <= place.columns.keys():
         return None
     value = replaced(value, {c: col(n) for c, n in place.columns.items()})
     least = call.func == "min"
