@@ -49,7 +49,9 @@ class Group:
 
     def case(self, number: int) -> Case:
         made = Queries(Random(f"query {self.seed} {number}"), self._relations).query()
-        made.duck &= not any(f" {b.name} " in made.sql for b in self.bases if not b.select.duck)
+        read = [b.select for b in self.bases if f" {b.name} " in made.sql]
+        made.duck &= all(select.duck for select in read)
+        made.spark &= all(select.spark for select in read)
         return Case(number, made)
 
     def cases(self) -> Iterator[Case]:
