@@ -7,6 +7,8 @@ from pathlib import Path
 from tests.spark.conftest import Opener
 from tests.spark.duck_model import Measured
 
+import penstock
+
 TABLES = [
     "CREATE TABLE t (id INT, k INT, x INT, PRIMARY KEY (id))",
     "CREATE TABLE u (id INT, k INT, v INT, PRIMARY KEY (id))",
@@ -62,3 +64,32 @@ def test_subqueries_over_the_values_of_the_outer_query(interpreted: Opener, tmp_
             "(SELECT 1 FROM u w WHERE w.id >= u.id AND w.v = t.x))",
         },
     )
+
+
+def test_truth_values_in_one_shot_selects(db: penstock.Database) -> None:
+    """As in a view: NULL where nobody knows. Spark itself has FALSE."""
+    db.execute("""
+        CREATE TABLE t (id INT, k INT, PRIMARY KEY (id)); CREATE TABLE u (id INT, v INT, PRIMARY KEY (id));
+        INSERT INTO t VALUES (1, 10), (2, 20), (3, NULL); INSERT INTO u VALUES (1, 10), (2, NULL);
+    """)
+    selects = {
+        "SELECT id, k IN (SELECT v FROM u), k NOT IN (SELECT v FROM u) FROM t ORDER BY id": [
+            (1, True, False),
+            (2, None, None),
+            (3, None, None),
+        ],
+        "SELECT id, k IN (SELECT v FROM u WHERE v > 5) AS a, k IN (SELECT v FROM u WHERE v > 50) AS b FROM t ORDER BY id": [
+            (1, True, False),
+            (2, False, False),
+            (3, None, False),
+        ],
+        "SELECT t.id, t.k NOT IN (SELECT u.v FROM u WHERE u.id >= t.id) AS a FROM t ORDER BY t.id": [
+            (1, False),
+            (2, None),
+            (3, True),
+        ],
+        "SELECT id FROM t WHERE NOT (id > 1 AND k IN (SELECT v FROM u)) ORDER BY id": [(1,)],
+        "SELECT count_if((k IN (SELECT v FROM u)) IS NULL) FROM t": [(2,)],
+    }
+    for sql, rows in selects.items():
+        assert db.sql(sql).fetchall() == rows, sql

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
+import sqlglot
 from tests.unit.sql.conftest import Catalog
 
 from penstock.errors import PenstockError
@@ -102,3 +103,50 @@ def test_recursion_with_union_is_for_views(catalog: Catalog) -> None:
     )
     with pytest.raises(PenstockError, match="PSK-1012"):
         batch(catalog, f"WITH RECURSIVE r AS (SELECT id FROM t UNION {step}) SELECT * FROM r")
+
+
+@pytest.mark.parametrize(
+    ("sql", "written"),
+    [
+        ("SELECT id, id IN (SELECT x FROM t2) FROM t", True),
+        ("SELECT id, NOT id IN (SELECT x FROM t2 WHERE x > 1) AS a, id = ANY (SELECT x FROM t2) AS b FROM t", True),
+        ("SELECT a.id, a.id NOT IN (SELECT b.x FROM t2 b WHERE b.id <> a.id) FROM t a", True),
+        ("SELECT id FROM t WHERE NOT (price > 1 AND id IN (SELECT x FROM t2))", True),
+        ("SELECT id FROM t WHERE (id IN (SELECT x FROM t2)) IS NULL", True),
+        ("SELECT CASE id IN (SELECT x FROM t2) WHEN true THEN 1 WHEN false THEN 2 ELSE 3 END FROM t", True),
+        ("SELECT id, id IN (SELECT x FROM t2 WHERE (x IN (SELECT id FROM t)) IS NOT NULL) FROM t", True),
+        ("SELECT id FROM t WHERE id NOT IN (SELECT x FROM t2) OR price > 1", False),
+        ("SELECT CASE WHEN NOT id IN (SELECT x FROM t2) THEN 1 ELSE 2 END FROM t", False),
+        ("SELECT a.id FROM t a LEFT JOIN t2 b ON a.id = b.id AND a.id IN (SELECT x FROM t2)", False),
+    ],
+)
+def test_in_a_query_is_null_where_nobody_knows(catalog: Catalog, sql: str, written: bool) -> None:
+    """Spark has FALSE there; the text that it is given says NULL. DuckDB, which knows NULL, means the same by both."""
+    text = batch(catalog, sql).spark_sql
+    assert ("CASE WHEN EXISTS" in text) is written
+    with duckdb.connect() as db:
+        db.execute(
+            "CREATE TABLE t AS SELECT * FROM (VALUES (1, 'a', 1.5), (2, 'b', 0.5), (NULL, 'c', 2.0), (3, 'd', NULL)) v(id, name, price)"
+        )
+        db.execute("CREATE TABLE t2 (id BIGINT, x BIGINT)")
+        for rows in ("", "(1, 1), (2, 5)", "(1, 1), (2, 5), (3, NULL)"):
+            if rows:
+                db.execute(f"DELETE FROM t2; INSERT INTO t2 VALUES {rows}")
+            said, wanted = (
+                sorted(map(repr, db.execute(sqlglot.transpile(s, read="spark", write="duckdb")[0]).fetchall()))
+                for s in (text, sql)
+            )
+            assert said == wanted
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT (id, id) IN (SELECT id, x FROM t2) FROM t",
+        "SELECT a.id IN (SELECT max(b.x) FROM t2 b WHERE b.id = a.id) FROM t a",
+    ],
+)
+def test_in_a_query_that_cannot_be_written_out(catalog: Catalog, sql: str) -> None:
+    with pytest.raises(PenstockError) as caught:
+        batch(catalog, sql)
+    assert caught.value.code == "PSK-1012" and caught.value.hint and caught.value.position is not None

@@ -1,0 +1,100 @@
+"""`e IN (select)` of a one-shot SELECT where NULL can be told from false.
+
+Spark has FALSE there if the test is neither true nor false. So a test that is not a condition of its own is written as what it means.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.sql.bind.context import Context
+from penstock.sql.trees import bare
+
+_HINT = "Put it into CREATE MATERIALIZED VIEW, and select from that."
+
+
+def write_out(ctx: Context, tree: exp.Expression) -> None:
+    """Replaces each such test in the tree, or refuses it."""
+    # Those inside first: what is around them is copied.
+    for node in reversed(list(tree.find_all(exp.In))):
+        if node.args.get("query") is not None and not _is_condition(node):
+            node.replace(_written(ctx, node))
+
+
+def _is_condition(node: exp.Expression) -> bool:
+    """True if NULL is as good as false for the test, or for its negation."""
+    at = node
+    while isinstance(at.parent, exp.Paren):
+        at = at.parent
+    if isinstance(at.parent, exp.Not):
+        at = at.parent
+    while isinstance(at.parent, (exp.And, exp.Or, exp.Paren)):
+        at = at.parent
+    above = at.parent
+    if isinstance(above, exp.If):
+        case = above.parent
+        return above.this is at and not (isinstance(case, exp.Case) and case.this is not None)
+    return isinstance(above, (exp.Where, exp.Having, exp.Qualify)) or (
+        isinstance(above, exp.Join) and at.arg_key == "on"
+    )
+
+
+def _written(ctx: Context, node: exp.In) -> exp.Expression:
+    value, query = node.this, bare(node.args["query"])
+    if isinstance(bare(value), exp.Tuple):
+        raise ctx.fail("PSK-1012", "here a one-shot SELECT takes IN (select) for one value only", node, hint=_HINT)
+    found = exp.EQ(this=exp.column("__v", quoted=True), expression=exp.Paren(this=value.copy()))
+    unknown = exp.Is(this=exp.column("__v", quoted=True), expression=exp.Null())
+    outside = any(c.table and c.table.lower() not in _tables(query) for c in query.find_all(exp.Column))
+    if outside and (not _plain(query) or any(not c.table for c in value.find_all(exp.Column))):
+        raise ctx.fail(
+            "PSK-1012", "here a one-shot SELECT takes IN (select) only if the query is by itself", node, hint=_HINT
+        )
+    exists = _inside if outside else _exists
+    null = exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null())
+    case = exp.Case(
+        ifs=[
+            exp.If(this=exists(query, found), true=exp.true()),
+            exp.If(this=exp.And(this=null, expression=exists(query, exp.true())), true=exp.Null()),
+            exp.If(this=exists(query, unknown), true=exp.Null()),
+        ],
+        default=exp.false(),
+    )
+    return exp.Paren(this=case)
+
+
+def _exists(query: exp.Expression, condition: exp.Expression) -> exp.Expression:
+    """Whether a row of the query, whose column is `__v`, fulfils a condition."""
+    names = [exp.to_identifier("__v", quoted=True)]
+    alias = exp.TableAlias(this=exp.to_identifier("__q", quoted=True), columns=names)
+    select = exp.Select(expressions=[exp.Literal.number(1)])
+    select.set("from_", exp.From(this=exp.Subquery(this=query.copy(), alias=alias)))
+    select.set("where", exp.Where(this=condition.copy()))
+    return exp.Exists(this=select)
+
+
+def _plain(query: exp.Expression) -> bool:
+    """True if a condition on the query's column can stand in its WHERE."""
+    shaped = ("group", "having", "qualify", "distinct", "limit", "offset", "with_", "laterals")
+    if not isinstance(query, exp.Select) or any(query.args.get(a) for a in shaped) or len(query.expressions) != 1:
+        return False
+    item = query.expressions[0]
+    return not isinstance(item, exp.Star) and item.find(exp.AggFunc, exp.Window) is None
+
+
+def _inside(query: exp.Expression, condition: exp.Expression) -> exp.Expression:
+    """The same with the condition in the query itself."""
+    select = query.copy()
+    assert isinstance(select, exp.Select)
+    item = select.expressions[0].unalias()
+
+    def put(node: exp.Expression) -> exp.Expression:
+        return exp.Paren(this=item.copy()) if isinstance(node, exp.Column) and node.name == "__v" else node
+
+    select.set("expressions", [exp.Literal.number(1)])
+    select.set("order", None)
+    return exp.Exists(this=select.where(condition.copy().transform(put), copy=False))
+
+
+def _tables(query: exp.Expression) -> set[str]:
+    return {n.alias_or_name.lower() for n in query.find_all(exp.Table, exp.Subquery, exp.CTE, exp.UDTF)}
