@@ -93,3 +93,37 @@ def test_truth_values_in_one_shot_selects(db: penstock.Database) -> None:
     }
     for sql, rows in selects.items():
         assert db.sql(sql).fetchall() == rows, sql
+
+
+def test_limit_in_correlated_one_shot_selects(db: penstock.Database) -> None:
+    """The keys differ in type, where Spark itself takes the first rows of all outer rows together."""
+    db.execute("""
+        CREATE TABLE a (k SMALLINT PRIMARY KEY); CREATE TABLE b (id INT PRIMARY KEY, k BIGINT, v INT);
+        INSERT INTO a VALUES (1), (2), (3); INSERT INTO b VALUES (1, 1, 10), (2, 1, 11), (3, 1, 12), (4, 2, 20), (5, 2, 21);
+    """)
+    selects = {
+        "SELECT k, (SELECT v FROM b WHERE b.k = a.k ORDER BY v LIMIT 1) AS low FROM a ORDER BY k": [
+            (1, 10),
+            (2, 20),
+            (3, None),
+        ],
+        "SELECT a.k, l.v FROM a, LATERAL (SELECT v FROM b WHERE b.k = a.k ORDER BY v DESC LIMIT 2) l ORDER BY a.k, l.v": [
+            (1, 11),
+            (1, 12),
+            (2, 20),
+            (2, 21),
+        ],
+        "SELECT a.k, l.id, l.v FROM a LEFT JOIN LATERAL (SELECT * FROM b WHERE b.k = a.k ORDER BY v LIMIT 1) l ON true ORDER BY a.k": [
+            (1, 1, 10),
+            (2, 4, 20),
+            (3, None, None),
+        ],
+        "SELECT k FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k LIMIT 1) ORDER BY k": [(1,), (2,)],
+        "SELECT a.k, l.n FROM a, LATERAL (SELECT count(*) AS n FROM (SELECT v FROM b WHERE b.k = a.k ORDER BY v LIMIT 2) x) l ORDER BY a.k": [
+            (1, 2),
+            (2, 2),
+            (3, 0),
+        ],
+    }
+    for sql, rows in selects.items():
+        assert db.sql(sql).fetchall() == rows, sql

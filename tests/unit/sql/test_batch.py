@@ -150,3 +150,71 @@ def test_in_a_query_that_cannot_be_written_out(catalog: Catalog, sql: str) -> No
     with pytest.raises(PenstockError) as caught:
         batch(catalog, sql)
     assert caught.value.code == "PSK-1012" and caught.value.hint and caught.value.position is not None
+
+
+@pytest.mark.parametrize(
+    ("sql", "numbered"),
+    [
+        ("SELECT id, (SELECT x FROM t2 WHERE t2.id = t.id ORDER BY x DESC LIMIT 1) AS top FROM t", True),
+        (
+            "SELECT a.id, (SELECT b.x + 1 AS y FROM t2 b WHERE b.id = a.id + 0 AND b.x > 1 ORDER BY y LIMIT 1) AS top FROM t a",
+            True,
+        ),
+        (
+            "SELECT a.id, l.x FROM t a LEFT JOIN LATERAL (SELECT x FROM t2 b WHERE b.id = a.id ORDER BY 1 LIMIT 2) l ON true",
+            True,
+        ),
+        (
+            "SELECT a.id, l.x FROM t a, LATERAL (SELECT x FROM t2 b WHERE b.id = a.id ORDER BY x LIMIT 1 OFFSET 1) l",
+            True,
+        ),
+        (
+            "SELECT a.id, l.n FROM t a, LATERAL (SELECT count(*) AS n FROM (SELECT x FROM t2 b WHERE b.id = a.id ORDER BY x LIMIT 2) c) l",
+            True,
+        ),
+        ("SELECT a.name, l.* FROM t a, LATERAL (SELECT * FROM t2 b WHERE b.id = a.id ORDER BY x LIMIT 1) l", True),
+        ("SELECT id FROM t WHERE price > (SELECT t2.x FROM t2 WHERE t2.id = t.id ORDER BY t2.x LIMIT 1)", True),
+        ("SELECT id FROM t a WHERE EXISTS (SELECT x FROM t2 b WHERE b.id = a.id LIMIT 1)", False),
+        ("SELECT id, (SELECT max(x) FROM t2 WHERE t2.id = t.id LIMIT 1) AS top FROM t", False),
+        ("SELECT id, (SELECT max(x) FROM t2 LIMIT 1) AS top FROM t ORDER BY id LIMIT 2", False),
+        ("SELECT t.id, c.x FROM t JOIN (SELECT x FROM t2 ORDER BY x LIMIT 1) c ON true", False),
+    ],
+)
+def test_limit_in_a_correlated_query(catalog: Catalog, sql: str, numbered: bool) -> None:
+    """Spark can take the first rows of all outer rows together; the text that it is given numbers the rows of each key."""
+    text = batch(catalog, sql).spark_sql
+    assert ("ROW_NUMBER()" in text) is numbered
+    with duckdb.connect() as db:
+        db.execute(
+            "CREATE TABLE t AS SELECT * FROM (VALUES (1, 'a', 1.5), (2, 'b', 0.5), (NULL, 'c', 2.0), (3, 'd', NULL)) v(id, name, price)"
+        )
+        db.execute(
+            "CREATE TABLE t2 (id BIGINT, x BIGINT); INSERT INTO t2 VALUES (1, 1), (1, 2), (1, 3), (2, 4), (2, 0), (NULL, 6)"
+        )
+        said, wanted = (
+            sorted(map(repr, db.execute(sqlglot.transpile(s, read="spark", write="duckdb")[0]).fetchall()))
+            for s in (text, sql)
+        )
+    assert said == wanted
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT (SELECT x FROM t2 WHERE t2.id < t.id ORDER BY x LIMIT 1) FROM t",
+        "SELECT (SELECT x + t.id FROM t2 WHERE t2.id = t.id ORDER BY x LIMIT 1) FROM t",
+        "SELECT l.* FROM t a, LATERAL (SELECT * FROM t2 b JOIN t c ON b.id = c.id WHERE b.id = a.id LIMIT 1) l",
+        "SELECT l.* FROM t a, LATERAL (SELECT DISTINCT x FROM t2 b WHERE b.id = a.id LIMIT 1) l",
+    ],
+)
+def test_limit_in_a_correlated_query_that_cannot_be_written_out(catalog: Catalog, sql: str) -> None:
+    with pytest.raises(PenstockError) as caught:
+        batch(catalog, sql)
+    assert caught.value.code == "PSK-1012" and caught.value.hint and caught.value.position is not None
+
+
+def test_fields_of_structs_are_no_outer_columns(catalog: Catalog) -> None:
+    text = batch(
+        catalog, "SELECT v, (SELECT max(id) FROM t) FROM (SELECT v, st.a AS a FROM s ORDER BY st.b.c LIMIT 3) x"
+    ).spark_sql
+    assert "ROW_NUMBER()" not in text

@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, UnsupportedError
 
 from penstock.catalog.objects import Kind, ObjectInfo
-from penstock.sql.bind import membership
+from penstock.sql.bind import firstrows, membership
 from penstock.sql.bind.context import CatalogView, Context, qualified
 from penstock.sql.bind.exprs import alias_hint, walk_block
 from penstock.sql.bind.naming import output_name
@@ -43,6 +43,7 @@ def bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     tree = query.ast.copy()
     _refuse(ctx, tree)
     _any_and_all(ctx, tree)
+    firstrows.write_out(ctx, tree)
     membership.write_out(ctx, tree)
     objects: dict[str, ObjectInfo] = {}
     for table in list(tree.find_all(exp.Table)):
