@@ -50,8 +50,7 @@ class Group:
     def case(self, number: int) -> Case:
         made = Queries(Random(f"query {self.seed} {number}"), self._relations).query()
         read = [b.select for b in self.bases if f" {b.name} " in made.sql]
-        made.duck &= all(select.duck for select in read)
-        made.spark &= all(select.spark for select in read)
+        made.asked(all(select.duck for select in read), all(select.spark for select in read))
         return Case(number, made)
 
     def cases(self) -> Iterator[Case]:

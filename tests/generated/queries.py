@@ -30,6 +30,13 @@ class Select:
     duck: bool = True
     spark: bool = True
 
+    def asked(self, duck: bool, spark: bool) -> None:
+        """Notes who cannot be asked."""
+        self.duck, self.spark = self.duck and duck, self.spark and spark
+        # Over no rows DuckDB has a row for the total of grouping sets, where Spark has none.
+        sets = any(f"{form} (" in self.sql for form in ("ROLLUP", "CUBE", "GROUPING SETS"))
+        self.duck = self.duck and (self.spark or not sets)
+
 
 @dataclass
 class Scope:
@@ -62,13 +69,14 @@ class Queries:
 
     def base(self) -> Select:
         """A query over tables alone, for others to read."""
-        self._duck, self._spark = True, True
-        return self._asked(self.chance.choice([self._plain, self._grouped])(0))
+        while True:
+            self._duck, self._spark = True, True
+            made = self._asked(self.chance.choice([self._plain, self._grouped])(0))
+            if made.duck or made.spark:
+                return made
 
     def _asked(self, made: Select) -> Select:
-        # Over no rows DuckDB has a row for the total of grouping sets, where Spark has none.
-        sets = any(f"{form} (" in made.sql for form in ("ROLLUP", "CUBE", "GROUPING SETS"))
-        made.duck, made.spark = self._duck and not (sets and not self._spark), self._spark
+        made.asked(self._duck, self._spark)
         return made
 
     def _body(self, depth: int) -> Select:
