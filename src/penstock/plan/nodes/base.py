@@ -69,42 +69,44 @@ class SortKey:
 
 @dataclass(frozen=True)
 class Node:
+    """What a node tells of its output is computed once: each follows from what the nodes below tell."""
+
     @property
     def children(self) -> tuple[Node, ...]:
         child = getattr(self, "child", None)
         return (child,) if child is not None else ()
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Internal names of the output columns, in order."""
         return self.children[0].columns
 
-    @property
+    @cached_property
     def changelog(self) -> bool:
         """True if rows may be retracted: the output has a `__weight` column that can be negative."""
         return any(c.changelog for c in self.children)
 
-    @property
+    @cached_property
     def times(self) -> tuple[TimeAttr, ...]:
         """Event-time columns of the output."""
         return tuple(t for c in self.children for t in c.times if t.column in self.columns)
 
-    @property
+    @cached_property
     def window_ends(self) -> frozenset[str]:
         """Columns that hold the end of a window whose rows come no later than the watermark gets there (less the column's lag)."""
         return frozenset(e for c in self.children for e in c.window_ends if e in self.columns)
 
-    @property
+    @cached_property
     def window_keys(self) -> frozenset[str]:
         """Columns each of which tells the window of a row, where all rows of a window come in one epoch, as it closes."""
         return frozenset()
 
-    @property
+    @cached_property
     def waits(self) -> bool:
         """True if rows may come out when the watermark has passed their time."""
         return any(c.waits for c in self.children)
 
-    @property
+    @cached_property
     def punctual(self) -> bool:
         """True if every row comes out in the epoch in which the watermark passes its time (plus lag): none before, none late."""
         return bool(self.children) and all(c.punctual for c in self.children)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Literal
 
 from penstock.plan.nodes.base import Expr, Interval, Named, Node, SortKey, TimeAttr
@@ -55,7 +56,7 @@ class TemporalFilter(Node):
     enter_ms: Expr | None
     exit_ms: Expr | None
 
-    @property
+    @cached_property
     def changelog(self) -> bool:
         return True
 
@@ -78,12 +79,12 @@ class Aggregate(Node):
     lateness_ms: int = 0
     late_to: str | None = None
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         bounds = (self.session.start, self.session.end) if self.session else ()
         return tuple(k.name for k in self.keys) + bounds + tuple(a.name for a in self.aggs)
 
-    @property
+    @cached_property
     def changelog(self) -> bool:
         return self.mode is Mode.CHANGES
 
@@ -91,7 +92,7 @@ class Aggregate(Node):
     def windowed(self) -> bool:
         return self.window_end is not None or self.session is not None
 
-    @property
+    @cached_property
     def times(self) -> tuple[TimeAttr, ...]:
         if not self.windowed:
             return ()
@@ -104,13 +105,14 @@ class Aggregate(Node):
             out.append(TimeAttr(self.session.end, base))
         return tuple(out)
 
-    @property
+    @cached_property
     def window_ends(self) -> frozenset[str]:
         if self.session:
             return frozenset((self.session.end,))
-        return frozenset(k.name for k in self.keys if k.expr.column in self.child.window_ends)
+        below = self.child.window_ends
+        return frozenset(k.name for k in self.keys if k.expr.column in below)
 
-    @property
+    @cached_property
     def window_keys(self) -> frozenset[str]:
         if self.mode is not Mode.CLOSE:
             return frozenset()
@@ -130,11 +132,11 @@ class Aggregate(Node):
         below = self.child.walk() if self.mode is Mode.CHANGES and self.child.changelog else ()
         return any(isinstance(n, TemporalFilter) and n.exit_ms is not None for n in below)
 
-    @property
+    @cached_property
     def waits(self) -> bool:
         return self.mode is Mode.CLOSE or self.child.waits
 
-    @property
+    @cached_property
     def punctual(self) -> bool:
         return self.mode is Mode.CLOSE
 
@@ -156,11 +158,11 @@ class Extremes(Node):
     inside: tuple[str, ...] = ()
     size_ms: int = 0
 
-    @property
+    @cached_property
     def changelog(self) -> bool:
         return False
 
-    @property
+    @cached_property
     def times(self) -> tuple[TimeAttr, ...]:
         if self.child.punctual:
             return self.child.times
@@ -168,15 +170,15 @@ class Extremes(Node):
         held = tuple(TimeAttr(c, lag[self.window_end] + self.size_ms) for c in self.inside if c in lag)
         return (*held, TimeAttr(self.window_end, lag[self.window_end]))
 
-    @property
+    @cached_property
     def window_keys(self) -> frozenset[str]:
         return self.child.window_keys or frozenset((self.window_end,))
 
-    @property
+    @cached_property
     def waits(self) -> bool:
         return True
 
-    @property
+    @cached_property
     def punctual(self) -> bool:
         return True
 
@@ -187,12 +189,12 @@ class Distinct(Node):
 
     child: Node
 
-    @property
+    @cached_property
     def at_once(self) -> bool:
         """True if equal rows come in one epoch, and never again, so that nothing is kept."""
         return bool(self.child.window_keys)
 
-    @property
+    @cached_property
     def window_keys(self) -> frozenset[str]:
         return self.child.window_keys
 
@@ -210,10 +212,10 @@ class SetOp(Node):
     def children(self) -> tuple[Node, ...]:
         return (self.left, self.right)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         return self.left.columns
 
-    @property
+    @cached_property
     def changelog(self) -> bool:
         return True

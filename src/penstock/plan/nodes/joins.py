@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from penstock.plan.nodes.base import Expr, Node, TimeAttr
@@ -34,7 +35,7 @@ class Join(Node):
     def children(self) -> tuple[Node, ...]:
         return (self.left, self.right)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         if self.kind in ("semi", "anti"):
             return self.left.columns
@@ -42,14 +43,14 @@ class Join(Node):
             return (*self.left.columns, self.mark)
         return self.left.columns + self.right.columns
 
-    @property
+    @cached_property
     def changelog(self) -> bool:
         inputs = self.left.changelog or self.right.changelog
         if self.time_bound is not None:
             return inputs
         return inputs or self.kind not in ("inner", "semi")
 
-    @property
+    @cached_property
     def times(self) -> tuple[TimeAttr, ...]:
         """A regular join lets old rows out at any time; a time bound says how old at most."""
         bound = self.time_bound
@@ -65,13 +66,13 @@ class Join(Node):
         ]
         return tuple(t for t in out if t.column in self.columns)
 
-    @property
+    @cached_property
     def waits(self) -> bool:
         """A row that an outer or anti join keeps comes out when no match can come any more."""
         alone = self.time_bound is not None and self.kind not in ("inner", "semi")
         return alone or self.left.waits or self.right.waits
 
-    @property
+    @cached_property
     def punctual(self) -> bool:
         return self.kind in ("inner", "semi") and self.left.punctual and self.right.punctual
 
@@ -96,23 +97,23 @@ class _KeyedProbe:
     def children(self) -> tuple[Node, ...]:
         return (self.left, self.right)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         return self.left.columns + self.right.columns
 
-    @property
+    @cached_property
     def changelog(self) -> bool:
         return self.left.changelog
 
-    @property
+    @cached_property
     def times(self) -> tuple[TimeAttr, ...]:
         return self.left.times
 
-    @property
+    @cached_property
     def waits(self) -> bool:
         return self.left.waits
 
-    @property
+    @cached_property
     def punctual(self) -> bool:
         return self.left.punctual
 
@@ -154,11 +155,11 @@ class AsofJoin(_KeyedProbe, Node):
     tolerance_ms: int | None = None
     eager: bool = False
 
-    @property
+    @cached_property
     def waits(self) -> bool:
         return not self.eager or self.left.waits
 
-    @property
+    @cached_property
     def punctual(self) -> bool:
         return self.eager and self.left.punctual
 
@@ -194,20 +195,20 @@ class ProbeJoin(_KeyedProbe, Node):
     offset_ms: str
     probe_ts: str
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         return (*self.left.columns, *self.right.columns, self.offset_ms, self.probe_ts)
 
-    @property
+    @cached_property
     def times(self) -> tuple[TimeAttr, ...]:
         later = max(0, *self.offsets)
         return tuple(TimeAttr(t.column, t.lag_ms + later) for t in self.left.times)
 
-    @property
+    @cached_property
     def waits(self) -> bool:
         return True
 
-    @property
+    @cached_property
     def punctual(self) -> bool:
         return False
 
@@ -235,14 +236,14 @@ class Recursive(Node):
     def children(self) -> tuple[Node, ...]:
         return (self.left, self.right)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         return self.names
 
-    @property
+    @cached_property
     def changelog(self) -> bool:
         return True
 
-    @property
+    @cached_property
     def times(self) -> tuple[TimeAttr, ...]:
         return ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from penstock.plan.nodes.base import Expr, Interval, Named, Node, TimeAttr
@@ -24,15 +25,15 @@ class Scan(Node):
     def children(self) -> tuple[Node, ...]:
         return ()
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         return tuple(n for n, _ in self.fields)
 
-    @property
+    @cached_property
     def changelog(self) -> bool:
         return self.is_changelog
 
-    @property
+    @cached_property
     def times(self) -> tuple[TimeAttr, ...]:
         return self.time_attrs
 
@@ -44,7 +45,7 @@ class Values(Node):
     names: tuple[str, ...]
     rows: tuple[tuple[Expr, ...], ...]
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         return self.names
 
@@ -54,7 +55,7 @@ class Filter(Node):
     child: Node
     predicate: Expr
 
-    @property
+    @cached_property
     def window_keys(self) -> frozenset[str]:
         return self.child.window_keys
 
@@ -64,22 +65,25 @@ class Project(Node):
     child: Node
     items: tuple[Named, ...]
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         return tuple(i.name for i in self.items)
 
-    @property
+    @cached_property
     def times(self) -> tuple[TimeAttr, ...]:
         lag = {t.column: t.lag_ms for t in self.child.times}
         return tuple(TimeAttr(i.name, lag[i.expr.column]) for i in self.items if i.expr.column in lag)
 
-    @property
+    @cached_property
     def window_ends(self) -> frozenset[str]:
-        return frozenset(i.name for i in self.items if i.expr.column in self.child.window_ends)
+        return self._handed_on(self.child.window_ends)
 
-    @property
+    @cached_property
     def window_keys(self) -> frozenset[str]:
-        return frozenset(i.name for i in self.items if i.expr.column in self.child.window_keys)
+        return self._handed_on(self.child.window_keys)
+
+    def _handed_on(self, columns: frozenset[str]) -> frozenset[str]:
+        return frozenset(i.name for i in self.items if i.expr.column in columns)
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class Generate(Node):
     outputs: tuple[str, ...]
     outer: bool = False
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         return self.child.columns + self.outputs
 
@@ -116,11 +120,11 @@ class WindowAssign(Node):
     start: str
     end: str
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         return (*self.child.columns, self.start, self.end)
 
-    @property
+    @cached_property
     def times(self) -> tuple[TimeAttr, ...]:
         base = {t.column: t.lag_ms for t in self.child.times}
         lag = base.get(self.time.column or "")
@@ -129,7 +133,7 @@ class WindowAssign(Node):
         size_ms = self.size.micros // 1000 + self.size.months * 31 * 86_400_000
         return (*self.child.times, TimeAttr(self.start, lag + size_ms), TimeAttr(self.end, lag))
 
-    @property
+    @cached_property
     def window_ends(self) -> frozenset[str]:
         timed = self.time.column in {t.column for t in self.child.times}
         return self.child.window_ends | ({self.end} if timed else frozenset())
@@ -145,11 +149,11 @@ class Union(Node):
     def children(self) -> tuple[Node, ...]:
         return self.inputs
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         return self.inputs[0].columns
 
-    @property
+    @cached_property
     def times(self) -> tuple[TimeAttr, ...]:
         first, *rest = self.inputs
         out = []
@@ -160,7 +164,7 @@ class Union(Node):
                 out.append(TimeAttr(t.column, max(lags)))
         return tuple(out)
 
-    @property
+    @cached_property
     def window_ends(self) -> frozenset[str]:
         every = [{i for i, c in enumerate(n.columns) if c in n.window_ends} for n in self.inputs]
         return frozenset(self.columns[i] for i in set.intersection(*every))

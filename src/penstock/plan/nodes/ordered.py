@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from penstock.plan.nodes.base import Expr, Node, SortKey
@@ -14,16 +15,17 @@ class _Partitioned:
     child: Node
     partition: tuple[Expr, ...]
 
-    @property
+    @cached_property
     def at_once(self) -> bool:
         """True if each partition is there as a whole in one epoch, and never again: nothing is kept, and nothing is taken back."""
-        return any(e.column in self.child.window_keys for e in self.partition)
+        below = self.child.window_keys
+        return any(e.column in below for e in self.partition)
 
-    @property
+    @cached_property
     def changelog(self) -> bool:
         return not self.at_once
 
-    @property
+    @cached_property
     def window_keys(self) -> frozenset[str]:
         return self.child.window_keys if self.at_once else frozenset()
 
@@ -44,7 +46,7 @@ class TopN(_Partitioned, Node):
     rank: Literal["row_number", "rank", "dense_rank"] | None = None
     rank_name: str | None = None
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         return self.child.columns if self.rank_name is None else (*self.child.columns, self.rank_name)
 
@@ -76,6 +78,6 @@ class Analytic(_Partitioned, Node):
     order: tuple[SortKey, ...]
     calls: tuple[WindowCall, ...]
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         return self.child.columns + tuple(c.name for c in self.calls)
