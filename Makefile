@@ -33,8 +33,6 @@ test: check test-unit test-spark test-e2e ## check, then the unit, Spark and end
 test-unit: install ## the tests that need no JVM
 	$(PYTEST) -n 2 tests/unit
 
-# Hundreds of queries over few rows: what the optimizing compiler would gain does not pay for its time.
-test-spark: export JAVA_TOOL_OPTIONS ?= -XX:TieredStopAtLevel=1
 test-spark: install ## the tests that share one Spark session
 	$(PYTEST) --durations=25 tests/spark
 
