@@ -15,6 +15,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from penstock.spark.kernel import Kernel
+
 from .kernel_trace import Rows, schema_of, write
 
 Spec = dict[str, Any]
@@ -65,7 +67,7 @@ class JoinTrace:
             .parquet(str(self.folder / "in"))
         )
         frames = []
-        jvm: Any = self.spark._jvm
+        kernel = Kernel(self.spark._jvm)
         for label, (operator, spec) in self.joins.items():
             sides = []
             for number, columns in enumerate((self.left, self.right)):
@@ -73,7 +75,7 @@ class JoinTrace:
                 # A condition without the event time would be moved below the watermark and keep rows from it.
                 mine = (F.col("side") == number) | F.col("__wm").isNull()
                 sides.append(marked.where(mine).select(*[f"`{c}`" for c in columns]))
-            joined = getattr(jvm.dev.penstock.kernel, operator).apply(sides[0]._jdf, sides[1]._jdf, json.dumps(spec))
+            joined = getattr(kernel, operator).apply(sides[0]._jdf, sides[1]._jdf, json.dumps(spec))
             frame = DataFrame(joined, self.spark)
             data = [F.col(f"`{c}`") for c in frame.columns[:-1]]
             assert frame.columns[-1] == "__weight"

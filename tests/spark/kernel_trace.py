@@ -20,6 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, _parse_datatype_string
 
+from penstock.spark.kernel import Kernel
+
 Rows = Sequence[tuple[Any, ...]]
 Bag = Counter[tuple[Any, ...]]
 
@@ -62,8 +64,7 @@ def bag(rows: Iterable[Sequence[Any]]) -> Bag:
 
 
 def apply(spark: SparkSession, operator: str, frame: DataFrame, spec: dict[str, Any]) -> DataFrame:
-    jvm: Any = spark._jvm
-    processor = getattr(jvm.dev.penstock.kernel, operator)
+    processor = getattr(Kernel(spark._jvm), operator)
     return DataFrame(processor.apply(frame._jdf, json.dumps(spec)), spark)
 
 

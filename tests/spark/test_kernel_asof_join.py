@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.spark.kernel import Kernel
+
 from .join_trace import Bag, JoinTrace, Spec, Step, rows_of
 
 LEFT = "`t$k` string, `t$v` double, `t$ts` bigint, lw bigint"
@@ -282,9 +284,8 @@ def test_conformance_of_probe_joins(spark: SparkSession, tmp_path: Path) -> None
 
 def test_a_left_side_that_retracts_cannot_be_probed(spark: SparkSession) -> None:
     frame = spark.sql("SELECT 'a' AS `t$k`, 1D AS `t$v`, 1L AS `t$ts`, 1L AS lw")
-    jvm: Any = spark._jvm
     import json
 
     _, made = probe([0])
     with pytest.raises(Exception, match="retracts"):
-        jvm.dev.penstock.kernel.ProbeJoin.apply(frame._jdf, frame._jdf, json.dumps({**made, "leftWeight": "lw"}))
+        Kernel(spark._jvm).ProbeJoin.apply(frame._jdf, frame._jdf, json.dumps({**made, "leftWeight": "lw"}))

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.spark.kernel import Kernel
+
 from .join_trace import Bag, JoinTrace, Spec, Step
 from .kernel_trace import write
 
@@ -169,6 +171,5 @@ def test_rows_are_forgotten_after_the_time_to_live(spark: SparkSession, tmp_path
 
 def test_what_the_spec_does_not_know_is_refused(spark: SparkSession) -> None:
     frame = spark.sql("SELECT 1L AS a")
-    jvm: Any = spark._jvm
     with pytest.raises(Exception, match="colour"):
-        jvm.dev.penstock.kernel.Join.apply(frame._jdf, frame._jdf, '{"kind": "inner", "colour": 1}')
+        Kernel(spark._jvm).Join.apply(frame._jdf, frame._jdf, '{"kind": "inner", "colour": 1}')

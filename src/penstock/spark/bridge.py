@@ -17,11 +17,11 @@ from penstock.errors import PenstockError, fail
 from penstock.plan.nodes import Join
 from penstock.spark.calls import interruptible
 from penstock.spark.compile import Compiled
+from penstock.spark.kernel import LOG_SINK
 from penstock.spark.operators import Operator, StateFigures
 from penstock.spark.session import jvm
 from penstock.spark.translate import translate, translated
 
-LOG_SINK = "dev.penstock.kernel.LogSink"
 NO_WATERMARK = -(1 << 63)
 
 

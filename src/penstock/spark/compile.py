@@ -21,11 +21,11 @@ from penstock.plan import nodes as p
 from penstock.plan.linear import LINEAR
 from penstock.plan.passes.rebuild import transform
 from penstock.plan.repeats import repeats
+from penstock.spark.kernel import LOG_SOURCE
 from penstock.spark.operators import Operator
 from penstock.spark.session import jvm
 from penstock.spark.translate import translated
 
-LOG_SOURCE = "dev.penstock.kernel.LogSource"
 UNIT_OBJECT = 0
 """The object that holds exactly one row for ever: constant rows and global aggregates are fed from it."""
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -22,10 +21,11 @@ from penstock.config import Settings
 from penstock.errors import fail
 from penstock.spark.calls import drop_interrupted, interruptible
 from penstock.spark.classes import ClassArchive
+from penstock.spark.kernel import CHECKPOINT_FILES, SESSION_EXTENSION, Kernel
 
 _lock = threading.Lock()
 _session: SparkSession | None = None
-_kernel: Any = None
+_kernel: Kernel | None = None
 _master: str | None = None
 _classes: ClassArchive | None = None
 
@@ -71,7 +71,7 @@ def get_session(settings: Settings) -> SparkSession:
                 )
             return _session
         _session = _start(settings)
-        _kernel = _Kernel(_session.sparkContext._jvm.dev.penstock.kernel)  # type: ignore[union-attr]
+        _kernel = Kernel(_session.sparkContext._jvm)
         _master = settings.spark.master
         return _session
 
@@ -188,7 +188,7 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.extensions": "dev.penstock.kernel.PlanCut$Extension",
+        "spark.sql.extensions": SESSION_EXTENSION,
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -204,7 +204,7 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         streaming + "stateStore.rocksdb.maxMemoryUsageMB": "512",
         streaming + "stateStore.rocksdb.trackTotalNumberOfRows": "false",
         streaming + "stateStore.checkpointFormatVersion": "2",
-        streaming + "checkpointFileManagerClass": "dev.penstock.kernel.CheckpointFiles",
+        streaming + "checkpointFileManagerClass": CHECKPOINT_FILES,
         streaming + "checkpoint.fileChecksum.enabled": "false",
         streaming + "minBatchesToRetain": "10",
         streaming + "numRecentProgressUpdates": "2",
@@ -222,19 +222,7 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
     return conf
 
 
-class _Kernel:
-    """The kernel's classes. Py4J asks the JVM, which looks through every jar, each time that a name is followed; here once."""
-
-    def __init__(self, package: Any) -> None:
-        self._package = package
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._package, name)
-        setattr(self, name, found)
-        return found
-
-
-def jvm() -> Any:
+def jvm() -> Kernel:
     """The kernel's classes in the JVM of the running session."""
     if _kernel is None:
         raise fail("PSK-8001", "Spark is not running.")

@@ -1,0 +1,166 @@
+package dev.penstock.kernel.aggregate;
+
+import static org.apache.spark.sql.functions.col;
+import static org.apache.spark.sql.functions.hash;
+import static org.apache.spark.sql.functions.lit;
+import static org.apache.spark.sql.functions.pmod;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import dev.penstock.kernel.row.Input;
+import dev.penstock.kernel.row.Wire;
+import dev.penstock.kernel.state.OrderKey;
+import dev.penstock.kernel.state.StateSize;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.stream.IntStream;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.KeyValueGroupedDataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * GROUP BY over a Z-set.
+ *
+ * <p>Groups: a group exists while its rows' weights sum to more than zero. NULL keys group together, as do -0.0 and
+ * 0.0, and NaN. Without keys there is one group. With
+ * {@code always} a group stays when its rows are gone; a row of weight zero makes it exist and counts for nothing.
+ *
+ * <p>Output: the keys, the aggregates, {@code __weight}. Mode {@code changes}: per epoch and changed group the old row
+ * with −1, then the new one with +1; nothing if the row is the same; only −1 when the group is gone. Mode {@code close}: the row
+ * once, with +1, when its window closes.
+ *
+ * <p>Time: with {@code windowEnd} (a TIMESTAMP key, or BIGINT epoch milliseconds) a group closes when end + lateness ≤
+ * watermark, to the millisecond, and its state goes. A row for a window that has closed is late and
+ * counts for nothing. A window whose end is NULL never closes. {@code punctual}: the input has no late rows, but rows that an
+ * operator below lets go when the watermark moves; those of a window that is due are its last ones, and it closes with them.
+ *
+ * <p>Ties, NULLs and order inside a group: see {@link AggFunction}. Rows arrive in the order of the input's partitions.
+ *
+ * <p>State: one binary value per group, in mode close one for several ({@link WindowPages}); MIN, MAX, FIRST, LAST, MIN_BY, MAX_BY over changeable input and DISTINCT keep each
+ * different value as one entry of an {@code OrderedMap}, the others of variable size (ARRAY_AGG, STRING_AGG, PERCENTILE, MODE,
+ * COLLECT_SET) the values in the binary itself. Rows are added up before the shuffle.
+ *
+ * <p>Watermark in a chain: a processor in {@link TimeMode#EventTime} or {@link TimeMode#None} hands the query's watermark on
+ * as it is, so that every operator of a chain sees the same one in the same epoch. No {@code eventTimeColumnName} is
+ * needed as long as what follows is a kernel operator too; columns that carry Spark's watermark mark do not come out.
+ */
+public final class Aggregate {
+  private Aggregate() {}
+
+  static final String PART = "part";
+
+  /** The aggregate described by {@code specJson} of {@code in}. */
+  public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
+    JsonNode spec = Input.parse(specJson);
+    List<String> keyNames = Input.texts(spec, "keys");
+    String weight = Input.text(spec, "weight");
+    String windowEnd = Input.text(spec, "windowEnd");
+    boolean close = closes(spec);
+    if (close && windowEnd == null) {
+      throw new IllegalArgumentException("mode close needs windowEnd");
+    }
+    Input input = new Input(in);
+    int[] keys = keyNames.stream().mapToInt(input::add).toArray();
+    int weightAt = weight == null ? -1 : input.add(weight, DataTypes.LongType);
+    List<AggFunction> functions = AggFunction.list(spec, input, weight == null, ansi(in));
+    Combiner combiner = new Combiner(keys, weightAt, functions);
+
+    StructType keySchema = input.keySchema(keys);
+    StructType parts = keySchema.add(PART, DataTypes.BinaryType, false);
+    int endAt = windowEnd == null ? -1 : keyNames.indexOf(windowEnd);
+    if (windowEnd != null && endAt < 0) {
+      throw new IllegalArgumentException("windowEnd " + windowEnd + " is not a key");
+    }
+    long unit = endAt < 0 || input.declared(windowEnd) instanceof LongType ? 1 : 1000;
+    WindowEnd end = new WindowEnd(endAt, unit, spec.path("latenessMs").asLong());
+    boolean punctual = spec.path("punctual").asBoolean();
+    Dataset<Row> combined = input.dataset().mapPartitions(combiner, Encoders.row(parts));
+    Grouped grouped = close && paged(keySchema, functions)
+        ? pages(combined, keySchema, combiner, functions, end, punctual)
+        : new Grouped(
+            combined.groupBy(Input.keyColumns(keySchema)).as(Encoders.row(keySchema), Encoders.row(parts)),
+            new AggregateProcessor(combiner, functions, close, end, spec.path("always").asBoolean(), punctual));
+    Dataset<Row> out = grouped.rows.transformWithState(
+        StateSize.counted(spec.path("size").asLong(), grouped.processor),
+        windowEnd == null ? TimeMode.None() : TimeMode.EventTime(),
+        OutputMode.Append(),
+        Encoders.row(results(keySchema, functions).add("__weight", DataTypes.LongType, false)));
+
+    Column[] named = new Column[keys.length + functions.size() + 1];
+    for (int i = 0; i < keys.length; i++) {
+      named[i] = Wire.from(out.col("k" + i), input.declared(keyNames.get(i))).as(keyNames.get(i));
+    }
+    for (int i = 0; i < functions.size(); i++) {
+      named[keys.length + i] = result(out, functions, i);
+    }
+    named[named.length - 1] = out.col("__weight");
+    return out.select(named);
+  }
+
+  private record Grouped(KeyValueGroupedDataset<Row, Row> rows, StatefulProcessor<Row, Row, Row> processor) {}
+
+  /** True if groups that close can lie in pages: what each holds is one value, and their keys can be hashed. */
+  private static boolean paged(StructType keys, List<AggFunction> functions) {
+    return functions.stream().allMatch(f -> f.kept() == null) && !keys.existsRecursively(t -> t instanceof MapType);
+  }
+
+  private static Grouped pages(
+      Dataset<Row> combined, StructType keys, Combiner combiner, List<AggFunction> functions, WindowEnd end,
+      boolean punctual) {
+    int[] others = IntStream.range(0, keys.size()).filter(i -> i != end.at()).toArray();
+    OrderKey order =
+        OrderKey.of(IntStream.of(others).mapToObj(i -> OrderKey.Field.asc(keys.apply(i).dataType())).toList());
+    Column[] names = IntStream.of(others).mapToObj(i -> col("k" + i)).toArray(Column[]::new);
+    Column bucket = names.length == 0 ? lit(0) : pmod(hash(names), lit(WindowPages.BUCKETS));
+    List<Column> select = new ArrayList<>(List.of(Input.keyColumns(keys)));
+    select.add(bucket.as("bucket"));
+    select.add(col(PART));
+    Dataset<Row> bucketed = combined.select(select.toArray(Column[]::new));
+    StructType key = new StructType()
+        .add(keys.apply(end.at()))
+        .add("bucket", DataTypes.IntegerType, false);
+    return new Grouped(
+        bucketed
+            .groupBy(Input.keyColumns(key))
+            .as(Encoders.row(key), Encoders.row(bucketed.schema())),
+        new WindowPages(combiner, functions, end, punctual, order, others));
+  }
+
+  static boolean ansi(Dataset<Row> in) {
+    return Boolean.parseBoolean(in.sparkSession().conf().get("spark.sql.ansi.enabled"));
+  }
+
+  /** True for mode close, false for changes. */
+  static boolean closes(JsonNode spec) {
+    String mode = Input.text(spec, "mode");
+    return switch (mode) {
+      case "close" -> true;
+      case "changes" -> false;
+      default -> throw new IllegalArgumentException("no mode " + mode);
+    };
+  }
+
+  /** {@code k0, k1, …}; without keys a constant, since Spark wants something to group by. */
+  /** {@code keySchema} and {@code g0, g1, …} as they travel. */
+  static StructType results(StructType keySchema, List<AggFunction> functions) {
+    StructType schema = keySchema;
+    for (int i = 0; i < functions.size(); i++) {
+      DataType type = Wire.type(functions.get(i).type);
+      schema = schema.add("g" + i, type, true);
+    }
+    return schema;
+  }
+
+  static Column result(Dataset<Row> out, List<AggFunction> functions, int i) {
+    return Wire.from(out.col("g" + i), functions.get(i).type).as(functions.get(i).name);
+  }
+}

@@ -1,0 +1,183 @@
+package dev.penstock.kernel.aggregate;
+
+import dev.penstock.kernel.row.Zero;
+import dev.penstock.kernel.state.StateBytes;
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.java.function.MapPartitionsFunction;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+
+/**
+ * Adds up the rows of a partition per key before the shuffle.
+ *
+ * <p>Out come the keys and one binary, the {@link Group} of the rows seen. Keys are put into the form in which they
+ * compare (one zero, one NaN). The table is bounded: when it is full it is put out and started again, so a key can come out
+ * several times. Where arrival counts the binary starts with the partition and a number, which {@link #merge} sorts by:
+ * partitions are taken in their order, whatever order the shuffle delivers them in.
+ */
+final class Combiner implements MapPartitionsFunction<Row, Row> {
+  private static final long serialVersionUID = 1L;
+  private static final int MOST_GROUPS = 65_536;
+  private static final int MOST_ROWS = 262_144;
+
+  private final int[] keys;
+  private final int weightAt;
+  private final List<AggFunction> functions;
+  private final boolean arrival;
+  private int timeAt = -1;
+  private int rowAt = -1;
+
+  /** @param weightAt ordinal of the weight, or -1 if every row counts once */
+  Combiner(int[] keys, int weightAt, List<AggFunction> functions) {
+    this.keys = keys;
+    this.weightAt = weightAt;
+    this.functions = functions;
+    this.arrival = functions.stream().anyMatch(f -> f.arrival);
+  }
+
+  /**
+   * Adds up per key and time, which comes out behind the keys; with a row to pass on ({@code rowAt} not -1) nothing is
+   * added up, and it comes out last.
+   */
+  Combiner byTime(int time, int row) {
+    timeAt = time;
+    rowAt = row;
+    return this;
+  }
+
+  @Override
+  public Iterator<Row> call(Iterator<Row> rows) {
+    return new Iterator<>() {
+      private final StateBytes.Out out = new StateBytes.Out();
+      private final int partition = TaskContext.getPartitionId();
+      private long number;
+      private Iterator<Map.Entry<Object, Group>> full = Collections.emptyIterator();
+
+      @Override
+      public boolean hasNext() {
+        return full.hasNext() || rows.hasNext();
+      }
+
+      @Override
+      public Row next() {
+        if (!full.hasNext()) {
+          full = fill(rows);
+        }
+        Map.Entry<Object, Group> e = full.next();
+        Object[] values = new Object[width()];
+        int part = restore(e.getKey(), values);
+        out.reset();
+        if (arrival) {
+          out.varint(partition);
+          out.varint(number++);
+        }
+        e.getValue().write(out);
+        values[part] = out.toByteArray();
+        return RowFactory.create(values);
+      }
+    };
+  }
+
+  private Iterator<Map.Entry<Object, Group>> fill(Iterator<Row> rows) {
+    Map<Object, Group> table = new LinkedHashMap<>();
+    for (int seen = 0; rows.hasNext() && seen < MOST_ROWS && table.size() < MOST_GROUPS; seen++) {
+      Row row = rows.next();
+      Object key = timeAt < 0 ? key(row) : new Timed(key(row), row.getLong(timeAt), rowAt < 0 ? null : row);
+      Group group = table.get(key);
+      if (group == null) {
+        group = new Group(functions);
+        table.put(key, group);
+      }
+      group.add(row, weightAt < 0 ? 1 : row.getLong(weightAt));
+    }
+    return table.entrySet().iterator();
+  }
+
+  private Object key(Row row) {
+    if (keys.length == 1) {
+      return comparable(row.get(keys[0]));
+    }
+    Object[] values = new Object[keys.length];
+    for (int i = 0; i < values.length; i++) {
+      values[i] = comparable(row.get(keys[i]));
+    }
+    return Arrays.asList(values);
+  }
+
+  private static Object comparable(Object v) {
+    return v instanceof byte[] b ? ByteBuffer.wrap(b) : Zero.positive(v);
+  }
+
+  /** A key at a time; with a row it is equal to nothing but itself. */
+  private record Timed(Object key, long time, Row row) {
+    @Override
+    public boolean equals(Object other) {
+      return this == other
+          || row == null && other instanceof Timed t && t.row == null && time == t.time && Objects.equals(key, t.key);
+    }
+
+    @Override
+    public int hashCode() {
+      return 31 * Objects.hashCode(key) + Long.hashCode(time);
+    }
+  }
+
+  private int width() {
+    return Math.max(1, keys.length) + 1 + (timeAt < 0 ? 0 : 1) + (rowAt < 0 ? 0 : 1);
+  }
+
+  /** Writes all but the part, and says where that goes. */
+  private int restore(Object tableKey, Object[] into) {
+    Object key = tableKey instanceof Timed t ? t.key : tableKey;
+    if (keys.length == 0) {
+      into[0] = 0;
+    }
+    for (int i = 0; i < keys.length; i++) {
+      Object v = keys.length == 1 ? key : ((List<?>) key).get(i);
+      into[i] = v instanceof ByteBuffer b ? b.array() : v;
+    }
+    int at = Math.max(1, keys.length);
+    if (tableKey instanceof Timed t) {
+      into[at++] = t.time;
+      if (rowAt >= 0) {
+        into[at + 1] = t.row.get(rowAt);
+      }
+    }
+    return at;
+  }
+
+  /** The sum of the groups that came for one key. */
+  Group merge(List<byte[]> parts) {
+    if (arrival && parts.size() > 1) {
+      parts.sort((a, b) -> {
+        StateBytes.In x = new StateBytes.In(a);
+        StateBytes.In y = new StateBytes.In(b);
+        int c = Long.compare(x.varint(), y.varint());
+        return c != 0 ? c : Long.compare(x.varint(), y.varint());
+      });
+    }
+    Group sum = null;
+    for (byte[] part : parts) {
+      StateBytes.In in = new StateBytes.In(part);
+      if (arrival) {
+        in.varint();
+        in.varint();
+      }
+      Group group = new Group(functions).read(in);
+      if (sum == null) {
+        sum = group;
+      } else {
+        sum.merge(group);
+      }
+    }
+    return sum;
+  }
+}

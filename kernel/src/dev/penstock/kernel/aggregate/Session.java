@@ -1,0 +1,103 @@
+package dev.penstock.kernel.aggregate;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import dev.penstock.kernel.row.Input;
+import dev.penstock.kernel.row.Wire;
+import dev.penstock.kernel.state.StateSize;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * GROUP BY with a session window over a Z-set.
+ *
+ * <p>Sessions: per key, rows at most the gap apart (exactly the gap included) share a session, whose bounds are the first
+ * time and the last time + gap, in micros. A row between two sessions makes them one; a retraction can split one. Rows with a NULL time must
+ * have been taken out before.
+ *
+ * <p>Output: keys, start, end, aggregates, {@code __late}, {@code __row} if asked for, {@code __weight}. Mode {@code changes}: the
+ * rows of sessions that are no more with −1, then the new ones with +1; nothing for those that stay as they are. Mode
+ * {@code close}: each session once, with +1, when it closes: when end + lateness ≤ watermark.
+ *
+ * <p>Late rows: all rows of a key in an epoch are looked at together with the open sessions; a row is late if the session that
+ * it would be in has closed at the watermark in force. A closed session takes no more rows: a row within its gap whose own
+ * session is still open starts a new one. A retraction of a row whose session is gone is late too. Late rows come out with {@code
+ * __late} true, their weight and {@code __row}, and NULL elsewhere; all others have {@code __late} false and no {@code __row}.
+ *
+ * <p>Order inside a session: by time for what arrival decides elsewhere (FIRST, ARRAY_AGG), at equal times by arrival.
+ * State: append-only, one accumulator per open session; otherwise one per different time of the open sessions. All of a key is one
+ * binary value, so an epoch costs for each key it touches what its open sessions hold.
+ *
+ * <p>Watermark in a chain: see {@link Aggregate}.
+ */
+public final class Session {
+  private Session() {}
+
+  /** The sessions described by {@code specJson} of {@code in}. */
+  public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
+    JsonNode spec = Input.parse(specJson);
+    List<String> keyNames = Input.texts(spec, "keys");
+    String weight = Input.text(spec, "weight");
+    String passed = Input.text(spec, "row");
+    Input input = new Input(in);
+    int[] keys = keyNames.stream().mapToInt(input::add).toArray();
+    int timeAt = input.add(Input.text(spec, "time"), DataTypes.LongType);
+    int weightAt = weight == null ? -1 : input.add(weight, DataTypes.LongType);
+    List<AggFunction> functions = AggFunction.list(spec, input, weight == null, Aggregate.ansi(in));
+    int rowAt = passed == null ? -1 : input.addRaw(passed);
+    DataType rowType = passed == null ? null : input.type(rowAt);
+
+    StructType keySchema = input.keySchema(keys);
+    StructType parts = keySchema.add("t", DataTypes.LongType, false).add(Aggregate.PART, DataTypes.BinaryType, false);
+    StructType schema = Aggregate.results(keySchema.add("s", DataTypes.LongType).add("e", DataTypes.LongType), functions)
+        .add("__late", DataTypes.BooleanType, false);
+    if (passed != null) {
+      parts = parts.add("r", rowType, true);
+      schema = schema.add("__row", rowType, true);
+    }
+    schema = schema.add("__weight", DataTypes.LongType, false);
+
+    Combiner combiner = new Combiner(keys, weightAt, functions).byTime(timeAt, rowAt);
+    SessionProcessor processor = new SessionProcessor(
+        combiner,
+        functions,
+        keySchema.size(),
+        spec.get("gapMicros").asLong(),
+        Aggregate.closes(spec),
+        spec.path("latenessMs").asLong(),
+        spec.path("punctual").asBoolean(),
+        weight == null,
+        passed != null);
+    Dataset<Row> out = input.dataset()
+        .mapPartitions(combiner, Encoders.row(parts))
+        .groupBy(Input.keyColumns(keySchema))
+        .as(Encoders.row(keySchema), Encoders.row(parts))
+        .transformWithState(
+            StateSize.counted(spec.path("size").asLong(), processor), TimeMode.EventTime(), OutputMode.Append(),
+            Encoders.row(schema));
+
+    List<Column> named = new ArrayList<>();
+    for (int i = 0; i < keys.length; i++) {
+      named.add(Wire.from(out.col("k" + i), input.declared(keyNames.get(i))).as(keyNames.get(i)));
+    }
+    named.add(out.col("s").as(Input.text(spec, "start")));
+    named.add(out.col("e").as(Input.text(spec, "end")));
+    for (int i = 0; i < functions.size(); i++) {
+      named.add(Aggregate.result(out, functions, i));
+    }
+    named.add(out.col("__late"));
+    if (passed != null) {
+      named.add(out.col("__row"));
+    }
+    named.add(out.col("__weight"));
+    return out.select(named.toArray(Column[]::new));
+  }
+}

@@ -1,0 +1,328 @@
+package dev.penstock.kernel.aggregate;
+
+import dev.penstock.kernel.state.StateBytes;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.streaming.ExpiredTimerInfo;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.streaming.ValueState;
+
+/** Keeps the open sessions of a {@link Session}, which says what it promises. */
+final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
+  private static final long serialVersionUID = 1L;
+  private static final long NO_TIMER = Long.MIN_VALUE;
+
+  private final Combiner combiner;
+  private final List<AggFunction> functions;
+  private final int keyCount;
+  private final long gap;
+  private final boolean close;
+  private final long latenessMs;
+  private final boolean punctual;
+  private final boolean appendOnly;
+  private final boolean passes;
+  private transient ValueState<byte[]> state;
+
+  SessionProcessor(
+      Combiner combiner,
+      List<AggFunction> functions,
+      int keyCount,
+      long gap,
+      boolean close,
+      long latenessMs,
+      boolean punctual,
+      boolean appendOnly,
+      boolean passes) {
+    this.combiner = combiner;
+    this.functions = functions;
+    this.keyCount = keyCount;
+    this.gap = gap;
+    this.close = close;
+    this.latenessMs = latenessMs;
+    this.punctual = punctual;
+    this.appendOnly = appendOnly;
+    this.passes = passes;
+  }
+
+  /** Rows from {@code first} to {@code last}: a whole session, or those of one time. */
+  private static final class Span {
+    long first;
+    long last;
+    Group group;
+
+    Span(long first, long last, Group group) {
+      this.first = first;
+      this.last = last;
+      this.group = group;
+    }
+  }
+
+  /** What came for one time in this epoch. */
+  private static final class Arrival {
+    final List<byte[]> parts = new ArrayList<>();
+    final List<Object[]> rows = new ArrayList<>(); // passed-through row and its own part
+    Group group;
+  }
+
+  /** The state of a key: spans in order of time, and the timer that is set. */
+  private static final class Open {
+    List<Span> spans = new ArrayList<>();
+    long timer = NO_TIMER;
+  }
+
+  @Override
+  public void init(OutputMode outputMode, TimeMode timeMode) {
+    state = getHandle().getValueState("sessions", Encoders.BINARY(), TTLConfig.NONE());
+  }
+
+  @Override
+  public scala.collection.Iterator<Row> handleInputRows(
+      Row key, scala.collection.Iterator<Row> rows, TimerValues timers) {
+    long watermark = timers.getCurrentWatermarkInMs();
+    List<Row> out = new ArrayList<>();
+    Open open = load();
+    TreeMap<Long, Arrival> arrivals = arrivals(rows);
+    if (!punctual) {
+      closeDue(key, open, watermark, out);
+      refuseLate(key, open, arrivals, watermark, out);
+    }
+    List<Span> before = close ? List.of() : sessions(open.spans);
+    Map<Span, Object[]> old = new IdentityHashMap<>();
+    before.forEach(s -> old.put(s, s.group.results()));
+    insert(key, open, arrivals, out);
+    List<Span> after = sessions(open.spans);
+    if (!close) {
+      difference(key, before, old, after, out);
+    }
+    if (appendOnly) {
+      open.spans = after;
+    }
+    if (punctual) {
+      closeDue(key, open, watermark, out);
+      after = sessions(open.spans);
+    }
+    save(open, after, watermark);
+    return scala.jdk.javaapi.CollectionConverters.asScala(out.iterator());
+  }
+
+  @Override
+  public scala.collection.Iterator<Row> handleExpiredTimer(Row key, TimerValues timers, ExpiredTimerInfo timer) {
+    List<Row> out = new ArrayList<>();
+    Open open = load();
+    if (open.timer == timer.getExpiryTimeInMs()) {
+      open.timer = NO_TIMER; // Spark removes a timer that has fired
+    }
+    closeDue(key, open, timers.getCurrentWatermarkInMs(), out);
+    save(open, sessions(open.spans), timers.getCurrentWatermarkInMs());
+    return scala.jdk.javaapi.CollectionConverters.asScala(out.iterator());
+  }
+
+  private TreeMap<Long, Arrival> arrivals(scala.collection.Iterator<Row> rows) {
+    TreeMap<Long, Arrival> out = new TreeMap<>();
+    while (rows.hasNext()) {
+      Row row = rows.next();
+      Arrival a = out.computeIfAbsent(row.getLong(keyCount), t -> new Arrival());
+      byte[] part = row.getAs(keyCount + 1);
+      a.parts.add(part);
+      if (passes) {
+        a.rows.add(new Object[] {row.get(keyCount + 2), part});
+      }
+    }
+    return out;
+  }
+
+  /** Takes out the arrivals whose session, seen together with the open ones, has closed. */
+  private void refuseLate(Row key, Open open, TreeMap<Long, Arrival> arrivals, long watermark, List<Row> out) {
+    List<Span> all = new ArrayList<>(open.spans);
+    arrivals.keySet().forEach(t -> all.add(new Span(t, t, null)));
+    all.sort((a, b) -> Long.compare(a.first, b.first));
+    int from = 0;
+    while (from < all.size()) {
+      long last = all.get(from).last;
+      int to = from + 1;
+      while (to < all.size() && all.get(to).first - last <= gap) {
+        last = Math.max(last, all.get(to).last);
+        to++;
+      }
+      if (due(last) <= watermark) {
+        for (Span span : all.subList(from, to)) {
+          if (span.group == null) {
+            late(key, arrivals.remove(span.first), out);
+          }
+        }
+      }
+      from = to;
+    }
+  }
+
+  private void late(Row key, Arrival arrival, List<Row> out) {
+    if (!passes) {
+      out.add(row(key, null, null, combiner.merge(arrival.parts).weight, null));
+      return;
+    }
+    for (Object[] each : arrival.rows) {
+      List<byte[]> one = new ArrayList<>(List.of((byte[]) each[1]));
+      out.add(row(key, null, null, combiner.merge(one).weight, each[0]));
+    }
+  }
+
+  private void insert(Row key, Open open, TreeMap<Long, Arrival> arrivals, List<Row> out) {
+    TreeMap<Long, Span> byTime = new TreeMap<>();
+    for (Span span : open.spans) {
+      byTime.put(span.first, span);
+    }
+    List<Span> added = new ArrayList<>();
+    arrivals.forEach((time, arrival) -> {
+      arrival.group = combiner.merge(arrival.parts);
+      Span there = appendOnly ? null : byTime.get(time);
+      if (arrival.group.weight < 0 && (there == null || there.group.weight + arrival.group.weight < 0)) {
+        late(key, arrival, out); // what it takes back has gone with its session
+      } else if (there != null) {
+        there.group.merge(arrival.group);
+      } else {
+        added.add(new Span(time, time, arrival.group));
+      }
+    });
+    open.spans.addAll(added);
+    open.spans.removeIf(s -> s.group.weight == 0);
+    open.spans.sort((a, b) -> Long.compare(a.first, b.first));
+  }
+
+  /** Puts spans together that are at most the gap apart; spans that stay alone stay the same object. */
+  private List<Span> sessions(List<Span> spans) {
+    List<Span> out = new ArrayList<>();
+    Span current = null;
+    boolean own = false;
+    for (Span span : spans) {
+      if (current != null && span.first - current.last <= gap) {
+        if (!own) {
+          Group sum = new Group(functions);
+          sum.merge(current.group);
+          current = new Span(current.first, current.last, sum);
+          out.set(out.size() - 1, current);
+          own = true;
+        }
+        current.group.merge(span.group);
+        current.last = Math.max(current.last, span.last);
+      } else {
+        current = span;
+        own = false;
+        out.add(span);
+      }
+    }
+    return out;
+  }
+
+  private void difference(Row key, List<Span> before, Map<Span, Object[]> old, List<Span> after, List<Row> out) {
+    TreeMap<Long, Span> now = new TreeMap<>();
+    after.forEach(s -> now.put(s.first, s));
+    Set<Long> same = new HashSet<>();
+    Map<Long, Object[]> results = new HashMap<>();
+    after.forEach(s -> results.put(s.first, s.group.results()));
+    for (Span was : before) {
+      Span is = now.get(was.first);
+      if (is != null && is.last == was.last && Arrays.deepEquals(old.get(was), results.get(is.first))) {
+        same.add(is.first);
+      } else {
+        out.add(row(key, new long[] {was.first, was.last + gap}, old.get(was), -1, null));
+      }
+    }
+    for (Span is : after) {
+      if (!same.contains(is.first)) {
+        out.add(row(key, new long[] {is.first, is.last + gap}, results.get(is.first), 1, null));
+      }
+    }
+  }
+
+  private void closeDue(Row key, Open open, long watermark, List<Row> out) {
+    for (Span session : sessions(open.spans)) {
+      if (due(session.last) <= watermark) {
+        if (close) {
+          out.add(row(key, new long[] {session.first, session.last + gap}, session.group.results(), 1, null));
+        }
+        open.spans.removeIf(s -> s.first >= session.first && s.last <= session.last);
+      }
+    }
+  }
+
+  /** The watermark at which a session with this last row closes. */
+  private long due(long last) {
+    return -Math.floorDiv(-(last + gap), 1000L) + latenessMs;
+  }
+
+  private Row row(Row key, long[] bounds, Object[] results, long weight, Object passed) {
+    int n = functions.size();
+    Object[] values = new Object[keyCount + 2 + n + 1 + (passes ? 1 : 0) + 1];
+    if (bounds != null) {
+      for (int i = 0; i < keyCount; i++) {
+        values[i] = key.get(i);
+      }
+      values[keyCount] = bounds[0];
+      values[keyCount + 1] = bounds[1];
+      System.arraycopy(results, 0, values, keyCount + 2, n);
+    }
+    values[keyCount + 2 + n] = bounds == null;
+    if (passes) {
+      values[keyCount + 3 + n] = passed;
+    }
+    values[values.length - 1] = weight;
+    return RowFactory.create(values);
+  }
+
+  private Open load() {
+    Open open = new Open();
+    byte[] known = state.get();
+    if (known != null) {
+      StateBytes.In in = new StateBytes.In(known);
+      open.timer = in.varint();
+      for (long left = in.varint(); left > 0; left--) {
+        long first = in.varint();
+        long last = first + in.varint();
+        open.spans.add(new Span(first, last, new Group(functions).read(in)));
+      }
+    }
+    return open;
+  }
+
+  private void save(Open open, List<Span> sessions, long watermark) {
+    long next = sessions.stream().mapToLong(s -> due(s.last)).min().orElse(NO_TIMER);
+    if (next != NO_TIMER) {
+      next = Math.max(next, watermark); // a time that the watermark has passed would not be found any more
+    }
+    if (next != open.timer) {
+      if (open.timer != NO_TIMER) {
+        getHandle().deleteTimer(open.timer);
+      }
+      if (next != NO_TIMER) {
+        getHandle().registerTimer(next);
+      }
+    }
+    if (open.spans.isEmpty()) {
+      state.clear();
+      return;
+    }
+    StateBytes.Out out = new StateBytes.Out();
+    out.varint(next);
+    out.varint(open.spans.size());
+    for (Span span : open.spans) {
+      out.varint(span.first);
+      out.varint(span.last - span.first);
+      span.group.write(out);
+    }
+    state.update(out.toByteArray());
+  }
+}

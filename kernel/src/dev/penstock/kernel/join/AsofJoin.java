@@ -1,0 +1,284 @@
+package dev.penstock.kernel.join;
+
+import dev.penstock.kernel.row.PackedRow;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.streaming.ExpiredTimerInfo;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Each left row with the one right row of its key that is closest in time.
+ *
+ * <ul>
+ *   <li>Result: one row per left row; where nothing matches, NULLs ({@code left}) or nothing ({@code inner}). An answer once
+ *       given never changes. A left row that is retracted takes back the answers it got, the latest first.
+ *   <li>Directions: {@code backward} the last right time ≤ left time ({@code strict}: &lt;), {@code forward} the first ≥
+ *       (&gt;), {@code nearest} the smaller distance. {@code toleranceMicros} is the largest distance that counts.
+ *   <li>Ties: {@code nearest} takes the earlier one of two at the same distance; of right rows with the same time the last
+ *       arrived counts.
+ *   <li>NULLs: a NULL key or time matches nothing; such a left row is answered at once.
+ *   <li>{@code eager}: answered on arrival with the right rows of this and earlier epochs. State: the right rows, for ever.
+ *   <li>{@code watermark}: answered when no right row to come can change the answer; right rows to come have times ≥ the watermark. Backward: watermark &gt; left time (≥ when strict). Forward: watermark &gt; the
+ *       candidate's time. Nearest: watermark &gt; left time + the candidate's distance. Without a candidate forward and nearest wait
+ *       until watermark &gt; left time + tolerance; without a tolerance, until there is one. State: waiting left rows, and the
+ *       right rows that they or left rows with times ≥ the watermark may need: looking backward, for each key the last one at or before the watermark and those after.
+ *   <li>Late rows: a late left row is answered at once with what is kept. A late right row counts for what is not yet answered.
+ *   <li>A right side that can retract ({@code rightWeight}) is kept whole. A left side that can ({@code leftWeight}) is
+ *       kept with its answers.
+ *   <li>Ordering: none.
+ * </ul>
+ *
+ * <p>Spec: {@code kind}, {@code leftKeys}, {@code rightKeys}, {@code leftColumns}, {@code rightColumns}, {@code leftTime},
+ * {@code rightTime} (BIGINT microseconds), {@code direction}, {@code strict}, {@code toleranceMicros}, {@code mode},
+ * {@code leftWeight}, {@code rightWeight}.
+ */
+public final class AsofJoin {
+  private AsofJoin() {}
+
+  enum Direction {
+    BACKWARD,
+    FORWARD,
+    NEAREST
+  }
+
+  /** The join of two frames. Output: left columns, right columns, {@code __weight}. */
+  public static Dataset<Row> apply(Dataset<Row> left, Dataset<Row> right, String specJson) {
+    JoinSpec spec = new JoinSpec(specJson);
+    Direction direction =
+        Direction.valueOf(spec.oneOf("direction", "backward", "forward", "nearest").toUpperCase());
+    boolean strict = spec.flag("strict");
+    Long tolerance = spec.number("toleranceMicros");
+    if (tolerance != null && tolerance < 0) {
+      throw new IllegalArgumentException("toleranceMicros must not be negative");
+    }
+    return join(left, right, spec, direction, strict, tolerance == null ? JoinTimer.NEVER : tolerance);
+  }
+
+  static Dataset<Row> join(
+      Dataset<Row> left, Dataset<Row> right, JoinSpec spec, Direction direction, boolean strict, long tolerance) {
+    boolean inner = spec.oneOf("kind", "inner", "left").equals("inner");
+    boolean eager = spec.oneOf("mode", "eager", "watermark").equals("eager");
+    String leftTime = spec.text("leftTime");
+    String rightTime = spec.text("rightTime");
+    spec.done();
+    boolean[] nullSafe = new boolean[spec.leftKeys.size()];
+    Dataset<Row> packed = JoinPlan.run(
+        spec,
+        JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, spec.leftWeight, !inner,
+            false),
+        JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
+            false, true),
+        new Processor(inner, eager, direction, strict, tolerance, spec.leftWeight != null, spec.rightWeight != null),
+        eager ? TimeMode.None() : TimeMode.EventTime(),
+        JoinPlan.OUTPUT);
+    return JoinPlan.unpack(
+        packed, JoinPlan.schema(left, spec.leftColumns), JoinPlan.schema(right, spec.rightColumns));
+  }
+
+  private static final class Processor extends StatefulProcessor<byte[], Row, Row> {
+    private static final long serialVersionUID = 1L;
+
+    private final boolean inner;
+    private final boolean eager;
+    private final Direction direction;
+    private final boolean strict;
+    private final long tolerance;
+    private final boolean leftRetracts;
+    private final boolean rightRetracts;
+    private transient JoinHistory right;
+    /** Left rows that wait, by time. */
+    private transient JoinStore waiting;
+    private transient JoinAnswers answers;
+
+    Processor(
+        boolean inner, boolean eager, Direction direction, boolean strict, long tolerance, boolean leftRetracts,
+        boolean rightRetracts) {
+      this.inner = inner;
+      this.eager = eager;
+      this.direction = direction;
+      this.strict = strict;
+      this.tolerance = tolerance;
+      this.leftRetracts = leftRetracts;
+      this.rightRetracts = rightRetracts;
+    }
+
+    @Override
+    public void init(OutputMode outputMode, TimeMode timeMode) {
+      right = new JoinHistory(getHandle(), rightRetracts);
+      if (!eager) {
+        waiting = new JoinStore(getHandle(), "waiting");
+      }
+      answers = new JoinAnswers(getHandle(), inner, leftRetracts);
+    }
+
+    @Override
+    public scala.collection.Iterator<Row> handleInputRows(
+        byte[] key, scala.collection.Iterator<Row> rows, TimerValues timers) {
+      // Left rows of an append-only side cannot cancel each other, so equal output rows need not be found.
+      JoinOutput out = new JoinOutput(leftRetracts, false);
+      List<Row> lefts = new ArrayList<>();
+      List<Row> rights = new ArrayList<>();
+      while (rows.hasNext()) {
+        Row row = rows.next();
+        switch (row.getInt(JoinPlan.SIDE)) {
+          case JoinPlan.LEFT -> lefts.add(row);
+          case JoinPlan.RIGHT -> rights.add(row);
+          default -> out.add((byte[]) row.get(JoinPlan.ROW), null, row.getLong(JoinPlan.WEIGHT));
+        }
+      }
+      if (lefts.isEmpty() && rights.isEmpty()) {
+        return out.iterator();
+      }
+      open();
+      right.take(rights);
+      if (leftRetracts) {
+        Map<PackedRow, long[]> sums = new LinkedHashMap<>();
+        for (Row row : lefts) {
+          sums.computeIfAbsent(
+              PackedRow.of((byte[]) row.get(JoinPlan.ROW), row.getLong(JoinPlan.TIME)), k -> new long[1])[0] +=
+              row.getLong(JoinPlan.WEIGHT);
+        }
+        sums.forEach((row, sum) -> left(row.row(), row.at(), sum[0], out));
+      } else {
+        for (Row row : lefts) {
+          left((byte[]) row.get(JoinPlan.ROW), row.getLong(JoinPlan.TIME), 1, out);
+        }
+      }
+      close(eager ? JoinTimer.UNKNOWN : JoinTimer.watermark(timers), out);
+      return out.iterator();
+    }
+
+    @Override
+    public scala.collection.Iterator<Row> handleExpiredTimer(byte[] key, TimerValues timers, ExpiredTimerInfo timer) {
+      JoinOutput out = new JoinOutput(leftRetracts, false);
+      open();
+      waiting.timer(JoinStore.NO_TIMER);
+      close(JoinTimer.watermark(timers), out);
+      return out.iterator();
+    }
+
+    private void open() {
+      right.store().open();
+      if (waiting != null) {
+        waiting.open();
+      }
+      answers.open();
+    }
+
+    private void left(byte[] row, long at, long weight, JoinOutput out) {
+      if (weight > 0) {
+        if (eager) {
+          answers.give(row, weight, row(best(at)), out);
+        } else {
+          JoinStore.Cursor known = leftRetracts ? waiting.find(at, row) : null;
+          if (known == null) {
+            waiting.put(new JoinStore.Entry(at, row, weight));
+          } else {
+            known.add(weight);
+          }
+        }
+      } else if (weight < 0) {
+        long left = -weight;
+        JoinStore.Cursor known = eager ? null : waiting.find(at, row);
+        if (known != null) {
+          long taken = Math.min(left, known.get().weight);
+          known.add(-taken);
+          left -= taken;
+        }
+        answers.takeBack(row, left, out);
+      }
+    }
+
+    private static byte[] row(JoinStore.Entry found) {
+      return found == null ? null : found.row;
+    }
+
+    /** The right row that answers a left row at {@code at}, as far as is known. */
+    private JoinStore.Entry best(long at) {
+      JoinStore.Entry found = switch (direction) {
+        case BACKWARD -> right.before(at, !strict);
+        case FORWARD -> right.after(at, !strict);
+        case NEAREST -> {
+          JoinStore.Entry earlier = right.before(at, !strict);
+          JoinStore.Entry later = right.after(at, !strict);
+          yield later == null || (earlier != null && at - earlier.at <= later.at - at) ? earlier : later;
+        }
+      };
+      return found == null || Math.abs(found.at - at) > tolerance ? null : found;
+    }
+
+    /** The time that the watermark must be past for {@code found} to be the answer for good. */
+    private long settledPast(long at, JoinStore.Entry found) {
+      return switch (direction) {
+        case BACKWARD -> strict ? at - 1 : at;
+        case FORWARD -> found != null ? found.at : JoinTimer.plus(at, tolerance);
+        case NEAREST -> JoinTimer.plus(at, found != null ? Math.abs(found.at - at) : tolerance);
+      };
+    }
+
+    /** Answers what can be answered, lets go what is not needed, and writes the state. */
+    private void close(long watermark, JoinOutput out) {
+      if (!eager) {
+        long due = settle(watermark, out);
+        if (right.evicts() && watermark != JoinTimer.UNKNOWN) {
+          long from = waiting.isEmpty() ? watermark : Math.min(watermark, waiting.firstAt());
+          if (direction == Direction.FORWARD) {
+            right.store().removeBefore(from, null);
+          } else {
+            right.evict(from, !strict, tolerance);
+          }
+        }
+        JoinTimer.wake(getHandle(), waiting, Math.min(due, evictionDue(watermark)), watermark);
+        waiting.flush();
+      }
+      right.store().flush();
+      answers.flush();
+    }
+
+    private long settle(long watermark, JoinOutput out) {
+      long due = JoinTimer.NEVER;
+      JoinStore.Cursor cursor = waiting.start();
+      for (JoinStore.Entry entry = cursor.get(); entry != null; entry = cursor.get()) {
+        JoinStore.Entry found = entry.at < watermark || (entry.at == watermark && strict) ? best(entry.at) : null;
+        long past = settledPast(entry.at, found);
+        if (past < watermark) {
+          answers.give(entry.row, entry.weight, row(found), out);
+          cursor.remove();
+          continue;
+        }
+        if (entry.at >= watermark) {
+          // Those that follow are not due before this one's time has been passed.
+          return Math.min(due, JoinTimer.past(strict ? entry.at - 1 : entry.at));
+        }
+        if (past != JoinTimer.NEVER) {
+          due = Math.min(due, JoinTimer.past(past));
+        }
+        cursor.next();
+      }
+      return due;
+    }
+
+    /** When right rows can be let go if nothing else happens to the key. */
+    private long evictionDue(long watermark) {
+      JoinStore store = right.store();
+      if (!right.evicts() || store.isEmpty()) {
+        return JoinTimer.NEVER;
+      }
+      boolean last = direction != Direction.FORWARD && store.size() == 1;
+      if (last && tolerance == JoinTimer.NEVER) {
+        return JoinTimer.NEVER;
+      }
+      long due = JoinTimer.past(last ? JoinTimer.plus(store.lastAt(), tolerance) : store.lastAt());
+      // Past that already: a waiting left row holds them, and its own turn will come.
+      return watermark != JoinTimer.UNKNOWN && due <= watermark / 1000 ? JoinTimer.NEVER : due;
+    }
+  }
+}

@@ -1,0 +1,279 @@
+package dev.penstock.kernel.join;
+
+import dev.penstock.kernel.row.Pack;
+import dev.penstock.kernel.row.PackedRow;
+import dev.penstock.kernel.row.PairPredicate;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.streaming.ExpiredTimerInfo;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Regular join of two changing collections, kept right for ever.
+ *
+ * <ul>
+ *   <li>Result: after every epoch the summed output is what SQL's join of the two summed inputs gives. One epoch's output is
+ *       consolidated per key.
+ *   <li>NULLs: a NULL key matches nothing, except where {@code nullSafe} says so; such a row still comes out where the
+ *       kind keeps unmatched rows. A residual that is NULL is false. The residual belongs to ON.
+ *   <li>Late rows: there are none; the join knows no time.
+ *   <li>Ordering: none.
+ *   <li>{@code mark}: each left row once, with a BOOLEAN column beside it that says whether it has a match; never NULL.
+ *   <li>State: each row of both sides once, with its weight, and (outer, semi, anti, mark with a residual) its number of matches. A row whose weight becomes zero leaves
+ *       nothing. An epoch reads the keys that it touches; rows of a side are read only when the other side has changed, or
+ *       to find the changed rows themselves.
+ *   <li>{@code ttlMs}: a row that has not changed for that long (by the wall clock at the beginning of an epoch, which a replay
+ *       sees again) is forgotten: it matches nothing that comes later, its own late retraction is ignored, and what it has put
+ *       out stays. Its state goes in the first epoch after that. Spark takes every look at the clock for a reason to
+ *       run an epoch, so the query must be started with {@code spark.sql.streaming.noDataMicroBatches.enabled = false}.
+ * </ul>
+ *
+ * <p>Spec: {@code kind}, {@code leftKeys}, {@code rightKeys}, {@code nullSafe}, {@code leftColumns}, {@code rightColumns},
+ * {@code leftWeight}, {@code rightWeight}, {@code residual}, {@code ttlMs}, {@code mark} (the name of the column),
+ * {@code copies} (a row of weight n comes out n times, for a result that is never taken back).
+ */
+public final class Join {
+  private Join() {}
+
+  /** The join of two frames. Output: left columns, right columns (not for semi and anti; for mark its column), {@code __weight}. */
+  public static Dataset<Row> apply(Dataset<Row> left, Dataset<Row> right, String specJson) {
+    JoinSpec spec = new JoinSpec(specJson);
+    JoinKind kind = JoinKind.of(spec);
+    boolean[] nullSafe = spec.nullSafe();
+    String residual = spec.text("residual");
+    Long ttl = spec.number("ttlMs");
+    String mark = kind == JoinKind.MARK ? spec.text("mark") : null;
+    boolean copies = spec.flag("copies");
+    spec.done();
+    StructType leftSchema = JoinPlan.schema(left, spec.leftColumns);
+    StructType rightSchema = JoinPlan.schema(right, spec.rightColumns);
+    PairPredicate predicate =
+        residual == null ? null : PairPredicate.of(left.sparkSession(), residual, leftSchema, rightSchema);
+    Dataset<Row> rights = JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, null,
+        spec.rightWeight, kind.right.unmatched(), false);
+    Dataset<Row> packed = JoinPlan.run(
+        spec,
+        JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, null, spec.leftWeight,
+            kind.left.unmatched(), false),
+        kind.pairs || residual != null ? rights : JoinPlan.combined(rights),
+        new Processor(kind, predicate, ttl == null ? 0 : ttl, copies),
+        ttl == null ? TimeMode.None() : TimeMode.ProcessingTime(),
+        JoinPlan.OUTPUT);
+    StructType marked = mark == null ? null : new StructType().add(mark, DataTypes.BooleanType, true);
+    return JoinPlan.unpack(packed, leftSchema, kind.pairs ? rightSchema : marked);
+  }
+
+  private static byte[] packed(boolean mark) {
+    UnsafeRow row = new UnsafeRow(1);
+    byte[] bytes = new byte[UnsafeRow.calculateBitSetWidthInBytes(1) + Long.BYTES];
+    row.pointTo(bytes, bytes.length);
+    row.setBoolean(0, mark);
+    return bytes;
+  }
+
+  private static final class Processor extends StatefulProcessor<byte[], Row, Row> {
+    private static final long serialVersionUID = 1L;
+    private static final byte[] MATCHED = packed(true);
+    private static final byte[] UNMATCHED = packed(false);
+
+    private final JoinKind kind;
+    private final PairPredicate residual;
+    private final long ttl;
+    private final boolean copies;
+    /** Whether each row keeps its own number of matches; otherwise it is the weight of the whole other side. */
+    private final boolean counted;
+    private transient JoinStore left;
+    private transient JoinStore right;
+
+    Processor(JoinKind kind, PairPredicate residual, long ttl, boolean copies) {
+      this.copies = copies;
+      this.kind = kind;
+      this.residual = residual;
+      this.ttl = ttl;
+      this.counted = residual != null || ttl > 0;
+    }
+
+    @Override
+    public void init(OutputMode outputMode, TimeMode timeMode) {
+      left = new JoinStore(getHandle(), "left");
+      right = new JoinStore(getHandle(), "right");
+    }
+
+    @Override
+    public scala.collection.Iterator<Row> handleInputRows(
+        byte[] key, scala.collection.Iterator<Row> rows, TimerValues timers) {
+      List<Map<PackedRow, long[]>> changes =
+          List.of(new LinkedHashMap<>(), new LinkedHashMap<>(), new LinkedHashMap<>(), new LinkedHashMap<>());
+      while (rows.hasNext()) {
+        Row row = rows.next();
+        changes.get(row.getInt(JoinPlan.SIDE))
+            .computeIfAbsent(PackedRow.of((byte[]) row.get(JoinPlan.ROW), 0), k -> new long[1])[0] +=
+            row.getLong(JoinPlan.WEIGHT);
+      }
+      changes.forEach(change -> change.values().removeIf(sum -> sum[0] == 0));
+      Map<PackedRow, long[]> lefts = changes.get(JoinPlan.LEFT);
+      Map<PackedRow, long[]> rights = changes.get(JoinPlan.RIGHT);
+      JoinOutput out = new JoinOutput(!lefts.isEmpty() && !rights.isEmpty(), copies);
+      changes.get(JoinPlan.LEFT_ALONE).forEach((row, sum) -> alone(true, row.row(), kind.left, 0, 0, sum[0], 0, out));
+      changes.get(JoinPlan.RIGHT_ALONE).forEach((row, sum) -> alone(false, row.row(), kind.right, 0, 0, sum[0], 0, out));
+      if (!lefts.isEmpty() || !rights.isEmpty()) {
+        long now = ttl > 0 ? timers.getCurrentProcessingTimeInMs() : 0;
+        left.open();
+        right.open();
+        if (ttl > 0) {
+          forget(now);
+        }
+        change(true, lefts, now, out);
+        change(false, rights, now, out);
+        if (ttl > 0) {
+          wake(now);
+        }
+        left.flush();
+        right.flush();
+      }
+      return out.iterator();
+    }
+
+    @Override
+    public scala.collection.Iterator<Row> handleExpiredTimer(byte[] key, TimerValues timers, ExpiredTimerInfo timer) {
+      long now = timers.getCurrentProcessingTimeInMs();
+      left.open();
+      right.open();
+      forget(now);
+      wake(now);
+      left.flush();
+      right.flush();
+      return new JoinOutput(false, false).iterator();
+    }
+
+    /** Takes out what is too old. Nothing is before the timer, which is kept with the left side. */
+    private void forget(long now) {
+      if (left.timer() == JoinStore.NO_TIMER || left.timer() > now) {
+        return;
+      }
+      getHandle().deleteTimer(left.timer());
+      left.timer(JoinStore.NO_TIMER);
+      long oldest = Math.min(oldest(left, now), oldest(right, now));
+      if (oldest != Long.MAX_VALUE) {
+        getHandle().registerTimer(oldest + ttl);
+        left.timer(oldest + ttl);
+      }
+    }
+
+    /** Takes out what is too old of one side; when the oldest row that stays has changed. */
+    private long oldest(JoinStore store, long now) {
+      long oldest = Long.MAX_VALUE;
+      JoinStore.Cursor cursor = store.start();
+      for (JoinStore.Entry entry = cursor.get(); entry != null; entry = cursor.get()) {
+        if (entry.stamp + ttl <= now) {
+          cursor.remove();
+        } else {
+          oldest = Math.min(oldest, entry.stamp);
+          cursor.next();
+        }
+      }
+      return oldest;
+    }
+
+    /** A key with rows has a timer, one without has none. */
+    private void wake(long now) {
+      boolean rows = !left.isEmpty() || !right.isEmpty();
+      if (rows && left.timer() == JoinStore.NO_TIMER) {
+        getHandle().registerTimer(now + ttl);
+        left.timer(now + ttl);
+      } else if (!rows && left.timer() != JoinStore.NO_TIMER) {
+        getHandle().deleteTimer(left.timer());
+        left.timer(JoinStore.NO_TIMER);
+      }
+    }
+
+    /** Takes the changes of one side in, against the other side as it is. */
+    private void change(boolean fromLeft, Map<PackedRow, long[]> changes, long now, JoinOutput out) {
+      if (changes.isEmpty()) {
+        return;
+      }
+      JoinStore mine = fromLeft ? left : right;
+      JoinStore other = fromLeft ? right : left;
+      JoinKind.Alone myAlone = fromLeft ? kind.left : kind.right;
+      JoinKind.Alone otherAlone = fromLeft ? kind.right : kind.left;
+      boolean alone = myAlone != JoinKind.Alone.NEVER || otherAlone != JoinKind.Alone.NEVER;
+      boolean visit = !other.isEmpty() && (kind.pairs || (counted && alone));
+      List<JoinStore.Entry> others = visit ? other.all() : List.of();
+      boolean matchedBefore = mine.total() != 0;
+
+      for (Map.Entry<PackedRow, long[]> item : changes.entrySet()) {
+        byte[] row = item.getKey().row();
+        long weight = item.getValue()[0];
+        long hash = Pack.hash(row);
+        JoinStore.Cursor cursor = mine.find(hash, row);
+        JoinStore.Entry entry = cursor == null ? null : cursor.get();
+        if (ttl > 0 && weight < 0 && entry == null) {
+          continue;
+        }
+        long before = entry == null ? 0 : entry.weight;
+        long matches = counted ? (entry == null ? 0 : entry.matches) : other.total();
+        for (JoinStore.Entry match : others) {
+          if (residual != null && !(fromLeft ? residual.test(row, match.row) : residual.test(match.row, row))) {
+            continue;
+          }
+          if (kind.pairs) {
+            out.add(fromLeft ? row : match.row, fromLeft ? match.row : row, weight * match.weight);
+          }
+          if (counted && entry == null) {
+            matches += match.weight;
+          }
+          match.change += weight;
+        }
+        alone(fromLeft, row, myAlone, before, matches, before + weight, matches, out);
+        if (cursor == null) {
+          JoinStore.Entry fresh = new JoinStore.Entry(hash, row, weight);
+          fresh.matches = counted && myAlone != JoinKind.Alone.NEVER ? matches : 0;
+          fresh.stamp = now;
+          mine.put(fresh);
+        } else {
+          entry.stamp = now;
+          cursor.add(weight);
+        }
+      }
+
+      if (otherAlone != JoinKind.Alone.NEVER) {
+        if (counted) {
+          for (JoinStore.Entry match : others) {
+            if (match.change != 0) {
+              long matches = match.matches + match.change;
+              alone(!fromLeft, match.row, otherAlone, match.weight, match.matches, match.weight, matches, out);
+              match.matches = matches;
+              match.change = 0;
+              other.touch(match);
+            }
+          }
+        } else if (matchedBefore != (mine.total() != 0) && !other.isEmpty()) {
+          long was = matchedBefore ? 1 : 0;
+          for (JoinStore.Entry match : visit ? others : other.all()) {
+            alone(!fromLeft, match.row, otherAlone, match.weight, was, match.weight, 1 - was, out);
+          }
+        }
+      }
+    }
+
+    /** What changes in the result when a row's weight and number of matches go from {@code w0}, {@code m0} to {@code w1}, {@code m1}. */
+    private static void alone(
+        boolean isLeft, byte[] row, JoinKind.Alone kind, long w0, long m0, long w1, long m1, JoinOutput out) {
+      if (kind == JoinKind.Alone.MARKED) {
+        out.add(row, UNMATCHED, (m1 == 0 ? w1 : 0) - (m0 == 0 ? w0 : 0));
+        out.add(row, MATCHED, (m1 != 0 ? w1 : 0) - (m0 != 0 ? w0 : 0));
+      } else {
+        out.add(isLeft ? row : null, isLeft ? null : row, kind.weight(w1, m1) - kind.weight(w0, m0));
+      }
+    }
+  }
+}

@@ -1,0 +1,176 @@
+package dev.penstock.kernel.join;
+
+import dev.penstock.kernel.row.Pack;
+import dev.penstock.kernel.row.Unpack;
+import dev.penstock.kernel.state.StateSize;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.api.java.function.MapPartitionsFunction;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * The frame around every join processor: both sides packed and united before it, its output unpacked after it.
+ *
+ * <p>The processor's input has the columns of {@link #INPUT}: the packed key, the side, the time, the arrival number, the
+ * weight and the packed row. A row that can match nothing (a key that is NULL, a time that is NULL) has a side of
+ * {@link #LEFT_ALONE} or {@link #RIGHT_ALONE} and its own bytes as its key, so such rows are spread over the partitions.
+ *
+ * <p>Event time: the watermark of a query is one for all operators, the smallest over its {@code withWatermark} nodes
+ * ({@code spark.sql.streaming.multipleWatermarkPolicy = min}), and reaches a processor behind a union without an event-time
+ * column in its input. As that column is dropped here, Spark filters no late rows: what is late is decided by the
+ * processors.
+ */
+public final class JoinPlan {
+  static final int LEFT = 0;
+  static final int RIGHT = 1;
+  static final int LEFT_ALONE = 2;
+  static final int RIGHT_ALONE = 3;
+
+  static final int KEY = 0;
+  static final int SIDE = 1;
+  static final int TIME = 2;
+  static final int SEQUENCE = 3;
+  static final int WEIGHT = 4;
+  static final int ROW = 5;
+
+  /** What a processor reads. */
+  static final StructType INPUT = new StructType()
+      .add("__key", DataTypes.BinaryType, false)
+      .add("__side", DataTypes.IntegerType, false)
+      .add("__time", DataTypes.LongType, true)
+      .add("__sequence", DataTypes.LongType, false)
+      .add("__count", DataTypes.LongType, false)
+      .add("__row", DataTypes.BinaryType, false);
+
+  /** What a processor puts out. */
+  public static final StructType OUTPUT = new StructType()
+      .add("__left", DataTypes.BinaryType, true)
+      .add("__right", DataTypes.BinaryType, true)
+      .add("__weight", DataTypes.LongType, false);
+
+  private JoinPlan() {}
+
+  /** A column by its exact name. */
+  public static Column column(String name) {
+    return functions.col("`" + name.replace("`", "``") + "`");
+  }
+
+  /** The schema of some columns of a frame, all nullable. */
+  public static StructType schema(Dataset<Row> frame, List<String> names) {
+    StructType all = frame.schema();
+    StructType chosen = new StructType();
+    for (String name : names) {
+      chosen = chosen.add(name, all.apply(name).dataType(), true);
+    }
+    return chosen;
+  }
+
+  /**
+   * One side as processor input.
+   *
+   * @param time the column with the side's time, or null where the join has none
+   * @param alone whether rows that can match nothing are wanted
+   * @param sequenced whether the order of arrival within an epoch matters
+   */
+  static Dataset<Row> side(
+      Dataset<Row> frame, int side, List<String> keys, boolean[] nullSafe, List<String> columns, String time,
+      String weight, boolean alone, boolean sequenced) {
+    List<Column> parts = new ArrayList<>();
+    Column lost = functions.lit(false);
+    for (int i = 0; i < keys.size(); i++) {
+      Column key = column(keys.get(i));
+      DataType type = frame.schema().apply(keys.get(i)).dataType();
+      if (nullSafe[i]) {
+        parts.add(key.isNull());
+      } else {
+        lost = lost.or(key.isNull());
+      }
+      parts.add(comparable(key, type));
+    }
+    Column at = functions.lit(0L);
+    if (time != null) {
+      at = column(time).cast("bigint");
+      lost = lost.or(column(time).isNull());
+    }
+    List<Column> row = new ArrayList<>();
+    columns.forEach(name -> row.add(column(name)));
+    Column packed = Pack.of(Pack.Mode.ROW, row);
+    Column key = Pack.of(Pack.Mode.KEY, parts);
+    // Spark moves a condition that is deterministic below withWatermark, where it would keep the watermarks of the rows
+    // that it drops from being seen.
+    Column never = Pack.of(Pack.Mode.SEQUENCE, List.of()).lt(0L);
+    Dataset<Row> wanted = alone ? frame : frame.where(functions.not(lost).or(never));
+    Column spread = alone ? functions.when(lost, packed).otherwise(key) : key;
+    Column flag = alone ? functions.when(lost, side + 2).otherwise(side) : functions.lit(side);
+    Column order = sequenced ? Pack.of(Pack.Mode.SEQUENCE, List.of()) : functions.lit(0L);
+    Column count = weight == null ? functions.lit(1L) : column(weight);
+    return wanted.select(
+        spread.as("__key"), flag.cast("int").as("__side"), at.as("__time"), order.as("__sequence"),
+        count.as("__count"), packed.as("__row"));
+  }
+
+  /** The side with equal rows added up; times and the order of arrival are lost. */
+  static Dataset<Row> combined(Dataset<Row> side) {
+    return side.mapPartitions((MapPartitionsFunction<Row, Row>) JoinCombiner::new, Encoders.row(INPUT));
+  }
+
+  /** -0.0 equals 0.0 and NaN equals NaN in a key, as in Spark's own joins. */
+  private static Column comparable(Column key, DataType type) {
+    if (type instanceof DoubleType || type instanceof FloatType) {
+      String name = type.typeName();
+      return functions.when(functions.isnan(key), functions.lit(Double.NaN).cast(name))
+          .otherwise(key.plus(functions.lit(0.0).cast(name)));
+    }
+    return key;
+  }
+
+  /** The packed output of a processor over both sides. */
+  static Dataset<Row> run(
+      JoinSpec spec, Dataset<Row> left, Dataset<Row> right, StatefulProcessor<byte[], Row, Row> processor,
+      TimeMode time, StructType output) {
+    return left.union(right)
+        .groupBy(functions.col("__key"))
+        .as(Encoders.BINARY(), Encoders.row(INPUT))
+        .transformWithState(
+            StateSize.counted(spec.size, processor), time, OutputMode.Append(), Encoders.row(output));
+  }
+
+  /** The columns of both sides ({@code right} null: of the left alone), then {@code more}, then the weight. */
+  public static Dataset<Row> unpack(Dataset<Row> packed, StructType left, StructType right, String... more) {
+    List<Column> structs = new ArrayList<>();
+    structs.add(Unpack.of(functions.col("__left"), left).as("__left"));
+    if (right != null) {
+      structs.add(Unpack.of(functions.col("__right"), right).as("__right"));
+    }
+    for (String name : more) {
+      structs.add(column(name));
+    }
+    structs.add(functions.col("__weight"));
+    List<Column> flat = new ArrayList<>();
+    for (String name : left.fieldNames()) {
+      flat.add(functions.col("__left").getField(name).as(name));
+    }
+    if (right != null) {
+      for (String name : right.fieldNames()) {
+        flat.add(functions.col("__right").getField(name).as(name));
+      }
+    }
+    for (String name : more) {
+      flat.add(column(name));
+    }
+    flat.add(functions.col("__weight"));
+    return packed.select(structs.toArray(new Column[0])).select(flat.toArray(new Column[0]));
+  }
+}

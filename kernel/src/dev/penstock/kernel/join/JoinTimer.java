@@ -1,0 +1,71 @@
+package dev.penstock.kernel.join;
+
+import dev.penstock.kernel.state.CountedHandle;
+import dev.penstock.kernel.state.EventTime;
+import org.apache.spark.sql.streaming.StatefulProcessorHandle;
+import org.apache.spark.sql.streaming.TimerValues;
+
+/**
+ * Event time for join processors: the watermark in microseconds, and one timer per key.
+ *
+ * <p>Spark fires a timer once the watermark is at or past it, and looks only at timers between the previous and the current
+ * watermark: so whatever is due already is done at once, and a timer always lies ahead.
+ */
+final class JoinTimer {
+  /** No watermark yet. */
+  static final long UNKNOWN = Long.MIN_VALUE;
+  /** Never. */
+  static final long NEVER = Long.MAX_VALUE;
+
+  private static final long MICROS = 1000;
+
+  private JoinTimer() {}
+
+  /** The watermark in force, in microseconds. No row to come has a smaller time; one with this time may come. */
+  static long watermark(TimerValues timers) {
+    return EventTime.unknown(timers) ? UNKNOWN : Math.multiplyExact(timers.getCurrentWatermarkInMs(), MICROS);
+  }
+
+  /** The first watermark (ms) past a time. */
+  static long past(long micros) {
+    return Math.floorDiv(micros, MICROS) + 1;
+  }
+
+  /** The first watermark (ms) at or past a time. */
+  static long reached(long micros) {
+    return Math.floorDiv(micros + MICROS - 1, MICROS);
+  }
+
+  /** The sum, or the largest or smallest number where it would be beyond. */
+  static long plus(long a, long b) {
+    long sum = a + b;
+    if (((a ^ sum) & (b ^ sum)) < 0) {
+      return a < 0 ? Long.MIN_VALUE : Long.MAX_VALUE;
+    }
+    return sum;
+  }
+
+  /**
+   * Sees to it that the key is woken at {@code due} (ms) or before. The timer is remembered in {@code store}; one that is
+   * earlier than needed is left alone, as moving it would cost more than waking up once in vain.
+   */
+  static void wake(StatefulProcessorHandle handle, JoinStore store, long due, long watermark) {
+    long registered = store.timer();
+    if (due == NEVER) {
+      if (registered != JoinStore.NO_TIMER) {
+        handle.deleteTimer(registered);
+        store.timer(JoinStore.NO_TIMER);
+      }
+      return;
+    }
+    long ahead = Math.max(due, watermark == UNKNOWN ? CountedHandle.earliest(handle) : watermark / MICROS + 1);
+    if (registered != JoinStore.NO_TIMER) {
+      if (registered <= ahead) {
+        return;
+      }
+      handle.deleteTimer(registered);
+    }
+    handle.registerTimer(ahead);
+    store.timer(ahead);
+  }
+}

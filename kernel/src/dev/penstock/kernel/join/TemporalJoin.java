@@ -1,0 +1,27 @@
+package dev.penstock.kernel.join;
+
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+
+/**
+ * Each left row with the version of the right table that was valid at its time: the row of its key with the greatest
+ * valid-from ≤ left time.
+ *
+ * <p>This is {@link AsofJoin} looking backward, and its contract holds: of versions with the same valid-from the last arrived
+ * counts, NULL keys and times match nothing, an answer once given never changes. A version that is retracted is not seen by later
+ * lookups, and uncovers the one before it. State: every version that is not retracted; with {@code watermark} and a right
+ * side that cannot retract, those that may still be looked up.
+ *
+ * <p>Spec: {@code kind} (inner, left), {@code leftKeys}, {@code rightKeys}, {@code leftColumns}, {@code rightColumns},
+ * {@code leftTime}, {@code rightTime} (BIGINT of the same unit; microseconds in mode {@code watermark}),
+ * {@code leftWeight}, {@code rightWeight}, {@code mode} (eager, watermark).
+ */
+public final class TemporalJoin {
+  private TemporalJoin() {}
+
+  /** The join of two frames. Output: left columns, right columns, {@code __weight}. */
+  public static Dataset<Row> apply(Dataset<Row> left, Dataset<Row> right, String specJson) {
+    return AsofJoin.join(
+        left, right, new JoinSpec(specJson), AsofJoin.Direction.BACKWARD, false, JoinTimer.NEVER);
+  }
+}

@@ -1,0 +1,20 @@
+package dev.penstock.kernel.log;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.connector.read.InputPartition;
+
+/** What one task reads of an epoch; no slices means one heartbeat row. */
+final class LogPartition implements InputPartition {
+  private static final long serialVersionUID = 1L;
+
+  final ArrayList<LogSlice> slices;
+  final long wmBefore;
+  final long wmAfter;
+
+  LogPartition(List<LogSlice> slices, long wmBefore, long wmAfter) {
+    this.slices = new ArrayList<>(slices);
+    this.wmBefore = wmBefore;
+    this.wmAfter = wmAfter;
+  }
+}

@@ -1,0 +1,178 @@
+package dev.penstock.kernel.log;
+
+import dev.penstock.kernel.state.EventTime;
+import java.io.IOException;
+import java.nio.channels.FileChannel;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.List;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.vector.VectorLoader;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.arrow.vector.ipc.ReadChannel;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.arrow.vector.types.pojo.Field;
+import org.apache.arrow.vector.types.pojo.Schema;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.ArrowUtils$;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/** Reads log slices as columnar batches; columns that a slice does not have (added later) are NULL. */
+final class LogReaderFactory implements PartitionReaderFactory {
+  private static final long serialVersionUID = 1L;
+
+  private final StructType full;
+  private final StructType required;
+  private final int columns;
+
+  LogReaderFactory(StructType full, StructType required, int columns) {
+    this.full = full;
+    this.required = required;
+    this.columns = columns;
+  }
+
+  @Override
+  public boolean supportColumnarReads(InputPartition partition) {
+    return true;
+  }
+
+  @Override
+  public PartitionReader<InternalRow> createReader(InputPartition partition) {
+    throw new UnsupportedOperationException("the log is read in columns");
+  }
+
+  @Override
+  public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
+    return new Reader((LogPartition) partition);
+  }
+
+  private final class Reader implements PartitionReader<ColumnarBatch> {
+    private final LogPartition partition;
+    private final BufferAllocator allocator;
+    private int next;
+    private FileChannel file;
+    private String path;
+    private Schema stored;
+    private VectorSchemaRoot root;
+    private ColumnarBatch batch;
+
+    Reader(LogPartition partition) {
+      this.partition = partition;
+      this.allocator = ArrowUtils$.MODULE$.rootAllocator().newChildAllocator("penstock-log", 0, Long.MAX_VALUE);
+    }
+
+    @Override
+    public boolean next() throws IOException {
+      release();
+      if (partition.slices.isEmpty()) {
+        if (next++ > 0) {
+          return false;
+        }
+        batch = heartbeat();
+        return true;
+      }
+      if (next >= partition.slices.size()) {
+        return false;
+      }
+      batch = read(partition.slices.get(next++));
+      return true;
+    }
+
+    private ColumnarBatch read(LogSlice slice) throws IOException {
+      if (!slice.path.equals(path)) {
+        closeFile();
+        file = FileChannel.open(Path.of(slice.path), StandardOpenOption.READ);
+        path = slice.path;
+      }
+      file.position(slice.offset);
+      if (stored == null || stored.getFields().size() != slice.columns) {
+        List<Field> all = ArrowUtils$.MODULE$.toArrowSchema(full, "UTC", true, false, false).getFields();
+        stored = new Schema(all.subList(0, slice.columns));
+      }
+      root = VectorSchemaRoot.create(stored, allocator);
+      try (ArrowRecordBatch message = MessageSerializer.deserializeRecordBatch(new ReadChannel(file), allocator)) {
+        new VectorLoader(root).load(message);
+      }
+      int rows = root.getRowCount();
+      ColumnVector[] vectors = new ColumnVector[required.size()];
+      for (int i = 0; i < vectors.length; i++) {
+        StructField f = required.fields()[i];
+        int at = full.fieldIndex(f.name());
+        vectors[i] = at < slice.columns ? LogColumn.of(f.dataType(), root.getVector(at)) : constant(f, at, rows, slice);
+      }
+      return new ColumnarBatch(vectors, rows);
+    }
+
+    private ColumnarBatch heartbeat() {
+      ColumnVector[] vectors = new ColumnVector[required.size()];
+      for (int i = 0; i < vectors.length; i++) {
+        StructField f = required.fields()[i];
+        vectors[i] = constant(f, full.fieldIndex(f.name()), 1, null);
+      }
+      return new ColumnarBatch(vectors, 1);
+    }
+
+    /** A column that is not stored; {@code slice} is null for a heartbeat. */
+    private ColumnVector constant(StructField f, int at, int rows, LogSlice slice) {
+      ConstantColumnVector v = new ConstantColumnVector(rows, f.dataType());
+      if (at < columns) {
+        v.setNull();
+        return v;
+      }
+      v.setNotNull();
+      switch (f.name()) {
+        case "__wm":
+          v.setLong(EventTime.shifted(partition.wmAfter) * 1000);
+          break;
+        case "__pwm":
+          // Far enough back to be before every row, and still a number when taken in microseconds.
+          v.setLong(Math.max(partition.wmBefore, -9_000_000_000_000_000L));
+          break;
+        case "__hb":
+          v.setBoolean(slice == null);
+          break;
+        case "__lsn":
+          v.setLong(slice == null ? 0 : slice.lsn);
+          break;
+        default:
+          throw new IllegalStateException("unknown hidden column " + f.name());
+      }
+      return v;
+    }
+
+    @Override
+    public ColumnarBatch get() {
+      return batch;
+    }
+
+    private void release() {
+      batch = null;
+      if (root != null) {
+        root.close();
+        root = null;
+      }
+    }
+
+    private void closeFile() throws IOException {
+      if (file != null) {
+        file.close();
+        file = null;
+      }
+    }
+
+    @Override
+    public void close() throws IOException {
+      release();
+      closeFile();
+      allocator.close();
+    }
+  }
+}

@@ -1,0 +1,96 @@
+package dev.penstock.kernel.log;
+
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+
+/**
+ * Hands the finished epochs of one job to Python, one at a time. {@link #deliver} returns when Python has recorded the epoch, so
+ * Spark does not commit an epoch whose output is not in the log.
+ */
+public final class Outbox {
+  private static final Map<String, Outbox> ALL = new ConcurrentHashMap<>();
+
+  private byte[] waiting;
+  private boolean taken;
+  private boolean done;
+  private String failure;
+  private boolean closed;
+
+  private Outbox() {}
+
+  public static Outbox create(String job) {
+    Outbox box = new Outbox();
+    ALL.put(job, box);
+    return box;
+  }
+
+  static Outbox of(String job) {
+    Outbox box = ALL.get(job);
+    if (box == null) {
+      throw new IllegalStateException("no outbox for job " + job);
+    }
+    return box;
+  }
+
+  public static void drop(String job) {
+    Outbox box = ALL.remove(job);
+    if (box != null) {
+      box.close();
+    }
+  }
+
+  synchronized void deliver(byte[] epoch) throws InterruptedException {
+    if (closed) {
+      throw new InterruptedException("the job is closed");
+    }
+    waiting = epoch;
+    taken = false;
+    done = false;
+    failure = null;
+    notifyAll();
+    while (!done && !closed) {
+      wait();
+    }
+    waiting = null;
+    if (closed && !done) {
+      throw new InterruptedException("the job is closed");
+    }
+    if (failure != null) {
+      throw new IllegalStateException(failure);
+    }
+  }
+
+  /** Acknowledges the epoch taken before, if {@code ack}, and waits for the next one; null when the time is over. */
+  public synchronized byte[] take(boolean ack, long timeoutMs) throws InterruptedException {
+    if (ack) {
+      done = true;
+      waiting = null;
+      notifyAll();
+    }
+    long deadline = System.currentTimeMillis() + timeoutMs;
+    while ((waiting == null || taken) && !closed) {
+      long wait = deadline - System.currentTimeMillis();
+      if (wait <= 0) {
+        return null;
+      }
+      wait(wait);
+    }
+    if (closed) {
+      return null;
+    }
+    taken = true;
+    return waiting;
+  }
+
+  /** The epoch could not be recorded: the job fails with this message. */
+  public synchronized void refuse(String message) {
+    failure = message;
+    done = true;
+    notifyAll();
+  }
+
+  public synchronized void close() {
+    closed = true;
+    notifyAll();
+  }
+}

@@ -1,0 +1,147 @@
+package dev.penstock.kernel.order;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.Serializable;
+import java.math.BigDecimal;
+import java.util.function.ToIntFunction;
+
+/**
+ * The rows an analytic function sees for one row: [{@link #low}, {@link #high}) of the partition.
+ *
+ * <p>ROWS counts rows. RANGE compares the single ORDER BY column: rows whose value is between the row's own plus the
+ * two bounds (for DESC: minus), where 0 means the row's peers and NULL has only NULLs near it. A bound that is null is
+ * unbounded.
+ */
+final class WindowFrame implements Serializable {
+  private static final long serialVersionUID = 1L;
+
+  final boolean rows;
+  final Double start;
+  final Double end;
+  private final int column; // of RANGE with bounds other than 0; -1: not needed
+  private final boolean desc;
+
+  private WindowFrame(boolean rows, Double start, Double end, int column, boolean desc) {
+    this.rows = rows;
+    this.start = start;
+    this.end = end;
+    this.column = column;
+    this.desc = desc;
+  }
+
+  /** A call's frame; absent: up to the last peer if there is an order, else everything. */
+  static WindowFrame of(JsonNode frame, JsonNode order, ToIntFunction<String> ordinal) {
+    boolean ordered = order != null && order.size() > 0;
+    if (frame == null || frame.isNull()) {
+      return new WindowFrame(false, null, ordered ? 0.0 : null, -1, false);
+    }
+    boolean rows = frame.get("unit").asText().equals("rows");
+    Double start = bound(frame, "start");
+    Double end = bound(frame, "end");
+    boolean byValue = !rows && (start != null && start != 0 || end != null && end != 0);
+    if (byValue && (order == null || order.size() != 1)) {
+      throw new IllegalArgumentException("RANGE with an offset needs exactly one ORDER BY column");
+    }
+    if (!byValue) {
+      return new WindowFrame(rows, start, end, -1, false);
+    }
+    JsonNode by = order.get(0);
+    return new WindowFrame(false, start, end, ordinal.applyAsInt(by.get("col").asText()), by.path("desc").asBoolean(false));
+  }
+
+  private static Double bound(JsonNode frame, String member) {
+    return frame.hasNonNull(member) ? (Double) frame.get(member).asDouble() : null;
+  }
+
+  /** From the partition's first row to the current one (ROWS) or its last peer (RANGE). */
+  boolean running() {
+    return start == null && end != null && end == 0;
+  }
+
+  boolean whole() {
+    return start == null && end == null;
+  }
+
+  /** ROWS between two finite bounds. */
+  boolean near() {
+    return rows && start != null && end != null;
+  }
+
+  /** First row of the frame of row {@code i}; may be {@code high} or more if the frame is empty. */
+  int low(Partition p, int i) {
+    if (start == null) {
+      return 0;
+    } else if (rows) {
+      return clamp(i + start.longValue(), p.size());
+    } else if (start == 0 || p.values(i)[column] == null) {
+      return p.peersFrom(i);
+    }
+    Number bound = shifted(p.values(i)[column], start);
+    int at = start < 0 ? i : p.peersFrom(i);
+    if (start < 0) {
+      while (at > 0 && inOrder(p.values(at - 1)[column], bound) >= 0) {
+        at--;
+      }
+    } else {
+      while (at < p.size() && p.values(at)[column] != null && inOrder(p.values(at)[column], bound) < 0) {
+        at++;
+      }
+    }
+    return at;
+  }
+
+  /** The row after the frame of row {@code i}. */
+  int high(Partition p, int i) {
+    if (end == null) {
+      return p.size();
+    } else if (rows) {
+      return clamp(i + end.longValue() + 1, p.size());
+    } else if (end == 0 || p.values(i)[column] == null) {
+      return p.peersTo(i);
+    }
+    Number bound = shifted(p.values(i)[column], end);
+    int at = p.peersTo(i);
+    if (end < 0) {
+      while (at > 0 && p.values(at - 1)[column] != null && inOrder(p.values(at - 1)[column], bound) > 0) {
+        at--;
+      }
+    } else {
+      while (at < p.size() && p.values(at)[column] != null && inOrder(p.values(at)[column], bound) <= 0) {
+        at++;
+      }
+    }
+    return at;
+  }
+
+  private static int clamp(long at, int size) {
+    return (int) Math.max(0, Math.min(at, size));
+  }
+
+  private Number shifted(Object value, double by) {
+    double offset = desc ? -by : by;
+    if (value instanceof BigDecimal d) {
+      return d.add(BigDecimal.valueOf(offset));
+    } else if (value instanceof Double || value instanceof Float) {
+      return ((Number) value).doubleValue() + offset;
+    }
+    long v = ((Number) value).longValue();
+    long sum = v + (long) offset;
+    return ((v ^ sum) & ((long) offset ^ sum)) < 0 ? (v < 0 ? Long.MIN_VALUE : Long.MAX_VALUE) : sum;
+  }
+
+  /** How a row's value stands to a bound in the partition's order; NULL is beyond every bound on its own side. */
+  private int inOrder(Object value, Number bound) {
+    if (value == null) {
+      return -1;
+    }
+    int c;
+    if (bound instanceof BigDecimal b) {
+      c = ((BigDecimal) value).compareTo(b);
+    } else if (bound instanceof Double b) {
+      c = Double.compare(((Number) value).doubleValue() + 0.0, b + 0.0);
+    } else {
+      c = Long.compare(((Number) value).longValue(), bound.longValue());
+    }
+    return desc ? -c : c;
+  }
+}

@@ -1,0 +1,36 @@
+package dev.penstock.kernel.plan;
+
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.sql.expressions.UserDefinedFunction;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.util.LongAccumulator;
+
+/**
+ * Counts late rows: a function that is called for late rows alone, with how many they are, says true, and adds to an accumulator. Observing a metric would
+ * cost every row something; this costs the rows that are not late nothing. A task that is tried again counts again.
+ */
+public final class LateCounter implements UDF1<Long, Boolean> {
+  private static final long serialVersionUID = 1L;
+
+  private final LongAccumulator rows;
+
+  private LateCounter(LongAccumulator rows) {
+    this.rows = rows;
+  }
+
+  /** Makes the counter of a job callable in SQL under a name. */
+  public static LongAccumulator register(SparkSession spark, String name) {
+    LongAccumulator rows = spark.sparkContext().longAccumulator();
+    UserDefinedFunction function = functions.udf(new LateCounter(rows), DataTypes.BooleanType).asNondeterministic();
+    spark.udf().register(name, function);
+    return rows;
+  }
+
+  @Override
+  public Boolean call(Long count) {
+    rows.add(Math.abs(count));
+    return true;
+  }
+}

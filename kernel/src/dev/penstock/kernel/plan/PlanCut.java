@@ -1,0 +1,124 @@
+package dev.penstock.kernel.plan;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.SortOrder;
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.execution.ColumnarRule;
+import org.apache.spark.sql.execution.MapPartitionsExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec;
+import scala.Function1;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.BoxedUnit;
+
+/**
+ * Keeps in the driver what is below an operator. The function that Spark sends to the tasks of a stateful operator, or of one that maps
+ * partitions, holds the operator itself, and with it the whole plan under it: serialised to check it, serialised to send it, and read again in every
+ * task, for each operator of the query. Of all that a task needs the columns; only they go with this node.
+ */
+public final class PlanCut extends ExecNodes.Unary {
+  private static final long serialVersionUID = 1L;
+
+  public PlanCut(SparkPlan child) {
+    super(child);
+  }
+
+  /** Makes the cuts in every plan of a session; named in {@code spark.sql.extensions}. */
+  public static final class Extension implements Function1<SparkSessionExtensions, BoxedUnit> {
+    @Override
+    public BoxedUnit apply(SparkSessionExtensions extensions) {
+      extensions.injectColumnar(session -> new Cutting());
+      return BoxedUnit.UNIT;
+    }
+  }
+
+  /** After the state of the operators, their shuffles and sorts are known, and before code is generated. */
+  private static final class Cutting extends ColumnarRule {
+    @Override
+    public Rule<SparkPlan> preColumnarTransitions() {
+      return new Rule<>() {
+        @Override
+        public SparkPlan apply(SparkPlan plan) {
+          return cut(plan);
+        }
+      };
+    }
+  }
+
+  private static SparkPlan cut(SparkPlan plan) {
+    List<SparkPlan> children = new ArrayList<>();
+    boolean changed = false;
+    boolean sent = plan instanceof TransformWithStateExec || plan instanceof MapPartitionsExec;
+    for (SparkPlan child : CollectionConverters.asJava(plan.children())) {
+      SparkPlan below = cut(child);
+      children.add(sent && !(below instanceof PlanCut) ? new PlanCut(below) : below);
+      changed |= children.get(children.size() - 1) != child;
+    }
+    return changed ? plan.withNewChildren(list(children)) : plan;
+  }
+
+  private static Seq<SparkPlan> list(List<SparkPlan> plans) {
+    return CollectionConverters.asScala(plans).toSeq();
+  }
+
+  /** What is sent instead. */
+  private Object writeReplace() {
+    return new Below(output());
+  }
+
+  @Override
+  public SparkPlan withNewChildInternal(SparkPlan newChild) {
+    return new PlanCut(newChild);
+  }
+
+  @Override
+  public Partitioning outputPartitioning() {
+    return child().outputPartitioning();
+  }
+
+  @Override
+  public Seq<SortOrder> outputOrdering() {
+    return child().outputOrdering();
+  }
+
+  @Override
+  public int productArity() {
+    return 1;
+  }
+
+  @Override
+  public Object productElement(int n) {
+    return child();
+  }
+
+  /** The columns of a plan that stayed in the driver. */
+  private static final class Below extends ExecNodes.Leaf {
+    private static final long serialVersionUID = 1L;
+
+    Below(Seq<Attribute> columns) {
+      super(columns);
+    }
+
+    @Override
+    public RDD<InternalRow> doExecute() {
+      throw new IllegalStateException("a plan is executed by the driver");
+    }
+
+    @Override
+    public int productArity() {
+      return 1;
+    }
+
+    @Override
+    public Object productElement(int n) {
+      return output();
+    }
+  }
+}

@@ -1,0 +1,52 @@
+package dev.penstock.kernel.plan;
+
+import java.util.Set;
+import java.util.TreeSet;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.optimizer.Optimizer;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
+import org.apache.spark.sql.classic.Dataset$;
+import org.apache.spark.sql.classic.SparkSession;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Optimizes the plan of a query when it starts, and not again in every epoch. Spark plans each epoch from the analysed query, and most of that
+ * time goes into a hundred rules of the optimizer, which find the same each time: only the rows differ from epoch to epoch.
+ *
+ * <p>A plan that reads the clock is left as it is, because the optimizer puts the time of its run in place of the clock.
+ */
+public final class PlanOnce {
+  private static final String EXCLUDED = "spark.sql.optimizer.excludedRules";
+
+  /** They make an epoch smaller in which some inputs have no rows. */
+  private static final Set<String> EACH_TIME = Set.of("org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation");
+
+  private PlanOnce() {}
+
+  /** The same frame with its plan optimized, in a session of its own: what is set there is set for its query alone. */
+  public static Dataset<Row> of(Dataset<Row> frame) {
+    org.apache.spark.sql.classic.Dataset<Row> given = (org.apache.spark.sql.classic.Dataset<Row>) frame;
+    SparkSession database = given.sparkSession();
+    SparkSession own = database.cloneSession();
+    LogicalPlan plan = given.logicalPlan();
+    if (plan.containsPattern(TreePattern.CURRENT_LIKE())) {
+      return Dataset$.MODULE$.ofRows(own, plan);
+    }
+    LogicalPlan optimized = database.withActive(() -> database.sessionState().optimizer().execute(plan.clone()));
+    own.conf().set(EXCLUDED, String.join(",", rules(own.sessionState().optimizer())));
+    optimized.setAnalyzed();
+    return Dataset$.MODULE$.ofRows(own, optimized);
+  }
+
+  /** The rules that Spark can do without. */
+  private static Set<String> rules(Optimizer optimizer) {
+    Set<String> names = new TreeSet<>();
+    CollectionConverters.asJava(optimizer.defaultBatches())
+        .forEach(batch -> CollectionConverters.asJava(batch.rules()).forEach(rule -> names.add(rule.ruleName())));
+    names.removeAll(CollectionConverters.asJava(optimizer.nonExcludableRules()));
+    names.removeAll(EACH_TIME);
+    return names;
+  }
+}

@@ -1,0 +1,127 @@
+package dev.penstock.kernel.plan;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.RepartitionByExpression$;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.SparkStrategy;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DatetimeType;
+import org.apache.spark.sql.types.NumericType;
+import org.apache.spark.sql.types.StringType;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** The physical nodes of a {@link SharedPart}. */
+public final class SharedExec {
+  /** The property in which Spark tells the threads of a query which epoch they run. */
+  private static final String EPOCH = "streaming.sql.batchId";
+
+  private SharedExec() {}
+
+  /** How the nodes are planned. */
+  static final class Planning extends SparkStrategy {
+    @Override
+    public Seq<SparkPlan> apply(LogicalPlan plan) {
+      if (plan instanceof SharedPlan.First first) {
+        return Planning.<SparkPlan>list(List.of(new First(first.part(), planLater(shuffled(first)))));
+      }
+      if (plan instanceof SharedPlan.Again again) {
+        return Planning.<SparkPlan>list(List.of(new Again(again.part(), again.output())));
+      }
+      return list(List.of());
+    }
+
+    /**
+     * The part under a shuffle, which is what lets several places read it. Equal rows go to one partition, so that those which cancel each other
+     * can be added up there.
+     */
+    private static LogicalPlan shuffled(SharedPlan.First first) {
+      List<NamedExpression> columns = new ArrayList<>();
+      List<Expression> keys = new ArrayList<>();
+      for (Attribute column : CollectionConverters.asJava(first.output())) {
+        columns.add(column);
+        if (!column.name().startsWith("__") && hashes(column.dataType())) {
+          keys.add(column);
+        }
+      }
+      LogicalPlan all = new Project(list(columns), first.child());
+      return RepartitionByExpression$.MODULE$.apply(list(keys), all, first.conf().numShufflePartitions());
+    }
+
+    private static boolean hashes(DataType type) {
+      return type instanceof NumericType || type instanceof StringType || type instanceof BooleanType
+          || type instanceof DatetimeType || type instanceof BinaryType;
+    }
+
+    private static <T> Seq<T> list(List<T> values) {
+      return CollectionConverters.asScala(values).toSeq();
+    }
+  }
+
+  /** Computes the part. */
+  public static final class First extends ExecNodes.Unary {
+    private static final long serialVersionUID = 1L;
+    private final transient SharedPart part;
+
+    public First(SharedPart part, SparkPlan child) {
+      super(child);
+      this.part = part;
+    }
+
+    @Override
+    public void doPrepare() {
+      part.offer(this, sparkContext().getLocalProperty(EPOCH));
+    }
+
+    @Override
+    public SparkPlan withNewChildInternal(SparkPlan newChild) {
+      return new First(part, newChild);
+    }
+
+    @Override
+    public int productArity() {
+      return 2;
+    }
+
+    @Override
+    public Object productElement(int n) {
+      return n == 0 ? part : child();
+    }
+  }
+
+  /** Reads what the first has computed. */
+  public static final class Again extends ExecNodes.Leaf {
+    private static final long serialVersionUID = 1L;
+    private final transient SharedPart part;
+
+    public Again(SharedPart part, Seq<Attribute> columns) {
+      super(columns);
+      this.part = part;
+    }
+
+    @Override
+    public RDD<InternalRow> doExecute() {
+      return part.rows(output(), sparkContext().getLocalProperty(EPOCH));
+    }
+
+    @Override
+    public int productArity() {
+      return 2;
+    }
+
+    @Override
+    public Object productElement(int n) {
+      return n == 0 ? part : output();
+    }
+  }
+}

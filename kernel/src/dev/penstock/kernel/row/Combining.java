@@ -1,0 +1,62 @@
+package dev.penstock.kernel.row;
+
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.Map;
+import java.util.NoSuchElementException;
+import org.apache.spark.sql.Row;
+
+/** Adds up the weights of equal rows of a task before the shuffle, as far as they fit in memory; rows that cancel out do not travel. */
+public abstract class Combining<K> implements Iterator<Row> {
+  private static final int ROWS = 1 << 16;
+
+  private final Iterator<Row> source;
+  private final int width;
+  private Iterator<Map.Entry<K, long[]>> ready = Collections.emptyIterator();
+
+  /** @param width how many weights a row has */
+  protected Combining(Iterator<Row> source, int width) {
+    this.source = source;
+    this.width = width;
+  }
+
+  /** What rows have in common that are added up. */
+  protected abstract K key(Row row);
+
+  protected abstract void add(Row row, long[] sums);
+
+  protected abstract Row row(K key, long[] sums);
+
+  @Override
+  public final boolean hasNext() {
+    while (!ready.hasNext() && source.hasNext()) {
+      Map<K, long[]> sums = new HashMap<>();
+      while (source.hasNext() && sums.size() < ROWS) {
+        Row row = source.next();
+        add(row, sums.computeIfAbsent(key(row), k -> new long[width]));
+      }
+      sums.values().removeIf(Combining::zero);
+      ready = sums.entrySet().iterator();
+    }
+    return ready.hasNext();
+  }
+
+  private static boolean zero(long[] sums) {
+    for (long sum : sums) {
+      if (sum != 0) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  @Override
+  public final Row next() {
+    if (!hasNext()) {
+      throw new NoSuchElementException();
+    }
+    Map.Entry<K, long[]> e = ready.next();
+    return row(e.getKey(), e.getValue());
+  }
+}

@@ -1,0 +1,102 @@
+package dev.penstock.kernel.row;
+
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DayTimeIntervalType;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimeType;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.types.TimestampType;
+import org.apache.spark.sql.types.YearMonthIntervalType;
+
+/**
+ * How values travel through a processor: dates and times as plain integers, everything else as it is.
+ *
+ * <p>Timestamps of both kinds and day-time intervals are BIGINT micros, dates INT days, year-month intervals INT
+ * months, times of day their text; also inside arrays, structs and maps. {@link #to} and {@link #from} are native Spark
+ * expressions, so a processor never makes a java.time object, and what {@code OrderKey} decodes is what a Row holds.
+ * The session time zone must be UTC.
+ */
+public final class Wire {
+  private Wire() {}
+
+  private static final Column EPOCH = functions.lit(0L).cast("timestamp");
+
+  /** The type a column of type {@code t} travels as. */
+  public static DataType type(DataType t) {
+    if (t instanceof TimestampType || t instanceof TimestampNTZType || t instanceof DayTimeIntervalType) {
+      return DataTypes.LongType;
+    } else if (t instanceof DateType || t instanceof YearMonthIntervalType) {
+      return DataTypes.IntegerType;
+    } else if (t instanceof TimeType) {
+      return DataTypes.StringType;
+    } else if (t instanceof ArrayType a) {
+      return DataTypes.createArrayType(type(a.elementType()), a.containsNull());
+    } else if (t instanceof MapType m) {
+      return DataTypes.createMapType(type(m.keyType()), type(m.valueType()), m.valueContainsNull());
+    } else if (t instanceof StructType s) {
+      StructType out = new StructType();
+      for (StructField f : s.fields()) {
+        out = out.add(f.name(), type(f.dataType()), f.nullable());
+      }
+      return out;
+    }
+    return t;
+  }
+
+  /** A column of type {@code t} as it travels. */
+  static Column to(Column c, DataType t) {
+    return convert(c, t, true);
+  }
+
+  /** A column of type {@code t} back from how it travelled. */
+  public static Column from(Column c, DataType t) {
+    return convert(c, t, false);
+  }
+
+  private static Column convert(Column c, DataType t, boolean out) {
+    if (type(t).equals(t)) {
+      return c;
+    } else if (t instanceof TimestampType) {
+      return out ? functions.unix_micros(c) : functions.timestamp_micros(c);
+    } else if (t instanceof TimestampNTZType) {
+      return out ? functions.unix_micros(c.cast("timestamp")) : functions.timestamp_micros(c).cast(t);
+    } else if (t instanceof DayTimeIntervalType) {
+      return out ? functions.unix_micros(EPOCH.plus(c)) : functions.timestamp_micros(c).minus(EPOCH).cast(t);
+    } else if (t instanceof DateType) {
+      return out ? functions.unix_date(c) : functions.date_from_unix_date(c);
+    } else if (t instanceof YearMonthIntervalType) {
+      return out
+          ? c.cast(DataTypes.createYearMonthIntervalType()).cast("int")
+          : functions.make_ym_interval(functions.lit(0), c).cast(t);
+    } else if (t instanceof TimeType) {
+      return c.cast(out ? DataTypes.StringType : t);
+    } else if (t instanceof ArrayType a) {
+      return functions.transform(c, e -> convert(e, a.elementType(), out));
+    } else if (t instanceof MapType m) {
+      Column keys = functions.transform(functions.map_keys(c), e -> convert(e, m.keyType(), out));
+      Column values = functions.transform(functions.map_values(c), e -> convert(e, m.valueType(), out));
+      return functions.map_from_arrays(keys, values);
+    }
+    StructType s = (StructType) t;
+    // Fields are reached by name, and two of them may have the same one.
+    StructType given = (StructType) (out ? t : type(t));
+    StructType numbered = new StructType();
+    for (int i = 0; i < s.size(); i++) {
+      numbered = numbered.add("f" + i, given.apply(i).dataType());
+    }
+    Column row = c.cast(numbered);
+    Column[] fields = new Column[s.size()];
+    for (int i = 0; i < fields.length; i++) {
+      StructField f = s.apply(i);
+      fields[i] = convert(row.getField("f" + i), f.dataType(), out).as(f.name());
+    }
+    return functions.when(c.isNotNull(), functions.struct(fields));
+  }
+}

@@ -1,0 +1,72 @@
+package dev.penstock.kernel.set;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import dev.penstock.kernel.row.Input;
+import dev.penstock.kernel.row.Wire;
+import dev.penstock.kernel.state.StateSize;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Rows that are there for a time: while enter ≤ now &lt; exit, now being the watermark floored to a full second.
+ *
+ * <p>Output: the data columns and {@code __weight}. A row comes out with its weight when it enters and with minus its weight when it
+ * leaves; one whose exit has passed when it comes, or that leaves in the same epoch in which it would enter, never does. A retraction
+ * cancels a waiting row, or takes a present one away at once. Times are epoch milliseconds; NULL (or no column) is no bound.
+ *
+ * <p>Equal rows share their state, and must have equal bounds, since these are made from the row. Zeros compare as equal, as do
+ * NaNs and NULLs. Order: within an epoch none.
+ *
+ * <p>State: weight and bounds of each different row that waits or will leave, until it leaves; none for rows that are present for ever. Before
+ * the first watermark now is the beginning of 1970.
+ *
+ * <p>Watermark in a chain: see {@code Aggregate}.
+ */
+public final class TemporalFilter {
+  private TemporalFilter() {}
+
+  /** The filter described by {@code specJson} of {@code in}. */
+  public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
+    JsonNode spec = Input.parse(specJson);
+    List<String> names = Input.texts(spec, "columns");
+    String weight = Input.text(spec, "weight");
+    String enter = Input.text(spec, "enter");
+    String exit = Input.text(spec, "exit");
+    Input input = new Input(in);
+    int[] columns = names.stream().mapToInt(input::add).toArray();
+    int weightAt = weight == null ? -1 : input.add(weight, DataTypes.LongType);
+    int enterAt = enter == null ? -1 : input.add(enter, DataTypes.LongType);
+    int exitAt = exit == null ? -1 : input.add(exit, DataTypes.LongType);
+
+    StructType keySchema = input.keySchema(columns);
+    StructType parts = keySchema
+        .add("enter", DataTypes.LongType, true)
+        .add("exit", DataTypes.LongType, true)
+        .add("w", DataTypes.LongType, false);
+    int n = keySchema.size();
+    Dataset<Row> out = input.dataset()
+        .mapPartitions(new TemporalRows(columns, weightAt, enterAt, exitAt), Encoders.row(parts))
+        .groupBy(Input.keyColumns(keySchema))
+        .as(Encoders.row(keySchema), Encoders.row(parts))
+        .transformWithState(
+            StateSize.counted(spec.path("size").asLong(), new TemporalFilterProcessor(n)),
+            TimeMode.EventTime(),
+            OutputMode.Append(),
+            Encoders.row(keySchema.add("__weight", DataTypes.LongType, false)));
+
+    List<Column> named = new ArrayList<>();
+    for (int i = 0; i < columns.length; i++) {
+      named.add(Wire.from(out.col("k" + i), input.declared(names.get(i))).as(names.get(i)));
+    }
+    named.add(out.col("__weight"));
+    return out.select(named.toArray(Column[]::new));
+  }
+}

@@ -1,0 +1,246 @@
+package dev.penstock.kernel.state;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import dev.penstock.kernel.row.PhysicalRow;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Iterator;
+import java.util.List;
+import java.util.TreeMap;
+import org.apache.spark.api.java.function.FlatMapGroupsFunction;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoder;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.KeyValueGroupedDataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.streaming.ListState;
+import org.apache.spark.sql.streaming.MapState;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.QueryInfo;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.StatefulProcessorHandle;
+import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.ValueState;
+import org.apache.spark.sql.types.StructType;
+import scala.Tuple2;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Runs a processor over groups each of which is there as a whole in one epoch and never again, such as the rows of a window that has
+ * closed: its state lies in memory, and is forgotten after each group.
+ *
+ * <p>Such a processor takes nothing back. A row that it puts out with weight n comes out n times, with weight 1.
+ */
+public final class AtOnce implements FlatMapGroupsFunction<Row, Row, Row> {
+  private static final long serialVersionUID = 1L;
+
+  private final StatefulProcessor<Row, Row, Row> processor;
+  private transient Memory memory;
+
+  private AtOnce(StatefulProcessor<Row, Row, Row> processor) {
+    this.processor = processor;
+  }
+
+  /**
+   * The output of a processor without timers: over groups as they are, if the operator's description says {@code atOnce}, else
+   * over groups with state.
+   *
+   * @param output ends with the weight
+   */
+  public static Dataset<Row> or(
+      JsonNode spec, KeyValueGroupedDataset<Row, Row> groups, StatefulProcessor<Row, Row, Row> processor,
+      StructType output) {
+    if (spec.path("atOnce").asBoolean()) {
+      return groups.flatMapGroups(new AtOnce(processor), Encoders.row(output));
+    }
+    return groups.transformWithState(
+        StateSize.counted(spec.path("size").asLong(), processor), TimeMode.None(), OutputMode.Append(),
+        Encoders.row(output));
+  }
+
+  @Override
+  public Iterator<Row> call(Row key, Iterator<Row> rows) {
+    if (memory == null) {
+      memory = new Memory();
+      processor.setHandle(memory);
+      processor.init(OutputMode.Append(), TimeMode.None());
+    }
+    memory.variables.forEach(Forgetful::forget);
+    List<Row> out = new ArrayList<>();
+    scala.collection.Iterator<Row> results = processor.handleInputRows(key, CollectionConverters.asScala(rows), null);
+    while (results.hasNext()) {
+      Row row = results.next();
+      int last = row.length() - 1;
+      long weight = row.getLong(last);
+      if (weight < 0) {
+        throw new IllegalStateException("a row is taken back of a group that is there once");
+      }
+      Row one = weight == 1 ? row : PhysicalRow.weighted(row, last, 1);
+      for (long i = 0; i < weight; i++) {
+        out.add(one);
+      }
+    }
+    return out.iterator();
+  }
+
+  private interface Forgetful {
+    void forget();
+  }
+
+  /** A handle whose state is that of one group, in memory. */
+  private static final class Memory implements StatefulProcessorHandle {
+    private static final long serialVersionUID = 1L;
+    final List<Forgetful> variables = new ArrayList<>();
+
+    private <T extends Forgetful> T known(T variable) {
+      variables.add(variable);
+      return variable;
+    }
+
+    @Override
+    public <T> ValueState<T> getValueState(String name, Encoder<T> encoder, TTLConfig ttl) {
+      return known(new Value<>());
+    }
+
+    @Override
+    public <T> ValueState<T> getValueState(String name, TTLConfig ttl, Encoder<T> encoder) {
+      return known(new Value<>());
+    }
+
+    @Override
+    @SuppressWarnings("unchecked")
+    public <K, V> MapState<K, V> getMapState(String name, Encoder<K> keys, Encoder<V> values, TTLConfig ttl) {
+      if (keys.clsTag().runtimeClass() != byte[].class) {
+        throw new UnsupportedOperationException("only maps of binary keys are kept in memory");
+      }
+      return (MapState<K, V>) known(new Mapped<V>());
+    }
+
+    @Override
+    public <K, V> MapState<K, V> getMapState(String name, TTLConfig ttl, Encoder<K> keys, Encoder<V> values) {
+      return getMapState(name, keys, values, ttl);
+    }
+
+    @Override
+    public <T> ListState<T> getListState(String name, Encoder<T> encoder, TTLConfig ttl) {
+      throw new UnsupportedOperationException("lists are not kept in memory");
+    }
+
+    @Override
+    public <T> ListState<T> getListState(String name, TTLConfig ttl, Encoder<T> encoder) {
+      return getListState(name, encoder, ttl);
+    }
+
+    @Override
+    public QueryInfo getQueryInfo() {
+      throw new UnsupportedOperationException("no query is known here");
+    }
+
+    @Override
+    public void registerTimer(long time) {
+      throw new UnsupportedOperationException("a group that is there once has no timers");
+    }
+
+    @Override
+    public void deleteTimer(long time) {
+      registerTimer(time);
+    }
+
+    @Override
+    public scala.collection.Iterator<Object> listTimers() {
+      return scala.collection.Iterator$.MODULE$.empty();
+    }
+
+    @Override
+    public void deleteIfExists(String name) {}
+  }
+
+  private static final class Value<T> implements ValueState<T>, Forgetful {
+    private static final long serialVersionUID = 1L;
+    private T value;
+
+    @Override
+    public boolean exists() {
+      return value != null;
+    }
+
+    @Override
+    public T get() {
+      return value;
+    }
+
+    @Override
+    public void update(T newValue) {
+      value = newValue;
+    }
+
+    @Override
+    public void clear() {
+      value = null;
+    }
+
+    @Override
+    public void forget() {
+      value = null;
+    }
+  }
+
+  /** In the byte order of the keys, as the state store has it. */
+  private static final class Mapped<V> implements MapState<byte[], V>, Forgetful {
+    private static final long serialVersionUID = 1L;
+    private final TreeMap<byte[], V> entries = new TreeMap<>(Arrays::compareUnsigned);
+
+    @Override
+    public boolean exists() {
+      return !entries.isEmpty();
+    }
+
+    @Override
+    public V getValue(byte[] key) {
+      return entries.get(key);
+    }
+
+    @Override
+    public boolean containsKey(byte[] key) {
+      return entries.containsKey(key);
+    }
+
+    @Override
+    public void updateValue(byte[] key, V value) {
+      entries.put(key, value);
+    }
+
+    @Override
+    public scala.collection.Iterator<Tuple2<byte[], V>> iterator() {
+      List<Tuple2<byte[], V>> all = new ArrayList<>(entries.size());
+      entries.forEach((k, v) -> all.add(new Tuple2<>(k, v)));
+      return CollectionConverters.asScala(all.iterator());
+    }
+
+    @Override
+    public scala.collection.Iterator<byte[]> keys() {
+      return CollectionConverters.asScala(new ArrayList<>(entries.keySet()).iterator());
+    }
+
+    @Override
+    public scala.collection.Iterator<V> values() {
+      return CollectionConverters.asScala(new ArrayList<>(entries.values()).iterator());
+    }
+
+    @Override
+    public void removeKey(byte[] key) {
+      entries.remove(key);
+    }
+
+    @Override
+    public void clear() {
+      entries.clear();
+    }
+
+    @Override
+    public void forget() {
+      entries.clear();
+    }
+  }
+}

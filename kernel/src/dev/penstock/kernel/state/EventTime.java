@@ -1,0 +1,46 @@
+package dev.penstock.kernel.state;
+
+import org.apache.spark.sql.streaming.ExpiredTimerInfo;
+import org.apache.spark.sql.streaming.TimerValues;
+
+/**
+ * Event time as Spark sees it. Spark's watermark begins at 0, which is 1970, and never goes back, so windows before would not close. In a
+ * query it is given times that are {@link #SHIFT} later: its 0 is the year 1, before everything. Operators and users see true times.
+ */
+public final class EventTime {
+  /** Milliseconds from 0001-01-01 to 1970-01-01. */
+  public static final long SHIFT = 62_135_596_800_000L;
+
+  private EventTime() {}
+
+  /** A watermark (epoch ms) as Spark is given it. */
+  public static long shifted(long watermark) {
+    return watermark <= -SHIFT ? 0 : watermark + SHIFT;
+  }
+
+  /** The timers of an operator in true time. */
+  record Timers(TimerValues inner) implements TimerValues {
+    @Override
+    public long getCurrentProcessingTimeInMs() {
+      return inner.getCurrentProcessingTimeInMs();
+    }
+
+    @Override
+    public long getCurrentWatermarkInMs() {
+      return inner.getCurrentWatermarkInMs() - SHIFT;
+    }
+  }
+
+  /** A timer that has fired, in true time. */
+  record Fired(ExpiredTimerInfo inner) implements ExpiredTimerInfo {
+    @Override
+    public long getExpiryTimeInMs() {
+      return inner.getExpiryTimeInMs() - SHIFT;
+    }
+  }
+
+  /** True as long as nothing is known of time. */
+  public static boolean unknown(TimerValues timers) {
+    return timers.getCurrentWatermarkInMs() <= (timers instanceof Timers ? -SHIFT : 0);
+  }
+}

@@ -1,0 +1,174 @@
+package dev.penstock.kernel.state;
+
+import java.io.Serializable;
+import java.lang.ref.WeakReference;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.streaming.ExpiredTimerInfo;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.util.LongAccumulator;
+
+/**
+ * How much an operator keeps: rows and bytes of keys and values, counted as they are put in and taken out.
+ *
+ * <p>RocksDB cannot tell: it counts a value once for each time that it was written until files are merged, and shares its memory
+ * between operators. Here each change adds what it adds and takes away what it takes away, so the figures go down with the
+ * data. The size of what is replaced is mostly known because it was read before. Timers are not counted, and a task that is tried
+ * again counts again.
+ */
+public final class StateSize implements Serializable {
+  private static final long serialVersionUID = 1L;
+  private static final AtomicLong NEXT = new AtomicLong();
+  private static final Map<Long, WeakReference<StateSize>> ALL = new ConcurrentHashMap<>();
+
+  private final long id;
+  private final LongAccumulator rows;
+  private final LongAccumulator bytes;
+  private transient Object key;
+  private transient int keyBytes;
+  private transient long turn;
+
+  private StateSize(long id, LongAccumulator rows, LongAccumulator bytes) {
+    this.id = id;
+    this.rows = rows;
+    this.bytes = bytes;
+  }
+
+  /** Makes the counter of one operator of a query that is being planned. */
+  public static StateSize create(SparkSession spark) {
+    StateSize size =
+        new StateSize(NEXT.incrementAndGet(), spark.sparkContext().longAccumulator(), spark.sparkContext().longAccumulator());
+    ALL.values().removeIf(r -> r.get() == null);
+    ALL.put(size.id, new WeakReference<>(size));
+    return size;
+  }
+
+  public static StateSize of(long id) {
+    WeakReference<StateSize> found = ALL.get(id);
+    return found == null ? null : found.get();
+  }
+
+  public long id() {
+    return id;
+  }
+
+  /** Rows that came in less those that went, since the query was planned. */
+  long rowsAdded() {
+    return rows.value();
+  }
+
+  long bytesAdded() {
+    return bytes.value();
+  }
+
+  /** The processor, counted by the counter of this number; as it is if there is none, which is so outside of queries. */
+  public static <K> StatefulProcessor<K, Row, Row> counted(long id, StatefulProcessor<K, Row, Row> processor) {
+    StateSize size = of(id);
+    return size == null ? processor : new Processor<>(size, processor);
+  }
+
+  private void at(Object newKey) {
+    key = newKey;
+    keyBytes = -1;
+    turn++;
+  }
+
+  /** Changes with every key that is worked on: what was read for another one is no longer known. */
+  long turn() {
+    return turn;
+  }
+
+  /** The bytes of the current grouping key. */
+  int keyBytes() {
+    if (keyBytes < 0) {
+      keyBytes = bytes(key);
+    }
+    return keyBytes;
+  }
+
+  void add(long moreRows, long moreBytes) {
+    if (moreRows != 0) {
+      rows.add(moreRows);
+    }
+    if (moreBytes != 0) {
+      bytes.add(moreBytes);
+    }
+  }
+
+  /** What a value takes, close to what Spark's row format does. */
+  static int bytes(Object value) {
+    if (value == null) {
+      return 0;
+    }
+    if (value instanceof byte[] array) {
+      return array.length;
+    }
+    if (value instanceof String text) {
+      return text.length();
+    }
+    if (value instanceof Row row) {
+      int sum = 0;
+      for (int i = 0; i < row.length(); i++) {
+        sum += bytes(row.get(i));
+      }
+      return sum;
+    }
+    if (value instanceof scala.collection.Iterable<?> many) {
+      int sum = 0;
+      for (scala.collection.Iterator<?> i = many.iterator(); i.hasNext(); ) {
+        sum += bytes(i.next());
+      }
+      return sum;
+    }
+    if (value instanceof scala.Tuple2<?, ?> pair) {
+      return bytes(pair._1()) + bytes(pair._2());
+    }
+    return Long.BYTES;
+  }
+
+  /** A processor that works on counted state, and in true time (see {@link EventTime}). */
+  private static final class Processor<K> extends StatefulProcessor<K, Row, Row> {
+    private static final long serialVersionUID = 1L;
+    private final StateSize size;
+    private final StatefulProcessor<K, Row, Row> inner;
+    private transient boolean eventTime;
+
+    Processor(StateSize size, StatefulProcessor<K, Row, Row> inner) {
+      this.size = size;
+      this.inner = inner;
+    }
+
+    @Override
+    public void init(OutputMode outputMode, TimeMode timeMode) {
+      eventTime = timeMode.equals(TimeMode.EventTime());
+      inner.setHandle(new CountedHandle(getHandle(), size, true, eventTime ? EventTime.SHIFT : 0));
+      inner.init(outputMode, timeMode);
+    }
+
+    @Override
+    public scala.collection.Iterator<Row> handleInputRows(
+        K key, scala.collection.Iterator<Row> rows, TimerValues timers) {
+      size.at(key);
+      return inner.handleInputRows(key, rows, eventTime ? new EventTime.Timers(timers) : timers);
+    }
+
+    @Override
+    public scala.collection.Iterator<Row> handleExpiredTimer(K key, TimerValues timers, ExpiredTimerInfo timer) {
+      size.at(key);
+      return eventTime
+          ? inner.handleExpiredTimer(key, new EventTime.Timers(timers), new EventTime.Fired(timer))
+          : inner.handleExpiredTimer(key, timers, timer);
+    }
+
+    @Override
+    public void close() {
+      inner.close();
+    }
+  }
+}

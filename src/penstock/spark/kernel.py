@@ -1,0 +1,44 @@
+"""The kernel's classes: where each of them is, and the names that Spark is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ROOT = "dev.penstock.kernel"
+
+LOG_SOURCE = f"{ROOT}.log.LogSource"
+LOG_SINK = f"{ROOT}.log.LogSink"
+SESSION_EXTENSION = f"{ROOT}.plan.PlanCut$Extension"
+CHECKPOINT_FILES = f"{ROOT}.host.CheckpointFiles"
+
+PACKAGES = {
+    "aggregate": ("Aggregate", "Session"),
+    "host": ("ClassArchive", "FolderHold", "HadoopSettings"),
+    "join": ("AsofJoin", "IntervalJoin", "Join", "LookupJoin", "ProbeJoin", "TemporalJoin"),
+    "log": ("EpochClock", "LogIndex", "Outbox"),
+    "order": ("Analytic", "TopN"),
+    "plan": ("Guard", "LateCounter", "PlanOnce", "SharedPart"),
+    "recursion": ("Recursion",),
+    "set": ("DistinctRows", "SetOp", "TemporalFilter"),
+    "state": ("EventTime", "StateSize"),
+}
+"""The classes that Python calls, by package."""
+
+_PACKAGE_OF = {name: package for package, names in PACKAGES.items() for name in names}
+
+
+class Kernel:
+    """The classes of `PACKAGES` in a running JVM, by their simple names.
+
+    Py4J asks the JVM, which looks through every jar, each time that a name is followed; here once.
+    """
+
+    def __init__(self, jvm: Any) -> None:
+        self._jvm = jvm
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _PACKAGE_OF:
+            raise AttributeError(f"The kernel has no class {name} that Python calls.")
+        found = getattr(self._jvm, f"{ROOT}.{_PACKAGE_OF[name]}.{name}")
+        setattr(self, name, found)
+        return found
