@@ -131,9 +131,10 @@ def test_everything_comes_back_when_the_folder_is_opened_again(opener: Opener, t
 def test_the_query_of_a_subscription_does_not_outlive_its_process(opener: Opener, tmp_path: Path) -> None:
     db = opener(tmp_path / "data")
     db.execute(PIPELINE)
-    db.subscribe("SELECT k, count(*) AS n FROM s GROUP BY k")
+    held = db.subscribe("SELECT k, count(*) AS n FROM s GROUP BY k")
     assert len(db.sql("SHOW QUERIES")) == 2
     db.close()
+    assert list(held) == []
     db = opener(tmp_path / "data")
     assert [r[0] for r in db.sql("SHOW QUERIES").fetchall()] == ["g"]
     db.execute("DROP SOURCE s CASCADE")

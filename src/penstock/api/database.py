@@ -9,7 +9,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from penstock.runtime.subscribe import subscribe
 from penstock.runtime.topology import Topology, topology
 from penstock.runtime.writes import Write, Writer
 from penstock.serve.change import Change
+from penstock.serve.options import Policy, SubscribeOptions
 from penstock.serve.subscription import Subscription
 from penstock.sql import statements as st
 from penstock.sql.script import parse_script
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from typing import Self
 
 Params = Sequence[object] | Mapping[str, object] | None
-Policy = Literal["block", "coalesce", "latest", "resync", "disconnect"]
 
 
 _open: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -158,6 +158,7 @@ class Database:
         policy: Policy = "block",
         buffer_bytes: int | None = None,
         on_change: Callable[[Change], object] | None = None,
+        on_error: Callable[[BaseException], object] | None = None,
     ) -> Subscription:
         """The changes of a stream, view or table, or of a SELECT, from now on or from a past epoch."""
         target: Any = name_or_select
@@ -167,19 +168,17 @@ class Database:
             if not isinstance(statement, st.Select):
                 raise fail("PSK-1001", "Only a name or a SELECT can be subscribed to.")
             target = statement.query
-        return subscribe(
-            self._engine,
-            target,
+        options = SubscribeOptions(
             snapshot=snapshot,
             as_of=as_of,
             up_to=up_to,
             where=where,
-            envelope=envelope,
+            envelope=envelope,  # type: ignore[arg-type]
             progress=progress,
             policy=policy,
             buffer_bytes=buffer_bytes,
-            on_change=on_change,
         )
+        return subscribe(self._engine, target, options, on_change, on_error)
 
     async def subscribe_async(self, name_or_select: str, **options: Any) -> AsyncIterator[Change]:
         """`async for change in await db.subscribe_async(…)`."""

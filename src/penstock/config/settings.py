@@ -101,13 +101,24 @@ class EngineSettings(Section):
     )
 
 
+class ServeSettings(Section):
+    """The contents of tables and views, and the queries on them."""
+
+    memory_limit: str = Field(
+        default="2gb",
+        pattern=r"^[1-9]\d* ?[kmgtKMGT][iI]?[bB]$",
+        description="Memory for contents, and for the result of one query, such as `512mb` or `4gb`. Contents beyond it are spilled to the folder of "
+        "the database; a result beyond it is refused (`PSK-7009`).",
+    )
+
+
 class SubscribeSettings(Section):
-    """What waits for a subscriber that is slower than its stream."""
+    """What waits in memory for a subscriber that is slower than its stream. What it misses beyond that is read from the log."""
 
     buffer_bytes: Count = Field(
-        default=67_108_864, ge=1, description="Bytes that may wait, where `subscribe` does not say."
+        default=16_777_216, ge=1, description="Bytes that may wait, where `subscribe` does not say."
     )
-    buffer_messages: Count = Field(default=10_000, ge=1, description="Changes that may wait.")
+    buffer_messages: Count = Field(default=4096, ge=1, description="Changes that may wait.")
 
 
 class Settings(Section):
@@ -116,6 +127,7 @@ class Settings(Section):
     spark: SparkSettings = SparkSettings()
     log: LogSettings = LogSettings()
     engine: EngineSettings = EngineSettings()
+    serve: ServeSettings = ServeSettings()
     subscribe: SubscribeSettings = SubscribeSettings()
     variables: dict[str, Text] = Field(
         default_factory=dict, description="Values for `${NAME}` in option values; they go before the environment."

@@ -113,6 +113,10 @@ CODES: dict[str, Code] = {
     "PSK-7002": Code("cancelled"),
     "PSK-7003": Code("pipeline could not be started"),
     "PSK-7004": Code("the log could not be written", "Make room on the disk; nothing of the failed commit was kept."),
+    "PSK-7009": Code(
+        "the result does not fit into memory",
+        "Ask for less (WHERE, LIMIT, aggregates), or allow more with the setting serve.memory_limit.",
+    ),
     # 8 internal
     "PSK-8001": Code("internal error", "This is a defect in Penstock."),
 }

@@ -81,9 +81,11 @@ class Engine:
                 on_durable=self._durable,
             )
             undo.callback(self.log.close)
-            self.store = ViewStore()
-            undo.callback(self.store.close)
             self.hub = Hub()
+            self.store = ViewStore(
+                memory_limit=settings.serve.memory_limit, spill=self.folder / "spill", on_damage=self.hub.suspend
+            )
+            undo.callback(self.store.close)
             self.batch = BatchReader(self.spark)
             self.feeds: dict[int, Feed] = {}
             self.jobs: dict[int, Job] = {}

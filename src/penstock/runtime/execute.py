@@ -174,15 +174,8 @@ def _cursor(session: Session, name: str) -> Subscription:
 def _fetch(session: Session, s: st.Fetch) -> pa.Table:
     """Up to `count` changes that have come, or, if none has, those that come within a second."""
     subscription = _cursor(session, s.cursor)
-    parts: list[pa.Table] = []
-    wait = 1.0
-    while s.count is None or len(parts) < s.count:
-        change = subscription.next(timeout=wait)
-        if change is None:
-            break
-        parts.append(change.table)
-        wait = 0.0
-    return pa.concat_tables(parts) if parts else subscription.schema.empty_table()
+    changes = subscription.fetch(s.count, timeout=1.0)
+    return pa.concat_tables([c.table for c in changes]) if changes else subscription.schema.empty_table()
 
 
 def _refresh(engine: Engine, s: st.Refresh) -> pa.Table:

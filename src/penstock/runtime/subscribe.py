@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ from penstock.catalog.types import schema_of
 from penstock.errors import fail
 from penstock.runtime.contents import contents, read_entry
 from penstock.serve.change import Change
+from penstock.serve.options import SubscribeOptions
+from penstock.serve.origin import Origin, Past
 from penstock.serve.subscription import Subscription
 from penstock.sql import statements as st
 from penstock.sql.names import suggestion
@@ -28,42 +31,48 @@ ANONYMOUS = "__subscription_"
 
 def subscribe_statement(engine: Engine, s: st.Subscribe) -> Subscription:
     flags = {k: v.lower() == "true" for k, v in s.options.items()}
-    where = s.where.sql(dialect="spark") if s.where is not None else None
-    return subscribe(
-        engine,
-        s.target if s.target is not None else s.select,  # type: ignore[arg-type]
+    options = SubscribeOptions(
+        snapshot=flags.get("snapshot", False),
         as_of=s.as_of,
         up_to=s.up_to,
-        where=where,
-        envelope=s.options.get("envelope", "diff"),
-        snapshot=flags.get("snapshot", False),
+        where=s.where.sql(dialect="spark") if s.where is not None else None,
+        envelope=s.options.get("envelope", "diff"),  # type: ignore[arg-type]
         progress=flags.get("progress", False),
     )
+    return subscribe(engine, s.target if s.target is not None else s.select, options)  # type: ignore[arg-type]
 
 
 def subscribe(
     engine: Engine,
     target: str | ParsedQuery,
-    *,
-    snapshot: bool = False,
-    as_of: int | None = None,
-    up_to: int | None = None,
-    where: str | None = None,
-    envelope: str = "diff",
-    progress: bool = False,
-    policy: str = "block",
-    buffer_bytes: int | None = None,
+    options: SubscribeOptions,
     on_change: Callable[[Change], object] | None = None,
+    on_error: Callable[[BaseException], object] | None = None,
 ) -> Subscription:
     """A subscription to a stream, view or table by name, or to a SELECT."""
     engine.check_open()
-    if isinstance(target, ParsedQuery):
-        info = _anonymous(engine, target)
-    else:
-        found = engine.catalog.get(target)
-        if found is None:
+    if not isinstance(target, ParsedQuery):
+        info = engine.catalog.get(target)
+        if info is None:
             raise fail("PSK-1002", f"{target} is not found.", hint=suggestion(target, engine.catalog.names()))
-        info = found
+        return _follow(engine, info, options, on_change, on_error)
+    info = _anonymous(engine, target)
+    try:
+        subscription = _follow(engine, info, options, on_change, on_error)
+        subscription.on_close(lambda: _end(engine, info))
+    except BaseException:
+        _end(engine, info)
+        raise
+    return subscription
+
+
+def _follow(
+    engine: Engine,
+    info: ObjectInfo,
+    options: SubscribeOptions,
+    on_change: Callable[[Change], object] | None,
+    on_error: Callable[[BaseException], object] | None,
+) -> Subscription:
     if info.on_demand:
         raise fail(
             "PSK-5012",
@@ -72,34 +81,26 @@ def subscribe(
         )
     if info.kind in (Kind.SOURCE, Kind.SINK):
         raise fail("PSK-5012", f"{info.name} is a {info.kind.value} and cannot be subscribed to.")
-    if envelope not in ("diff", "upsert", "debezium"):
-        raise fail("PSK-1011", f"'{envelope}' is not an envelope.", hint="Use diff, upsert or debezium.")
-    if envelope == "upsert" and not info.key:
+    if options.envelope == "upsert" and not info.key:
         raise fail("PSK-1011", f"{info.name} has no key, so its changes cannot be told as upserts.", hint="Use diff.")
     emit: Any = info.options.get("emit", "changes")
     if emit == "every":
         emit = "changes" if info.changelog else "append"
-    subscription = engine.hub.subscribe(
-        info.id,
-        schema=schema_of(info.columns),
+    origin = Origin(
+        schema_of(info.columns),
         snapshot=lambda: _snapshot(engine, info),
-        initial=snapshot,
         history=lambda after: _history(engine, info, after),
-        where=_where(engine, info, where) if where else None,
-        envelope=envelope,  # type: ignore[arg-type]
+        where=_where(engine, info, options.where) if options.where is not None else None,
         emit=emit,
         keys=info.key,
-        progress=progress,
-        policy=policy,  # type: ignore[arg-type]
-        buffer_bytes=buffer_bytes or engine.settings.subscribe.buffer_bytes,
-        buffer_messages=engine.settings.subscribe.buffer_messages,
-        as_of=as_of,
-        up_to=up_to,
-        on_change=on_change,
     )
-    if isinstance(target, ParsedQuery):
-        subscription.on_close(lambda: _end(engine, info))
-    return subscription
+    limits = engine.settings.subscribe
+    options = replace(
+        options,
+        buffer_bytes=limits.buffer_bytes if options.buffer_bytes is None else options.buffer_bytes,
+        buffer_messages=limits.buffer_messages if options.buffer_messages is None else options.buffer_messages,
+    )
+    return engine.hub.subscribe(info.id, origin, options, on_change=on_change, on_error=on_error)
 
 
 def _anonymous(engine: Engine, query: ParsedQuery) -> ObjectInfo:
@@ -130,7 +131,7 @@ def _snapshot(engine: Engine, info: ObjectInfo) -> tuple[pa.Table, int, int]:
     )
 
 
-def _history(engine: Engine, info: ObjectInfo, after: int) -> Iterable[tuple[int, int, pa.Table]] | None:
+def _history(engine: Engine, info: ObjectInfo, after: int) -> Iterator[Past] | None:
     """The epochs after one, or None where some of them are gone."""
     entries = engine.log.entries(info.id)
     if engine.log.epoch(info.id) > after and (not entries or entries[0].epoch > after + 1):
@@ -138,11 +139,11 @@ def _history(engine: Engine, info: ObjectInfo, after: int) -> Iterable[tuple[int
     schema = schema_of(info.columns)
     if info.changelog:
         schema = schema.append(pa.field("__weight", pa.int64()))
-    return [
-        (e.epoch, e.lsn, read_entry(engine, e, schema) if e.rows else schema.empty_table())
+    return (
+        Past(e.epoch, e.lsn, read_entry(engine, e, schema) if e.rows else schema.empty_table(), e.watermark)
         for e in entries
         if e.epoch > after
-    ]
+    )
 
 
 def _where(engine: Engine, info: ObjectInfo, text: str) -> Callable[[pa.Table], pa.Table]:
