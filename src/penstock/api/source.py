@@ -10,6 +10,7 @@ from penstock.catalog.objects import Column, Kind, ObjectInfo
 from penstock.connect.decode import JsonDecoder
 from penstock.errors import fail
 from penstock.log import Part
+from penstock.runtime.feed import commit
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -57,7 +58,8 @@ class SourceHandle:
         current = self.current_watermark
         if current is not None and millis <= current:
             return self._engine.log.head
-        return self._engine.log.append([Part(object_id=info.id, watermark=millis, schema_version=len(info.columns))])
+        mark = Part(object_id=info.id, watermark=millis, schema_version=len(info.columns))
+        return commit(self._engine.log, self._engine.feeds, [mark]).lsn
 
     @property
     def schema(self) -> tuple[Column, ...]:
@@ -76,9 +78,7 @@ class SourceHandle:
         for d in self._engine.catalog.dependents(info.id):
             job = self._engine.jobs.get(d.id)
             if job is not None:
-                behind = max(
-                    behind, sum(e.rows for e in self._engine.log.entries(info.id, after=job.kernel.position[0]))
-                )
+                behind = max(behind, self._engine.log.amount(info.id, after=job.kernel.position[0])[1])
         return behind
 
     @property

@@ -91,7 +91,7 @@ class EngineSettings(Section):
     poll_timeout_ms: Count = Field(
         default=200,
         ge=1,
-        description="How long an idle job waits for a commit before it looks at its watermarks again.",
+        description="How long a job without input waits for a commit before it hands control back to Spark.",
     )
     max_future_skew_ms: Count = Field(
         default=300_000,

@@ -124,14 +124,15 @@ class Engine:
             if object_id not in known and object_id != UNIT_OBJECT:
                 self.log.forget(object_id)
                 continue
-            watermark = self.log.watermark(object_id)
-            if watermark is not None:
-                self.index.watermark(object_id, watermark)
-            self.index.add([e for e in self.log.entries(object_id) if object_id != UNIT_OBJECT], self.log.head)
+            if object_id != UNIT_OBJECT:
+                self.index.add(self.log.iterate(object_id), self.log.head)
         self.index.add([], self.log.head)
         for info in self.catalog.objects():
             self.attach(info)
             last = self.log.last_entry(info.id)
+            watermark = self.log.watermark(info.id)
+            if last is None and watermark is not None:
+                self.index.trimmed(info.id, watermark)
             self.hub.open(info.id, info.name, epoch=self.log.epoch(info.id), lsn=last.lsn if last else 0)
 
     def _forget_unowned(self) -> None:
@@ -140,7 +141,6 @@ class Engine:
             owner = probe_owner(info.name)
             orphan = owner is not None and self.catalog.get(owner) is None
             if orphan or (owner or info.name).startswith(ANONYMOUS):
-                self.catalog.facts.get("plans", {}).pop(str(info.id), None)
                 self.catalog.remove(info.id)
                 self.layout.snapshot(info.id).unlink(missing_ok=True)
                 shutil.rmtree(self.layout.job(info.id), ignore_errors=True)
@@ -149,7 +149,13 @@ class Engine:
         """Makes what an object needs in this process; contents come from its snapshot and the log."""
         if info.kind in (Kind.SOURCE, Kind.TABLE, Kind.LOOKUP):
             defaults = self.batch.defaults(info.columns)
-            self.feeds[info.id] = Feed(info, defaults, self.settings.engine.max_future_skew_ms)
+            history = (
+                self.log.read(e, schema_of(info.columns[: e.schema_version]))
+                for e in self.log.iterate(info.id)
+                if e.rows
+            )
+            skew_ms = self.settings.engine.max_future_skew_ms
+            self.feeds[info.id] = Feed(info, defaults, skew_ms, self.log.watermark(info.id), history)
         if info.kind in (Kind.TABLE, Kind.LOOKUP, Kind.VIEW):
             self._attach_contents(info)
         if info.kind is Kind.LOOKUP and info.connector is not None:
@@ -298,7 +304,6 @@ class Engine:
             planned.compiled,
             folder=self.layout.job(info.id),
             schemas=[stored_schema(o) for o in outputs],
-            idle_ms=planned.idle_ms,
             max_rows=self.settings.engine.max_rows_per_epoch,
             poll_ms=self.settings.engine.poll_timeout_ms,
             every_ms=planned.every_ms,

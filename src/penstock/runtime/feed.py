@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,8 +15,10 @@ from penstock.catalog.coerce import coerce
 from penstock.catalog.objects import ObjectInfo
 from penstock.catalog.row import RowEncoder
 from penstock.catalog.types import schema_of
-from penstock.log import Part
+from penstock.log import Commit, Log, Part
 from penstock.runtime.durations import duration_ms
+from penstock.runtime.pervalue import ValueWatermark
+from penstock.runtime.proctime import ProcessingClock
 
 
 @dataclass
@@ -29,8 +32,22 @@ class FeedCounters:
 class Feed:
     """The way into one source or table. Thread-safe; it keeps no rows."""
 
-    def __init__(self, info: ObjectInfo, defaults: dict[str, object], max_future_skew_ms: int) -> None:
+    def __init__(
+        self,
+        info: ObjectInfo,
+        defaults: dict[str, object],
+        max_future_skew_ms: int,
+        watermark: int | None = None,
+        history: Iterable[pa.Table] = (),
+    ) -> None:
+        """`watermark` and `history`: what the log has of the object. The history is read only where the watermark depends on it."""
         self.info = info
+        self.clock: ProcessingClock | ValueWatermark | None = None
+        """What decides a commit's times in the order of the commits."""
+        if info.watermark is not None and info.watermark.proctime:
+            self.clock = ProcessingClock(info, watermark)
+        elif "watermark_per" in info.options:
+            self.clock = ValueWatermark(info, watermark, history)
         self.schema = schema_of(info.columns)
         self.counters = FeedCounters()
         self._defaults = defaults
@@ -81,12 +98,8 @@ class Feed:
         wm = self.info.watermark
         assert wm is not None
         index = self.schema.get_field_index(wm.column)
-        if wm.proctime:
-            now = int(time.time() * 1000)
-            column = pa.array([now] * table.num_rows, pa.int64())
-            if not pa.types.is_integer(self.schema.field(index).type):
-                column = pc.multiply(column, 1000).cast(self.schema.field(index).type)
-            return table.set_column(index, self.schema.field(index), column), now
+        if isinstance(self.clock, ProcessingClock):
+            return self.clock.shown(table), None
         times = table.column(index)
         if times.null_count:
             keep = pc.is_valid(times)
@@ -97,20 +110,48 @@ class Feed:
         if not len(times):
             return table, None
         latest = self._latest(times)
-        return table, None if latest is None else latest - wm.delay_ms
+        if self.clock is not None or latest is None:
+            return table, None
+        return table, latest - wm.delay_ms
+
+    def stamped(self, part: Part) -> Part:
+        """The part as it is committed now. Commits of an object with a clock must come into the log in the order of these calls."""
+        if isinstance(self.clock, ProcessingClock):
+            return self.clock.stamped(part)
+        return part if self.clock is None else self.clock.stamped(part, self._limit())
+
+    def _limit(self) -> int | None:
+        """The latest time (epoch ms) that moves the watermark."""
+        return None if self._skew_ms is None else int(time.time() * 1000) + self._skew_ms
 
     def _latest(self, times: pa.Array | pa.ChunkedArray) -> int | None:
         latest = _millis(times[0] if len(times) == 1 else pc.max(times))
-        if self._skew_ms is None or latest is None:
-            return latest
-        limit = int(time.time() * 1000) + self._skew_ms
-        if latest <= limit:
+        if latest is None:
+            return None
+        limit = self._limit()
+        if limit is None or latest <= limit:
             return latest
         millis = times.cast(pa.int64()) if pa.types.is_integer(times.type) else pc.divide(times.cast(pa.int64()), 1000)
         sane = pc.filter(millis, pc.less_equal(millis, limit))
         with self._lock:
             self.counters.future += len(times) - len(sane)
         return pc.max(sane).as_py() if len(sane) else None
+
+
+def commit(log: Log, feeds: Mapping[int, Feed], parts: Sequence[Part]) -> Commit:
+    """Appends a commit. What a clock says of its times (processing time, a watermark per value) is decided in the order of the commits.
+
+    A row that had its time before another commit, and came into the log after it, would be late.
+    """
+    timed = {p.object_id: f for p in parts if (f := feeds.get(p.object_id)) and f.clock is not None}
+    with ExitStack() as held:
+        for object_id in sorted(timed):
+            clock = timed[object_id].clock
+            assert clock is not None
+            held.enter_context(clock.lock)
+        stamped = [timed[p.object_id].stamped(p) if p.object_id in timed else p for p in parts]
+        future = log.append_future(stamped)
+    return future.result()
 
 
 def _millis(scalar: pa.Scalar) -> int | None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock.catalog.objects import ObjectInfo
 from penstock.connect import make_source
 from penstock.connect.websocket import Status
+from penstock.runtime.feed import commit
 
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
@@ -27,7 +28,8 @@ class Intake:
         self._source.start(self._insert, self._report)
 
     def _insert(self, batch: pa.RecordBatch) -> None:
-        self._engine.log.append([self._engine.feeds[self._info.id].part(batch)])
+        engine = self._engine
+        commit(engine.log, engine.feeds, [engine.feeds[self._info.id].part(batch)])
 
     def _report(self, status: Status) -> None:
         self.state = status.state

@@ -17,6 +17,7 @@ from penstock.plan import nodes as p
 from penstock.runtime.durations import duration_ms, size_bytes
 from penstock.runtime.limits import state_limit
 from penstock.runtime.lookups import as_written, check_asked, lookup_options, make_lookup, unique
+from penstock.runtime.pervalue import check as check_values
 from penstock.runtime.planned import Planned, plan_object, plan_query
 from penstock.runtime.probes import LOOKUP, Probe, probe_owner, probes_of, refuse_late_data, split
 from penstock.runtime.replica import Replica
@@ -56,6 +57,8 @@ def create_fed(engine: Engine, s: st.CreateSource | st.CreateTable | st.CreateLo
             options=dict(s.options),
             sql=s.text,
         )
+        if "watermark_per" in info.options:
+            check_values(info)
         read = _read_lookup(info, s)
         engine.attach(info)
         engine.catalog.add(info)
@@ -187,8 +190,9 @@ def _install(engine: Engine, infos: list[ObjectInfo], planned: Planned) -> Objec
         to_check = [c.type for c in one.columns]
         for t in to_check:
             to_arrow(t)
-    engine.catalog.facts.setdefault("plans", {})[str(info.id)] = planned.fingerprint
-    engine.catalog.add(*infos)
+    with engine.catalog.edit():
+        engine.catalog.plans[info.id] = planned.fingerprint
+        engine.catalog.add(*infos)
     try:
         for one in infos:
             engine.hub.open(one.id, one.name)
@@ -308,7 +312,6 @@ def drop_objects(engine: Engine, gone: list[ObjectInfo]) -> None:
         engine.planned.pop(o.id, None)
         engine.feeds.pop(o.id, None)
         engine.store.drop(o.id)
-        engine.catalog.facts.get("plans", {}).pop(str(o.id), None)
     engine.catalog.remove(*(o.id for o in gone if engine.catalog.has_id(o.id)))
     for o in gone:
         engine.log.forget(o.id)

@@ -11,7 +11,6 @@ from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import fail
 from penstock.plan import nodes as p
 from penstock.plan.explain import explain
-from penstock.runtime.durations import duration_ms
 from penstock.runtime.limits import state_limit
 from penstock.runtime.probes import Probe, probe_owner, split
 from penstock.spark.bridge import Seed
@@ -34,7 +33,6 @@ class Planned:
     query: p.Query
     compiled: Compiled
     output_ids: tuple[int, ...]
-    idle_ms: dict[int, int]
     every_ms: int
     seeds: tuple[Seed, ...]
     state_limit: int = 0
@@ -64,7 +62,7 @@ def plan_object(engine: Engine, info: ObjectInfo) -> Planned | None:
         return None
     query = _own_part(engine, info, bind(parsed, engine.catalog, statement_text=info.sql))
     planned = plan_query(engine, info.id, query, late_id(engine, info), state_limit(parsed.options))
-    stored = engine.catalog.facts.get("plans", {}).get(str(info.id))
+    stored = engine.catalog.plans.get(info.id)
     if stored is not None and stored != planned.fingerprint:
         raise fail(
             "PSK-6003",
@@ -98,14 +96,9 @@ def plan_query(engine: Engine, object_id: int, query: p.Query, late: int | None,
     compiled = compiler.compile(query)
     if limit and not compiled.operators:
         raise fail("PSK-1012", "This query keeps no state to limit.", hint="Leave max_state_bytes out.")
-    idle = {}
-    for t in compiled.timed:
-        option = engine.catalog.by_id(t.object_id).options.get("idle_timeout")
-        if option is not None:
-            idle[t.object_id] = duration_ms(option)
     every = query.emit.every.micros // 1000 if query.emit.kind == "every" and query.emit.every else 0
     outputs = (object_id,) if late is None else (object_id, late)
-    return Planned(job, query, compiled, outputs, idle, every, _seeds(engine, object_id, compiled), limit)
+    return Planned(job, query, compiled, outputs, every, _seeds(engine, object_id, compiled), limit)
 
 
 def _seeds(engine: Engine, object_id: int, compiled: Compiled) -> tuple[Seed, ...]:
@@ -121,8 +114,7 @@ def _seeds(engine: Engine, object_id: int, compiled: Compiled) -> tuple[Seed, ..
         info = engine.catalog.by_id(input_id)
         if info.kind not in (Kind.TABLE, Kind.LOOKUP, Kind.VIEW):
             continue
-        entries = engine.log.entries(input_id)
-        if engine.log.epoch(input_id) == 0 or (entries and entries[0].epoch == 1):
+        if engine.log.reaches_back(input_id, 0):
             continue
         folder.mkdir(parents=True, exist_ok=True)
         table, _, lsn = engine.store.snapshot(input_id)

@@ -15,7 +15,7 @@ from penstock.runtime.ondemand import OnDemand
 from penstock.runtime.probes import key_columns
 from penstock.runtime.writes import publish_changes
 from penstock.serve.zset import canonical, consolidate
-from penstock.spark.bridge import Epoch
+from penstock.spark.bridge import NO_WATERMARK, Epoch
 from penstock.spark.compile import Output
 
 if TYPE_CHECKING:
@@ -54,24 +54,28 @@ class Recorder:
             parts = [
                 Part(
                     object_id=info.id,
-                    batches=tuple(t.to_batches()) if t.num_rows else (),
+                    batches=tuple(t.to_batches()) if output.changelog else batches,
+                    before=() if output.changelog or set(before) == {NO_WATERMARK} else before,
                     watermark=epoch.watermark,
                     job_epoch=number,
                     schema_version=len(t.schema),
+                    idle=epoch.idle,
                 )
-                for info, t in zip(objects, tables, strict=True)
-                if t.num_rows or epoch.watermark is not None
+                for info, t, output, batches, before in zip(
+                    objects, tables, outputs, epoch.batches, epoch.before, strict=True
+                )
+                if t.num_rows or epoch.watermark is not None or epoch.idle
             ]
             if not parts:
                 return
 
             def commit(found: pa.Table | None = None) -> None:
                 if asks is None or found is None:
-                    lsn = log.append(parts)
+                    lsn = log.append(parts).lsn
                 else:
-                    lsn = log.append([_part(asks.info, found), *parts])
+                    lsn = log.append([_part(asks.info, found), *parts]).lsn
                     publish_changes(self._engine, {asks.info.id: found}, lsn)
-                self._publish(objects, tables, lsn, epoch.watermark)
+                self._publish(objects, tables, lsn, epoch)
 
             if asks is None or not tables[0].num_rows:
                 commit()
@@ -80,18 +84,16 @@ class Recorder:
 
         return record
 
-    def _publish(
-        self, objects: Sequence[ObjectInfo], tables: Sequence[pa.Table], lsn: int, watermark: int | None
-    ) -> None:
+    def _publish(self, objects: Sequence[ObjectInfo], tables: Sequence[pa.Table], lsn: int, epoch: Epoch) -> None:
         engine = self._engine
         for info, table in zip(objects, tables, strict=True):
-            if not table.num_rows and watermark is None:
+            if not table.num_rows and epoch.watermark is None and not epoch.idle:
                 continue
             entry = engine.log.last_entry(info.id)
             assert entry is not None
             if info.kind is Kind.VIEW:
                 engine.store.apply(info.id, table, epoch=entry.epoch, lsn=lsn)
-            engine.hub.publish(info.id, entry.epoch, lsn, table if table.num_rows else None, watermark)
+            engine.hub.publish(info.id, entry.epoch, lsn, table if table.num_rows else None, epoch.watermark)
 
 
 def _part(info: ObjectInfo, delta: pa.Table) -> Part:

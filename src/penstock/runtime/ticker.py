@@ -1,4 +1,4 @@
-"""What happens with time alone: processing-time watermarks, and the removal of history that nobody needs."""
+"""What happens with time alone: processing-time watermarks, idle sources, and the removal of history that nobody needs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.log import Part
+from penstock.runtime.durations import duration_ms
+from penstock.runtime.feed import commit
+from penstock.runtime.pervalue import ValueWatermark
 from penstock.runtime.retention import Retention
 
 if TYPE_CHECKING:
@@ -19,8 +23,18 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 _TICK_S = 1.0
 _RETENTION_TICKS = 5
-_WATERMARK = "the watermark of processing time"
+_WATERMARK = "the watermark"
+_IDLE = "the mark of an idle source"
 _HISTORY = "the removal of history"
+
+
+@dataclass
+class _Quiet:
+    """Since when (monotonic clock) a source has had no commit, and how many it had had then."""
+
+    since: float
+    commits: int
+    marked: bool = False
 
 
 class Ticker:
@@ -29,6 +43,7 @@ class Ticker:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._retention = Retention(engine)
+        self._quiet: dict[int, _Quiet] = {}
         self._errors: dict[tuple[str, int | None], str] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-ticker", daemon=True)
@@ -66,12 +81,34 @@ class Ticker:
             return
         timed = {t.object_id for planned in list(engine.planned.values()) for t in planned.compiled.timed}
         for info in engine.catalog.objects(Kind.SOURCE):
-            if info.id in timed and info.watermark is not None and info.watermark.proctime:
+            if info.id not in timed or info.watermark is None:
+                continue
+            if info.watermark.proctime:
                 self._try(_WATERMARK, info.id, partial(self._heartbeat, info))
+            elif "idle_timeout" in info.options:
+                self._try(_IDLE, info.id, partial(self._mark_idle, info))
+                self._try(_WATERMARK, info.id, partial(self._leave_idle_values, info))
 
     def _heartbeat(self, info: ObjectInfo) -> None:
-        now = int(time.time() * 1000)
-        self._engine.log.append([Part(object_id=info.id, watermark=now, schema_version=len(info.columns))])
+        engine = self._engine
+        commit(engine.log, engine.feeds, [Part(object_id=info.id, schema_version=len(info.columns))])
+
+    def _mark_idle(self, info: ObjectInfo) -> None:
+        """Makes a source idle that has had no commit for as long as it may. Its next commit ends that."""
+        log = self._engine.log
+        quiet = self._quiet.get(info.id)
+        if quiet is None or quiet.commits != log.epoch(info.id):
+            self._quiet[info.id] = _Quiet(time.monotonic(), log.epoch(info.id))
+        elif not quiet.marked and (time.monotonic() - quiet.since) * 1000 >= duration_ms(info.options["idle_timeout"]):
+            log.append([Part(object_id=info.id, idle=True, schema_version=len(info.columns))])
+            quiet.commits, quiet.marked = quiet.commits + 1, True
+
+    def _leave_idle_values(self, info: ObjectInfo) -> None:
+        """Moves the watermark of a source on that waited for values that are idle now."""
+        engine = self._engine
+        clock = engine.feeds[info.id].clock
+        if isinstance(clock, ValueWatermark) and clock.due():
+            commit(engine.log, engine.feeds, [Part(object_id=info.id, schema_version=len(info.columns))])
 
     def _trim(self) -> None:
         floors: dict[int, int] = {}

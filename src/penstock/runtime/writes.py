@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import fail
 from penstock.log import Part
+from penstock.runtime.feed import commit
 from penstock.serve.zset import consolidate
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class Writer:
         """One commit into one object; its LSN. Nothing is stored if anything is wrong with any row."""
         info = self.target(name)
         if info.kind is Kind.SOURCE:
-            return self._engine.log.append([self._engine.feeds[info.id].part(data)])
+            engine = self._engine
+            return commit(engine.log, engine.feeds, [engine.feeds[info.id].part(data)]).lsn
         return self.commit([(info, "insert", self._engine.feeds[info.id].part(data))])
 
     def target(self, name: str) -> ObjectInfo:
@@ -67,7 +69,7 @@ class Writer:
             for object_id, delta in deltas.items():
                 batches = tuple(delta.to_batches()) if delta.num_rows else ()
                 parts.append(Part(object_id=object_id, batches=batches, schema_version=len(delta.schema)))
-            lsn = engine.log.append(_merged(parts))
+            lsn = commit(engine.log, engine.feeds, _merged(parts)).lsn
             publish_changes(engine, deltas, lsn)
             return lsn
 

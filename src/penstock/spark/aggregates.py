@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from penstock.plan import nodes as p
 from penstock.spark.session import jvm
-from penstock.spark.windows import assign, micros, restore
+from penstock.spark.windows import assign, micros, moment, restore
 
 if TYPE_CHECKING:
     from penstock.spark.compile import Compiler
@@ -90,12 +90,13 @@ def _without_late(c: Compiler, n: p.Aggregate, df: DataFrame, end: p.Named) -> D
     if n.late_to is not None:
         c.late = _late_rows(c, n)
     counted = c.late_counter()
-    return df.where(~(_is_late(df, end.expr.sql(), n.lateness_ms) & F.expr(f"{counted}(1L)")))
+    return df.where(~(_is_late(df, end.expr.sql(), _patience(n, end.expr)) & F.expr(f"{counted}(1L)")))
 
 
-def _is_late(df: DataFrame, end: str, lateness_ms: int) -> Column:
+def _is_late(df: DataFrame, end: str, patience_ms: int) -> Column:
+    """Whether a window had closed when the row came, `patience_ms` after its end."""
     time, _ = micros(df, end)
-    return (time + lateness_ms * 1000) <= F.col("__pwm") * 1000
+    return (time + patience_ms * 1000) <= F.col("__pwm") * 1000
 
 
 def _late_rows(c: Compiler, n: p.Aggregate) -> DataFrame:
@@ -106,7 +107,7 @@ def _late_rows(c: Compiler, n: p.Aggregate) -> DataFrame:
     windows = assign(c.node(below.child), below)
     if below.kind != "tumble":
         windows = _last_window(windows, below)
-    late = windows.where(_is_late(windows, f"`{below.end}`", n.lateness_ms))
+    late = windows.where(_is_late(windows, f"`{below.end}`", _patience(n, p.col(below.end))))
     return late.select(*(F.col(f"`{x}`") for x in below.child.columns))
 
 
@@ -260,7 +261,8 @@ def _session(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
     row = F.struct(*(F.col(f"`{x}`") for x in n.child.columns)).alias("__row") if n.late_to else None
     select = [F.expr(k.expr.sql()).alias(k.name) for k in n.keys] + args + [time.alias("__t")]
     select += ([row] if row is not None else []) + ([F.col("__weight")] if weight else [])
-    df = df.select(*select).where("__t IS NOT NULL")
+    came = moment(df, time, _patience(n, n.session.time) * 1000)
+    df = df.select(*select, *came).where("__t IS NOT NULL")
     timed = not n.outlived and any(t.column == n.session.time.column for t in n.child.times)
     spec: dict[str, object] = {
         "keys": [k.name for k in n.keys],
@@ -274,6 +276,8 @@ def _session(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
         "latenessMs": _patience(n, n.session.time) if timed else _FOR_EVER,
         "punctual": n.child.punctual,
         "row": "__row" if n.late_to else None,
+        "lsn": "__came" if came else None,
+        "before": "__before" if came else None,
     }
     out = c.kernel("Session", spec, df)
     counted = f"__late AND {c.late_counter()}(__weight)"
@@ -302,8 +306,15 @@ def extremes(c: Compiler, n: p.Extremes) -> DataFrame:
 def distinct(c: Compiler, n: p.Distinct) -> DataFrame:
     df = c.node(n.child)
     weight = c.weight(df)
-    df = df.select(*(F.col(f"`{x}`") for x in n.columns), *(["__weight"] if weight else []))
-    out = c.kernel("DistinctRows", {"columns": list(n.columns), "weight": weight, "atOnce": n.at_once}, df)
+    before = "__pwm" if "__pwm" in df.columns and not n.child.changelog else None
+    df = df.select(*(F.col(f"`{x}`") for x in n.columns), *(x for x in (weight, before) if x))
+    spec: dict[str, object] = {
+        "columns": list(n.columns),
+        "weight": weight,
+        "atOnce": n.at_once,
+        "before": before,
+    }
+    out = c.kernel("DistinctRows", spec, df)
     return out if n.changelog else out.drop("__weight")
 
 

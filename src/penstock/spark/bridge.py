@@ -43,8 +43,12 @@ class Epoch:
 
     number: int
     watermark: int | None
+    idle: bool
+    """True if the output does not hold back the watermark of those who read it, until its next epoch."""
     lsn: int
     batches: tuple[tuple[pa.RecordBatch, ...], ...]
+    before: tuple[tuple[int, ...], ...]
+    """For each batch the watermark that was in force for its rows, if they are behind it, otherwise `NO_WATERMARK`."""
     files: tuple[Path, ...]
 
 
@@ -71,7 +75,6 @@ class KernelJob:
         *,
         folder: Path,
         schemas: list[pa.Schema],
-        idle_ms: dict[int, int],
         max_rows: int,
         poll_ms: int,
         every_ms: int,
@@ -88,10 +91,7 @@ class KernelJob:
         spec = {
             "database": database,
             "objects": compiled.objects,
-            "timed": [
-                {"object": t.object_id, "lagMs": t.lag_ms, "idleMs": idle_ms.get(t.object_id, 0)}
-                for t in compiled.timed
-            ],
+            "timed": [{"object": t.object_id, "lagMs": t.lag_ms} for t in compiled.timed],
             "eventTime": compiled.event_time,
             "maxRows": max_rows,
             "pollMs": poll_ms,
@@ -135,6 +135,7 @@ class KernelJob:
                 .option("job", self._job)
                 .option("folder", str(self._folder / "out"))
                 .option("outputs", json.dumps(self._compiled.slots))
+                .option("befores", json.dumps(self._compiled.befores))
                 .option("checkpointLocation", str(self._folder / "checkpoint"))
                 .start()
             )
@@ -149,6 +150,7 @@ class KernelJob:
         head: dict[str, Any] = json.loads(packet[4 : 4 + length])
         body = pa.py_buffer(packet)
         outputs: list[list[pa.RecordBatch]] = [[] for _ in self._schemas]
+        before: list[list[int]] = [[] for _ in self._schemas]
         files = []
         for part in head["parts"]:
             if "path" in part:
@@ -160,8 +162,17 @@ class KernelJob:
             schema = self._schemas[part["output"]]
             for offset, size, _ in part["messages"]:
                 outputs[part["output"]].append(pa.ipc.read_record_batch(data.slice(base + offset, size), schema))
+                before[part["output"]].append(part["before"])
         wm = None if head["wm"] == NO_WATERMARK else head["wm"]
-        return Epoch(head["epoch"], wm, head["lsn"], tuple(tuple(o) for o in outputs), tuple(files))
+        return Epoch(
+            head["epoch"],
+            wm,
+            head["idle"],
+            head["lsn"],
+            tuple(tuple(o) for o in outputs),
+            tuple(tuple(b) for b in before),
+            tuple(files),
+        )
 
     def refuse(self, message: str) -> None:
         """The epoch that was taken could not be recorded; the query fails with this message."""

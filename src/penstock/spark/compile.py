@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +19,7 @@ from pyspark.sql.column import Column as SparkColumn
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType, TimestampType
 
 from penstock.catalog.objects import Column, ObjectInfo
+from penstock.errors import fail
 from penstock.plan import nodes as p
 from penstock.plan.linear import LINEAR
 from penstock.plan.passes.rebuild import transform
@@ -25,6 +28,7 @@ from penstock.spark.kernel import LOG_SOURCE
 from penstock.spark.operators import Operator
 from penstock.spark.session import jvm
 from penstock.spark.translate import translated
+from penstock.spark.windows import assign, micros
 
 UNIT_OBJECT = 0
 """The object that holds exactly one row for ever: constant rows and global aggregates are fed from it."""
@@ -57,6 +61,8 @@ class Compiled:
     frame: DataFrame
     outputs: list[Output]
     slots: list[list[int]]
+    befores: list[int]
+    """For each output the column with the watermark that was in force for a row behind it (NULL for others); -1: none."""
     objects: list[int]
     timed: list[Timed]
     times: tuple[p.TimeAttr, ...]
@@ -87,6 +93,8 @@ class Compiler:
         self._scans: list[int] = []
         self._lags: dict[int, int] = {}
         self.event_time = False
+        self.stamped = False
+        """Scans say which watermark was in force for a row."""
         self.arrival = False
         self.late: DataFrame | None = None
         self.carries_late = False
@@ -109,26 +117,46 @@ class Compiler:
         follows = self.event_time or bool(query.root.times)
         root = self._relative(query.root) if follows else query.root
         self.stateful = sum(1 for n in root.walk() if not isinstance(n, LINEAR))
-        self.arrival = any(isinstance(n, p.LookupJoin) for n in root.walk())
+        self.stamped = self.event_time or (bool(root.times) and not root.changelog)
+        self.arrival = any(isinstance(n, p.LookupJoin) or (self.event_time and _orders(n)) for n in root.walk())
         self.carries_late = _plain_above_sessions(root)
         self._places, self._parts = repeats(root), {}
+        self._share_late(root)
         made = self.node(root)
         select = [F.col(f"`{c}`").alias(f"c{i}") for i, c in enumerate(root.columns)]
         if root.changelog:
             select.append(F.col("__weight"))
-        frame = made.select(*select)
+        before = _before(made, root)
+        frame = made.select(*select, *before)
         types = [f.dataType.simpleString() for f in frame.schema.fields]
         columns = tuple(Column(n, t) for n, t in zip(query.names, types, strict=False))
         outputs = [Output(columns, root.changelog, _consolidated(root))]
-        slots = [list(range(len(select)))]
+        slots, befores = [list(range(len(select)))], [len(select) if before else -1]
         if "__late" in made.columns or self.late is not None:
             frame, late = self._with_late(frame, self.late) if self.late is not None else self._split(made, select)
             outputs.append(late)
-            slots.append(list(range(len(select), len(select) + len(late.columns))))
+            slots.append(list(range(len(frame.columns) - 1 - len(late.columns), len(frame.columns) - 1)))
+            befores.append(-1)
+        elif any(isinstance(n, p.Aggregate) and n.late_to is not None for n in root.walk()):
+            raise fail(
+                "PSK-1012",
+                "LATE DATA TO is not supported for windows over this input, which does not say when its rows came.",
+                hint="Make a stream of the input, and put the windows over that.",
+            )
         timed = [Timed(o, lag) for o, lag in self._lags.items()] if follows else []
         objects = list(dict.fromkeys(self._scans))
         return Compiled(
-            frame, outputs, slots, objects, timed, root.times, self.event_time, self.operators, self.late_rows, root
+            frame,
+            outputs,
+            slots,
+            befores,
+            objects,
+            timed,
+            root.times,
+            self.event_time,
+            self.operators,
+            self.late_rows,
+            root,
         )
 
     def _relative(self, root: p.Node) -> p.Node:
@@ -145,6 +173,14 @@ class Compiler:
             return replace(n, time_attrs=tuple(p.TimeAttr(t.column, max(0, t.lag_ms - base)) for t in n.time_attrs))
 
         return transform(root, absorbed)
+
+    def _share_late(self, root: p.Node) -> None:
+        """Late rows are what is below their windows, once more; what keeps state there is computed once."""
+        for n in root.walk():
+            if isinstance(n, p.Aggregate) and n.late_to is not None and n.session is None:
+                below = next(b for b in n.child.walk() if isinstance(b, p.WindowAssign)).child
+                if any(not isinstance(b, LINEAR) for b in below.walk()):
+                    self._places.setdefault(id(below), len(self._places))
 
     def _with_late(self, main: DataFrame, late: DataFrame) -> tuple[DataFrame, Output]:
         names = [c for c in late.columns if c not in ("__pwm", "__lsn")]
@@ -203,8 +239,6 @@ class Compiler:
             case p.Generate():
                 return self.generate(n)
             case p.WindowAssign():
-                from penstock.spark.windows import assign
-
                 return assign(self.node(n.child), n)
             case p.Union():
                 return self.union(n)
@@ -247,7 +281,9 @@ class Compiler:
         scan = len(self._scans)
         self._scans.append(object_id)
         if self.event_time:
-            schema = schema.add("__wm", TimestampType()).add("__pwm", LongType()).add("__hb", BooleanType())
+            schema = schema.add("__wm", TimestampType()).add("__hb", BooleanType())
+        if self.stamped:
+            schema = schema.add("__pwm", LongType())
         if self.arrival:
             schema = schema.add("__lsn", LongType())
         df = (
@@ -349,6 +385,19 @@ def _plain_above_sessions(root: p.Node) -> bool:
     return isinstance(root, p.Aggregate) and root.session is not None
 
 
+def _before(made: DataFrame, root: p.Node) -> list[SparkColumn]:
+    """The watermark that was in force for a row of an append-only output one of whose times is behind it."""
+    if root.changelog or "__pwm" not in made.columns or not root.times:
+        return []
+    return [behind(made, {f"`{t.column}`": t.lag_ms for t in root.times})]
+
+
+def behind(df: DataFrame, times: dict[str, int]) -> SparkColumn:
+    """`__pwm` where one of these times (expressions, with their lags) is behind it, otherwise NULL."""
+    late = [micros(df, t)[0] + lag * 1000 <= F.col("__pwm") * 1000 for t, lag in times.items()]
+    return F.when(reduce(or_, late), F.col("__pwm")).alias("__before")
+
+
 def _late_output(fields: Sequence[StructField]) -> Output:
     return Output(tuple(Column(f.name.split("$", 1)[-1], f.dataType.simpleString()) for f in fields), False, True)
 
@@ -368,6 +417,17 @@ def _needs_time(n: p.Node) -> bool:
         case p.ProbeJoin():
             timed = {t.column for t in (*n.left.times, *n.right.times)}
             return n.left_time.column in timed and n.right_time.column in timed
+        case _:
+            return False
+
+
+def _orders(n: p.Node) -> bool:
+    """True if the operator takes late rows in the order in which they came."""
+    match n:
+        case p.Aggregate(session=p.Session()) | p.Join(time_bound=p.IntervalBound()) | p.ProbeJoin():
+            return True
+        case p.AsofJoin():
+            return not n.eager
         case _:
             return False
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from penstock.plan import nodes as p
 from penstock.plan.predicates import renamed
-from penstock.spark.compile import Compiled, Compiler
+from penstock.spark.compile import Compiled, Compiler, behind
 from penstock.spark.session import jvm
 from penstock.spark.translate import translated
 
@@ -34,10 +34,12 @@ def compile_together(compiler: Compiler, queries: Sequence[p.Query]) -> Compiled
         alone = [compiler.compile(q) for q in queries]
         if len(alone) == 1:
             return alone[0]
-        slots, at = [], 0
+        slots, befores, at = [], [], 0
         for a in alone:
-            slots.append(list(range(at, at + len(a.frame.columns))))
+            slots.append([at + n for n in a.slots[0]])
+            befores.append(at + a.befores[0] if a.befores[0] >= 0 else -1)
             at += len(a.frame.columns)
+        compiler.stamped = any(b >= 0 for b in befores)
         chains = {
             i: c for i, q in enumerate(queries) if (c := _chain(q.root)) and jvm().Guard.allows(alone[i].frame._jdf)
         }
@@ -50,7 +52,7 @@ def compile_together(compiler: Compiler, queries: Sequence[p.Query]) -> Compiled
         outputs = [a.outputs[0] for a in alone]
         by_lag = sorted((t for a in alone for t in a.timed), key=lambda t: t.lag_ms)
         timed = list({t.object_id: t for t in by_lag}.values())
-        return Compiled(frame, outputs, slots, alone[0].objects, timed, (), False, compiler.operators)
+        return Compiled(frame, outputs, slots, befores, alone[0].objects, timed, (), False, compiler.operators)
 
 
 def _chain(root: p.Node) -> _Chain | None:
@@ -90,7 +92,7 @@ def _wide(compiler: Compiler, alone: Sequence[Compiled], chains: dict[int, _Chai
     for i, a in enumerate(alone):
         fields = a.frame.schema.fields
         chain = chains.get(i)
-        values = [F.lit(None) for _ in fields] if chain is None else _values(chain, names[i])
+        values = [F.lit(None) for _ in fields] if chain is None else _values(df, a, chain, names[i])
         for n, (value, field) in enumerate(zip(values, fields, strict=True)):
             guarded = F.when(F.col(f"k{i}"), value) if chain is not None else value
             select.append(guarded.cast(field.dataType).alias(f"o{i}_{n}"))
@@ -104,6 +106,13 @@ def _kept(chain: _Chain, names: dict[str, str]) -> Column:
     return F.coalesce(F.expr(renamed(chain.predicate, names).sql()), F.lit(False))
 
 
-def _values(chain: _Chain, names: dict[str, str]) -> list[Column]:
-    values = [F.expr(renamed(e, names).sql()) for e in chain.items]
-    return [*values, F.col("__weight")] if chain.scan.changelog else values
+def _values(df: DataFrame, alone: Compiled, chain: _Chain, names: dict[str, str]) -> list[Column]:
+    texts = [renamed(e, names).sql() for e in chain.items]
+    values = [F.expr(text) for text in texts]
+    if chain.scan.changelog:
+        values.append(F.col("__weight"))
+    if alone.befores[0] >= 0:
+        assert alone.root is not None
+        at = {c: texts[i] for i, c in enumerate(alone.root.columns)}
+        values.append(behind(df, {at[t.column]: t.lag_ms for t in alone.times}))
+    return values

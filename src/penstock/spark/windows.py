@@ -36,6 +36,18 @@ def restore(value: Column, kind: DataType) -> Column:
     return F.floor(value / F.lit(1000))
 
 
+def moment(df: DataFrame, time: Column, slack_micros: int = 0) -> list[Column]:
+    """When a row came that is not ahead of the watermark in force: the two columns of the kernel's `Moment`, NULL for all other rows.
+
+    `slack_micros`: how far behind the watermark a row may be. Nothing if the frame does not say when its rows came.
+    """
+    if "__pwm" not in df.columns:
+        return []
+    behind = time <= F.col("__pwm") * 1000 - slack_micros
+    lsn = F.col("__lsn") if "__lsn" in df.columns else F.col("__pwm")
+    return [F.when(behind, lsn).alias("__came"), F.when(behind, F.col("__pwm")).alias("__before")]
+
+
 def assign(df: DataFrame, node: WindowAssign) -> DataFrame:
     """Adds the bounds of every window that covers a row (one output row each); rows without a time are dropped."""
     time, kind = micros(df, node.time.sql())

@@ -13,7 +13,7 @@ from penstock.sql.tokens import Cursor, is_name
 Substitute = Callable[[str], str]
 
 ALLOWED: dict[str, frozenset[str]] = {
-    "SOURCE": frozenset({"max_future_skew", "idle_timeout", "retain_history"}),
+    "SOURCE": frozenset({"max_future_skew", "idle_timeout", "retain_history", "watermark_per"}),
     "TABLE": frozenset({"retain_history"}),
     "LOOKUP TABLE": frozenset(
         {

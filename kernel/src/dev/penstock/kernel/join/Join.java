@@ -59,11 +59,11 @@ public final class Join {
     PairPredicate predicate =
         residual == null ? null : PairPredicate.of(left.sparkSession(), residual, leftSchema, rightSchema);
     Dataset<Row> rights = JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, null,
-        spec.rightWeight, kind.right.unmatched(), false);
+        spec.rightWeight, kind.right.unmatched(), false, List.of());
     Dataset<Row> packed = JoinPlan.run(
         spec,
         JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, null, spec.leftWeight,
-            kind.left.unmatched(), false),
+            kind.left.unmatched(), false, List.of()),
         kind.pairs || residual != null ? rights : JoinPlan.combined(rights),
         new Processor(kind, predicate, ttl == null ? 0 : ttl, copies),
         ttl == null ? TimeMode.None() : TimeMode.ProcessingTime(),

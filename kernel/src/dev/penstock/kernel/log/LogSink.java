@@ -1,6 +1,5 @@
 package dev.penstock.kernel.log;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
@@ -30,7 +29,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>Options: {@code job}, {@code folder} (for files), {@code outputs}: a JSON array with one array of column numbers per output. With more
  * than one output the schema's last column is {@code __out}: the number of the output that a row belongs to (INT), or for each output
- * whether the row belongs to it (ARRAY of BOOLEAN).
+ * whether the row belongs to it (ARRAY of BOOLEAN). {@code befores}: a JSON array with the number of one more column per output, or -1: the watermark that
+ * was in force for a row that is behind it, NULL for all others.
  */
 public final class LogSink extends LogTable.Provider {
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -72,6 +72,7 @@ public final class LogSink extends LogTable.Provider {
     private final String job;
     private final String folder;
     private final int[][] outputs;
+    private final int[] befores;
     private final EpochClock clock;
     private final Outbox outbox;
 
@@ -82,14 +83,8 @@ public final class LogSink extends LogTable.Provider {
       clock = EpochClock.of(job);
       outbox = Outbox.of(job);
       try {
-        JsonNode spec = JSON.readTree(info.options().get("outputs"));
-        outputs = new int[spec.size()][];
-        for (int i = 0; i < outputs.length; i++) {
-          outputs[i] = new int[spec.get(i).size()];
-          for (int j = 0; j < outputs[i].length; j++) {
-            outputs[i][j] = spec.get(i).get(j).asInt();
-          }
-        }
+        outputs = JSON.readValue(info.options().get("outputs"), int[][].class);
+        befores = JSON.readValue(info.options().get("befores"), int[].class);
       } catch (IOException e) {
         throw new UncheckedIOException(e);
       }
@@ -97,7 +92,7 @@ public final class LogSink extends LogTable.Provider {
 
     @Override
     public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
-      return new LogWriterFactory(schema, outputs, folder);
+      return new LogWriterFactory(schema, outputs, befores, folder);
     }
 
     @Override
@@ -107,7 +102,6 @@ public final class LogSink extends LogTable.Provider {
 
     @Override
     public void commit(long epochId, WriterCommitMessage[] messages) {
-      long wm = clock.epochWatermark();
       long rows = 0;
       ObjectNode head = JSON.createObjectNode();
       ArrayNode parts = head.putArray("parts");
@@ -119,10 +113,12 @@ public final class LogSink extends LogTable.Provider {
         }
       }
       boolean large = clock.settleState(epochId);
-      if (rows > 0 || clock.tells(wm) || large) {
+      EpochClock.Written epoch = clock.written();
+      if (rows > 0 || epoch.news() || large) {
         head.put("epoch", epochId);
-        head.put("wm", wm);
-        head.put("lsn", clock.epochLsn());
+        head.put("wm", epoch.watermark());
+        head.put("idle", epoch.idle());
+        head.put("lsn", epoch.lsn());
         try {
           byte[] json = JSON.writeValueAsBytes(head);
           ByteArrayOutputStream out = new ByteArrayOutputStream(json.length + body.size() + 4);
