@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
@@ -23,8 +26,20 @@ def _as_text(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+def _folders(value: object) -> object:
+    # In the environment there is only text: a JSON array, or folders with the separator of PATH between them.
+    if isinstance(value, str):
+        if value.lstrip().startswith("["):
+            return tuple(json.loads(value))
+        return tuple(part for part in value.split(os.pathsep) if part)
+    if isinstance(value, Iterable) and not isinstance(value, Mapping):
+        return tuple(os.fspath(part) if isinstance(part, os.PathLike) else part for part in value)
+    return value
+
+
 Count = Annotated[int, BeforeValidator(_not_a_flag)]
 Text = Annotated[str, BeforeValidator(_as_text)]
+Folders = Annotated[tuple[str, ...] | None, BeforeValidator(_folders)]
 
 
 class Section(BaseModel):
@@ -110,6 +125,25 @@ class SubscribeSettings(Section):
     buffer_messages: Count = Field(default=10_000, ge=1, description="Changes that may wait.")
 
 
+class SecuritySettings(Section):
+    """What SQL may reach outside the database. Neither `SET` nor the file in the database folder can change it."""
+
+    allowed_roots: Folders = Field(
+        default=None,
+        description="Folders that path options of connectors may reach, with everything below them. `null`: the working directory, the "
+        "database folder and the folder for temporary files. In the environment: a JSON array, or folders separated as in `PATH`.",
+    )
+    allow_programs: bool = Field(
+        default=False,
+        description="Allow SQL that runs programs or Java methods, or reads files: `TRANSFORM … USING`, `reflect`, and the other functions "
+        "that the security page lists.",
+    )
+    allow_python_imports: bool = Field(
+        default=False,
+        description="Allow `INTO PYTHON (callable = 'module:function')`. Otherwise only functions given to `db.register_callable` are called.",
+    )
+
+
 class Settings(Section):
     """All settings of one database. `Settings()` has the defaults; `load_settings` reads the rest."""
 
@@ -117,6 +151,7 @@ class Settings(Section):
     log: LogSettings = LogSettings()
     engine: EngineSettings = EngineSettings()
     subscribe: SubscribeSettings = SubscribeSettings()
+    security: SecuritySettings = SecuritySettings()
     variables: dict[str, Text] = Field(
         default_factory=dict, description="Values for `${NAME}` in option values; they go before the environment."
     )

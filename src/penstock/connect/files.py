@@ -12,6 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from penstock.catalog.objects import Connector
+from penstock.connect.access import Access
 from penstock.connect.options import check_options, choice, flag, required
 from penstock.connect.sinks import register_sink
 from penstock.errors import fail
@@ -30,9 +31,10 @@ class FilesSink:
     `json` is one object per line. With `changelog = 'true'` rows carry `__weight`; otherwise a stream that retracts is refused.
     """
 
-    def __init__(self, folder: Path, format: str, *, changelog: bool) -> None:
+    def __init__(self, folder: Path, format: str, access: Access, *, changelog: bool) -> None:
         self._folder = folder
         self._format = format
+        self._access = access
         self._changelog = changelog
 
     @property
@@ -51,6 +53,8 @@ class FilesSink:
     def write(self, epoch: int, lsn: int, table: pa.Table) -> None:
         rows = weighted(table) if self._changelog else inserted(table)
         path = self._folder / f"epoch-{epoch:012d}.{self._format}"
+        # The folder may have become a link since the sink was made.
+        self._access.check("FILES", [self._folder])
         try:
             write_durably(path, lambda out: _ENCODERS[self._format](rows, out))
         except OSError as why:
@@ -95,7 +99,7 @@ _ENCODERS = {"parquet": _parquet, "csv": _csv, "json": _json}
 
 
 @register_sink("FILES", _OPTIONS)
-def _make(connector: Connector) -> FilesSink:
+def _make(connector: Connector, access: Access) -> FilesSink:
     options = connector.options
     check_options("FILES", options, _OPTIONS)
     check_options("FILES FORMAT", connector.format_options, ())
@@ -104,4 +108,5 @@ def _make(connector: Connector) -> FilesSink:
     choice("FILES", "mode", options.get("mode", "append"), ("append",))
     format = choice("FILES", "format", connector.format or options.get("format", "parquet"), _FORMATS)
     changelog = flag("FILES", "changelog", options.get("changelog", "false"))
-    return FilesSink(Path(required("FILES", options, "path")), format, changelog=changelog)
+    folder = access.path("FILES", "path", required("FILES", options, "path"))
+    return FilesSink(folder, format, access, changelog=changelog)

@@ -14,12 +14,15 @@ from psycopg.conninfo import conninfo_to_dict
 from penstock.catalog.coerce import coerce
 from penstock.catalog.objects import Column, Connector
 from penstock.catalog.types import schema_of
+from penstock.connect.access import Access
 from penstock.connect.lookups import register_lookup
 from penstock.connect.options import check_options, required, seconds
 from penstock.errors import PenstockError, fail
 from penstock.sql.names import suggestion
 
 _OPTIONS = ("url", "table", "query", "user", "password", "timeout")
+_FILES = ("passfile", "servicefile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir")
+"""Parameters of a URL that name local files."""
 _TIMEOUT = "30"
 # A server that does not answer is given up sooner than one that computes.
 _CONNECT_SECONDS = 10
@@ -94,13 +97,9 @@ class PostgresTable:
         where = f"{self._conninfo.get('host', 'localhost')}:{self._conninfo.get('port', 5432)}"
         return fail(
             "PSK-5002",
-            f"POSTGRES at {where}: {self._without_secrets(first)}.",
+            f"POSTGRES at {where}: {first}.",
             hint="Check url, table and query, and that the server runs and lets this user in.",
         )
-
-    def _without_secrets(self, text: str) -> str:
-        password = self._conninfo.get("password")
-        return text.replace(password, "***") if password else text
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -208,7 +207,7 @@ def _columns(keys: list[tuple[Any, ...]], names: Sequence[object]) -> list[list[
 
 
 @register_lookup("POSTGRES", _OPTIONS, by_key=True)
-def _make(connector: Connector, columns: Sequence[Column], key: Sequence[str]) -> PostgresTable:
+def _make(connector: Connector, columns: Sequence[Column], key: Sequence[str], access: Access) -> PostgresTable:
     options = connector.options
     check_options("POSTGRES", options, _OPTIONS)
     if connector.format or connector.format_options:
@@ -227,6 +226,9 @@ def _make(connector: Connector, columns: Sequence[Column], key: Sequence[str]) -
     for name in ("user", "password"):
         if options.get(name):
             conninfo[name] = options[name]
+    for name in _FILES:
+        if conninfo.get(name) and conninfo[name] != "system":
+            access.path("POSTGRES", name, str(conninfo[name]))
     conninfo.pop("connect_timeout", None)
     conninfo.setdefault("application_name", "penstock")
     given = [(k, options[k].strip().rstrip(";")) for k in ("table", "query") if options.get(k, "").strip()]

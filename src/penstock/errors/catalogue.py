@@ -31,6 +31,7 @@ CODES: dict[str, Code] = {
     "PSK-0009": Code("bad argument"),
     "PSK-0010": Code("timed out"),
     "PSK-0011": Code("the setting is fixed while the database is open"),
+    "PSK-0012": Code("not allowed by the security settings"),
     # 1 parsing and names
     "PSK-1001": Code("syntax error"),
     "PSK-1002": Code("unknown name"),
@@ -53,6 +54,10 @@ CODES: dict[str, Code] = {
     "PSK-1019": Code(
         "misplaced aggregate or column",
         "Every selected column must be grouped or inside an aggregate; aggregates belong into SELECT and HAVING.",
+    ),
+    "PSK-1020": Code(
+        "statement too complex",
+        "Split it: put parts into views, a long list of values into a table that is joined, a long condition into IN (…).",
     ),
     # 2 time and windows
     "PSK-2001": Code(

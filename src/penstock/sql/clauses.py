@@ -7,7 +7,7 @@ from sqlglot.tokens import TokenType
 
 from penstock.plan.nodes import Interval
 from penstock.sql import intervals
-from penstock.sql.options import Substitute, parse_options
+from penstock.sql.options import parse_options
 from penstock.sql.parser import EMIT_FORMS, parse_expression, parse_select
 from penstock.sql.query import EmitClause, EmitKind, ParsedQuery
 from penstock.sql.tokens import Cursor
@@ -22,9 +22,7 @@ _EMITS: tuple[tuple[str, EmitKind], ...] = (
 )
 
 
-def parse_query(
-    cursor: Cursor, substitute: Substitute | None, statement: str | None, *, rebuild: bool = False
-) -> tuple[ParsedQuery, bool]:
+def parse_query(cursor: Cursor, statement: str | None, *, rebuild: bool = False) -> tuple[ParsedQuery, bool]:
     """The query from the cursor to its end, with its clauses. `statement` names whose options are allowed; None: no clauses.
 
     The second result is true if REBUILD was written (only where `rebuild` allows it).
@@ -53,7 +51,7 @@ def parse_query(
         elif late_to is None and cursor.accept("LATE DATA TO"):
             late_to = cursor.new_name("a stream name")
         elif options is None and cursor.accept("WITH"):
-            options = parse_options(cursor, substitute, statement)
+            options = parse_options(cursor, statement)
         elif rebuild and not rebuilt and cursor.accept("REBUILD"):
             rebuilt = True
         else:
