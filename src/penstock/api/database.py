@@ -8,6 +8,7 @@ import builtins
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -221,7 +222,7 @@ class Database:
 
     def checkpoints(self) -> list[dict[str, int]]:
         self._engine.check_open()
-        return list(self._engine.catalog.facts.get("checkpoints", []))
+        return [asdict(c) for c in self._engine.catalog.checkpoints]
 
     # Insight
 

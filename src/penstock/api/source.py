@@ -57,7 +57,9 @@ class SourceHandle:
         current = self.current_watermark
         if current is not None and millis <= current:
             return self._engine.log.head
-        return self._engine.log.append([Part(object_id=info.id, watermark=millis, schema_version=len(info.columns))])
+        return self._engine.log.append(
+            [Part(object_id=info.id, watermark=millis, schema_version=len(info.columns))]
+        ).lsn
 
     @property
     def schema(self) -> tuple[Column, ...]:
@@ -76,9 +78,7 @@ class SourceHandle:
         for d in self._engine.catalog.dependents(info.id):
             job = self._engine.jobs.get(d.id)
             if job is not None:
-                behind = max(
-                    behind, sum(e.rows for e in self._engine.log.entries(info.id, after=job.kernel.position[0]))
-                )
+                behind = max(behind, self._engine.log.amount(info.id, after=job.kernel.position[0])[1])
         return behind
 
     @property

@@ -105,14 +105,14 @@ CODES: dict[str, Code] = {
         "cannot be subscribed to", "Create a stream on it: CREATE STREAM n AS SELECT * FROM …, and subscribe to that."
     ),
     # 6 checkpoints and recovery
-    "PSK-6001": Code("the log is damaged"),
+    "PSK-6001": Code("stored data is damaged or cannot be read"),
     "PSK-6002": Code("the folder was written by a newer version"),
     "PSK-6003": Code("the stored query does not match its checkpoint"),
     # 7 execution
     "PSK-7001": Code("query failed"),
     "PSK-7002": Code("cancelled"),
     "PSK-7003": Code("pipeline could not be started"),
-    "PSK-7004": Code("the log could not be written", "Make room on the disk; nothing of the failed commit was kept."),
+    "PSK-7004": Code("the disk could not be written"),
     # 8 internal
     "PSK-8001": Code("internal error", "This is a defect in Penstock."),
 }

@@ -30,8 +30,7 @@ def contents(engine: Engine, info: ObjectInfo, up_to: int | None = None) -> pa.T
     changes = history(engine, info, up_to)
     if not info.changelog:
         return changes
-    entries = engine.log.entries(info.id)
-    if engine.log.epoch(info.id) and (not entries or entries[0].epoch != 1):
+    if not engine.log.reaches_back(info.id, 0):
         raise fail(
             "PSK-5011",
             f"The history of {info.name} is no longer complete, so its contents are not known.",

@@ -127,7 +127,8 @@ class Engine:
             watermark = self.log.watermark(object_id)
             if watermark is not None:
                 self.index.watermark(object_id, watermark)
-            self.index.add([e for e in self.log.entries(object_id) if object_id != UNIT_OBJECT], self.log.head)
+            if object_id != UNIT_OBJECT:
+                self.index.add(self.log.iterate(object_id), self.log.head)
         self.index.add([], self.log.head)
         for info in self.catalog.objects():
             self.attach(info)
@@ -140,7 +141,6 @@ class Engine:
             owner = probe_owner(info.name)
             orphan = owner is not None and self.catalog.get(owner) is None
             if orphan or (owner or info.name).startswith(ANONYMOUS):
-                self.catalog.facts.get("plans", {}).pop(str(info.id), None)
                 self.catalog.remove(info.id)
                 self.layout.snapshot(info.id).unlink(missing_ok=True)
                 shutil.rmtree(self.layout.job(info.id), ignore_errors=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from penstock.catalog.objects import Kind
+from penstock.catalog.objects import Checkpoint, Kind
 from penstock.errors import PenstockError, fail
 from penstock.runtime import objects, tables
 from penstock.runtime.inspect import describe, find, show, show_create
@@ -130,8 +130,8 @@ def checkpoint(engine: Engine) -> int:
 
     with engine.ddl:
         engine.flush()
-        checkpoints = engine.catalog.facts.setdefault("checkpoints", [])
-        since = checkpoints[-1]["lsn"] if checkpoints else 0
+        checkpoints = engine.catalog.checkpoints
+        since = checkpoints[-1].lsn if checkpoints else 0
         quiet = [
             o
             for o in engine.catalog.objects(Kind.STREAM, Kind.VIEW)
@@ -146,15 +146,15 @@ def checkpoint(engine: Engine) -> int:
                 )
                 for o in quiet
             ]
-            lsn = engine.log.append(parts)
+            lsn = engine.log.append(parts).lsn
             for o in quiet:
                 engine.hub.publish(o.id, engine.log.epoch(o.id), lsn, None, None)
         engine.log.sync()
         engine.save_contents()
-        number = checkpoints[-1]["id"] + 1 if checkpoints else 1
-        checkpoints.append({"id": number, "lsn": engine.log.head, "time_ms": int(time.time() * 1000)})
-        engine.catalog.save()
-        return int(number)
+        number = checkpoints[-1].id + 1 if checkpoints else 1
+        with engine.catalog.edit():
+            checkpoints.append(Checkpoint(number, engine.log.head, int(time.time() * 1000)))
+        return number
 
 
 def _declare(session: Session, s: st.DeclareCursor) -> None:

@@ -132,7 +132,7 @@ def _lag(engine: Engine, info: ObjectInfo, lsn: int) -> int:
     """How long the oldest row that the job has not taken in has been waiting, in milliseconds."""
     import time
 
-    waiting = [e.time_ms for i in info.depends_on for e in engine.log.entries(i, after=lsn)[:1]]
+    waiting = [e.time_ms for i in info.depends_on for e in engine.log.entries(i, after=lsn, limit=1)]
     return max(0, int(time.time() * 1000) - min(waiting)) if waiting else 0
 
 
@@ -189,10 +189,7 @@ def show(engine: Engine, what: str) -> pa.Table:
         return pa.Table.from_pylist(rows, schema=schema)
     if what == "checkpoints":
         schema = pa.schema([("id", pa.int64()), ("lsn", pa.int64()), ("time", pa.timestamp("us", tz="UTC"))])
-        rows = [
-            {"id": c["id"], "lsn": c["lsn"], "time": c["time_ms"] * 1000}
-            for c in engine.catalog.facts.get("checkpoints", [])
-        ]
+        rows = [{"id": c.id, "lsn": c.lsn, "time": c.time_ms * 1000} for c in engine.catalog.checkpoints]
         return pa.Table.from_arrays(
             [pa.array([r[f.name] for r in rows], pa.int64()).cast(f.type) for f in schema], schema=schema
         )

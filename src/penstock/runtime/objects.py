@@ -187,8 +187,9 @@ def _install(engine: Engine, infos: list[ObjectInfo], planned: Planned) -> Objec
         to_check = [c.type for c in one.columns]
         for t in to_check:
             to_arrow(t)
-    engine.catalog.facts.setdefault("plans", {})[str(info.id)] = planned.fingerprint
-    engine.catalog.add(*infos)
+    with engine.catalog.edit():
+        engine.catalog.plans[info.id] = planned.fingerprint
+        engine.catalog.add(*infos)
     try:
         for one in infos:
             engine.hub.open(one.id, one.name)
@@ -308,7 +309,6 @@ def drop_objects(engine: Engine, gone: list[ObjectInfo]) -> None:
         engine.planned.pop(o.id, None)
         engine.feeds.pop(o.id, None)
         engine.store.drop(o.id)
-        engine.catalog.facts.get("plans", {}).pop(str(o.id), None)
     engine.catalog.remove(*(o.id for o in gone if engine.catalog.has_id(o.id)))
     for o in gone:
         engine.log.forget(o.id)

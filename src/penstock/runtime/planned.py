@@ -64,7 +64,7 @@ def plan_object(engine: Engine, info: ObjectInfo) -> Planned | None:
         return None
     query = _own_part(engine, info, bind(parsed, engine.catalog, statement_text=info.sql))
     planned = plan_query(engine, info.id, query, late_id(engine, info), state_limit(parsed.options))
-    stored = engine.catalog.facts.get("plans", {}).get(str(info.id))
+    stored = engine.catalog.plans.get(info.id)
     if stored is not None and stored != planned.fingerprint:
         raise fail(
             "PSK-6003",
@@ -121,8 +121,7 @@ def _seeds(engine: Engine, object_id: int, compiled: Compiled) -> tuple[Seed, ..
         info = engine.catalog.by_id(input_id)
         if info.kind not in (Kind.TABLE, Kind.LOOKUP, Kind.VIEW):
             continue
-        entries = engine.log.entries(input_id)
-        if engine.log.epoch(input_id) == 0 or (entries and entries[0].epoch == 1):
+        if engine.log.reaches_back(input_id, 0):
             continue
         folder.mkdir(parents=True, exist_ok=True)
         table, _, lsn = engine.store.snapshot(input_id)

@@ -67,9 +67,9 @@ class Recorder:
 
             def commit(found: pa.Table | None = None) -> None:
                 if asks is None or found is None:
-                    lsn = log.append(parts)
+                    lsn = log.append(parts).lsn
                 else:
-                    lsn = log.append([_part(asks.info, found), *parts])
+                    lsn = log.append([_part(asks.info, found), *parts]).lsn
                     publish_changes(self._engine, {asks.info.id: found}, lsn)
                 self._publish(objects, tables, lsn, epoch.watermark)
 

@@ -46,7 +46,7 @@ class Replica(FedLookup):
                 batches=tuple(delta.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)),
                 schema_version=len(delta.schema),
             )
-            publish_changes(engine, {self.info.id: delta}, engine.log.append([part]))
+            publish_changes(engine, {self.info.id: delta}, engine.log.append([part]).lsn)
         return int(delta.num_rows)
 
     def start(self) -> None:

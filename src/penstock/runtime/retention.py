@@ -24,9 +24,9 @@ class Retention:
     def trim(self, floors: Mapping[int, int]) -> None:
         """Removes what is at or below each object's floor."""
         engine = self._engine
-        if any(floors.values()):
-            engine.log.trim(floors)
-            for object_id, lsn in floors.items():
+        engine.log.trim(floors)
+        for object_id, lsn in floors.items():
+            if lsn:
                 engine.index.trim(object_id, lsn)
 
     def floor(self, info: ObjectInfo) -> int:
@@ -48,18 +48,10 @@ class Retention:
         limit = size_bytes(option) if option else engine.settings.log.retain_bytes
         if info.on_demand or probe_owner(info.name) is not None:
             limit = 0  # Nobody can ask for their past.
-        entries = engine.log.entries(info.id)
         if limit is None:
             assert option is not None
-            oldest = int(time.time() * 1000) - duration_ms(option)
-            gone = [e.lsn for e in entries if e.time_ms < oldest]
-            return gone[-1] if gone else 0
-        size = 0
-        for e in reversed(entries):
-            size += e.length
-            if size > limit:
-                return e.lsn
-        return 0
+            return engine.log.before_time(info.id, int(time.time() * 1000) - duration_ms(option))
+        return engine.log.beyond_bytes(info.id, limit)
 
     def _consumed(self, dependent: ObjectInfo) -> int:
         engine = self._engine
@@ -74,7 +66,7 @@ class Retention:
     def _saved_lsn(self, info: ObjectInfo, floor: int) -> int:
         engine = self._engine
         saved = self._saved.get(info.id, 0)
-        pending = sum(e.length for e in engine.log.entries(info.id, after=saved, up_to=floor))
+        pending, _ = engine.log.amount(info.id, after=saved, up_to=floor)
         path = engine.layout.snapshot(info.id)
         # Less than a segment would free nothing, and contents are not written more often than changes as large as they are come.
         if pending > max(engine.settings.log.segment_bytes, path.stat().st_size if path.exists() else 0):

@@ -9,11 +9,10 @@ alone from the same LSN, and the one that fails again is known.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.catalog.objects import ObjectInfo
+from penstock.catalog.objects import Generation, ObjectInfo, Solo
 from penstock.errors import PenstockError, fail
 from penstock.runtime.job import Job, JobState
 from penstock.runtime.planned import Planned
@@ -29,23 +28,13 @@ _EPOCHS = 1 << 40
 """Epoch numbers are made unique over generations by adding a multiple of this."""
 
 
-@dataclass
-class Generation:
-    """One run of the shared job of an object: its number, where it began, and whose rows it makes."""
-
-    number: int
-    start: int
-    members: list[int]
-
-
 class SharedJobs:
     """The shared jobs of one engine, by the object that they read. Called under the engine's `ddl` lock."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        stored = engine.catalog.facts.get("shared", {})
-        self._by_input = {int(i): Generation(**g) for i, g in stored.items()}
-        self._solo: dict[int, list[int]] = {int(i): s for i, s in engine.catalog.facts.get("solo", {}).items()}
+        self._by_input = dict(engine.catalog.shared)
+        self._solo = dict(engine.catalog.solo)
 
     def member(self, object_id: int) -> bool:
         return any(object_id in g.members for g in self._by_input.values())
@@ -58,12 +47,12 @@ class SharedJobs:
         if compiled.event_time or compiled.operators or len(compiled.outputs) > 1 or len(compiled.objects) != 1:
             return False
         (input_id,) = compiled.objects
-        return input_id != UNIT_OBJECT and not self._engine.log.entries(input_id)
+        return input_id != UNIT_OBJECT and self._engine.log.first_entry(input_id) is None
 
     def begin(self, info: ObjectInfo) -> tuple[int, int]:
         """Where a query that runs alone begins: (LSN, base of its epoch numbers)."""
-        start, base = self._solo.get(info.id, [0, 0])
-        return start, base
+        solo = self._solo.get(info.id, Solo(0, 0))
+        return solo.start, solo.base
 
     def start_all(self) -> None:
         """Starts every shared job as it was when the pipeline was stopped."""
@@ -72,7 +61,7 @@ class SharedJobs:
 
     def join(self, info: ObjectInfo, planned: Planned) -> None:
         (input_id,) = planned.compiled.objects
-        members = self._by_input[input_id].members if input_id in self._by_input else []
+        members = self._by_input[input_id].members if input_id in self._by_input else ()
         self._change(input_id, [*members, info.id])
 
     def leave(self, info: ObjectInfo) -> None:
@@ -82,13 +71,13 @@ class SharedJobs:
         self._solo.pop(info.id, None)
         self._save()
 
-    def _change(self, input_id: int, members: list[int]) -> None:
+    def _change(self, input_id: int, members: Sequence[int]) -> None:
         """Lets the job run out and begins the next generation."""
         old = self._by_input.get(input_id)
         start = self._let_run_out(input_id, old) if old is not None else 0
         number = old.number + 1 if old is not None else 1
         if members:
-            self._by_input[input_id] = Generation(number, start, members)
+            self._by_input[input_id] = Generation(number, start, tuple(members))
         else:
             self._by_input.pop(input_id, None)
         self._save()
@@ -98,7 +87,7 @@ class SharedJobs:
     def _let_run_out(self, input_id: int, old: Generation) -> int:
         job = next((j for m in old.members if (j := self._engine.jobs.get(m)) is not None), None)
         if job is None:
-            return old.start if not self._engine.log.entries(input_id) else self._reached(input_id, old)
+            return old.start if self._engine.log.first_entry(input_id) is None else self._reached(input_id, old)
         reached = job.kernel.quiesce(_QUIESCE_MS)
         if reached is None:
             raise fail(
@@ -137,9 +126,7 @@ class SharedJobs:
         )
         record = engine.recorder.of(infos, compiled.outputs, generation.number * _EPOCHS)
         reader = engine.catalog.by_id(input_id).name
-        job = Job(
-            tuple(generation.members), f"shared by {len(infos)} on {reader}", kernel, record, self._splitter(input_id)
-        )
+        job = Job(generation.members, f"shared by {len(infos)} on {reader}", kernel, record, self._splitter(input_id))
         for m in generation.members:
             engine.jobs[m] = job
         try:
@@ -187,7 +174,7 @@ class SharedJobs:
             job.stop()
             del self._by_input[input_id]
             for m in generation.members:
-                self._solo[m] = [start, (generation.number + 1) * _EPOCHS]
+                self._solo[m] = Solo(start, (generation.number + 1) * _EPOCHS)
             self._save()
             for m in generation.members:
                 info = engine.catalog.by_id(m)
@@ -197,10 +184,9 @@ class SharedJobs:
                     engine.hub.fail(m, own)
 
     def _save(self) -> None:
-        facts = self._engine.catalog.facts
-        facts["shared"] = {str(i): asdict(g) for i, g in self._by_input.items()}
-        facts["solo"] = {str(i): s for i, s in self._solo.items()}
-        self._engine.catalog.save()
+        catalog = self._engine.catalog
+        with catalog.edit():
+            catalog.shared, catalog.solo = dict(self._by_input), dict(self._solo)
 
 
 __all__ = ["Generation", "SharedJobs"]

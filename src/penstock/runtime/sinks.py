@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import pyarrow as pa
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.catalog.types import schema_of
 from penstock.connect import Sink, make_sink
+from penstock.disk import make_folder, write_durably
 from penstock.errors import PenstockError, fail
 from penstock.runtime.contents import read_entry
 from penstock.runtime.objects import add_query, drop, hidden_name, make_room
@@ -87,6 +87,10 @@ def open_sink(engine: Engine, info: ObjectInfo) -> SinkRunner:
     return SinkRunner(engine, info, make_sink(statement.connector, changelog=info.changelog))
 
 
+# Entries that are written before the position is.
+_ENTRIES = 1000
+
+
 class SinkRunner:
     """A thread that follows one stream. An error stops this sink alone; it is tried again when the pipeline is started."""
 
@@ -116,22 +120,17 @@ class SinkRunner:
         return int(stored["epoch"]), int(stored["lsn"])
 
     def _save(self, epoch: int, lsn: int) -> None:
-        self._position.parent.mkdir(parents=True, exist_ok=True)
-        beside = self._position.with_suffix(".new")
-        with beside.open("w") as f:
-            json.dump({"epoch": epoch, "lsn": lsn}, f)
-            f.flush()
-            os.fsync(f.fileno())
-        beside.replace(self._position)
+        make_folder(self._position.parent)
+        write_durably(self._position, json.dumps({"epoch": epoch, "lsn": lsn}).encode())
 
     def _run(self) -> None:
         engine = self._engine
         try:
             while not self._stop.is_set():
-                entries = engine.log.entries(self._input.id, after=self.durable_lsn)
+                entries = engine.log.entries(self._input.id, after=self.durable_lsn, limit=_ENTRIES)
                 if not entries:
                     with engine.commits:
-                        if not engine.log.entries(self._input.id, after=self.durable_lsn):
+                        if not engine.log.entries(self._input.id, after=self.durable_lsn, limit=1):
                             engine.commits.wait(0.5)
                     continue
                 for entry in entries:

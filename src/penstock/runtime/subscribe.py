@@ -132,16 +132,14 @@ def _snapshot(engine: Engine, info: ObjectInfo) -> tuple[pa.Table, int, int]:
 
 def _history(engine: Engine, info: ObjectInfo, after: int) -> Iterable[tuple[int, int, pa.Table]] | None:
     """The epochs after one, or None where some of them are gone."""
-    entries = engine.log.entries(info.id)
-    if engine.log.epoch(info.id) > after and (not entries or entries[0].epoch > after + 1):
+    if not engine.log.reaches_back(info.id, after):
         return None
     schema = schema_of(info.columns)
     if info.changelog:
         schema = schema.append(pa.field("__weight", pa.int64()))
     return [
         (e.epoch, e.lsn, read_entry(engine, e, schema) if e.rows else schema.empty_table())
-        for e in entries
-        if e.epoch > after
+        for e in engine.log.entries(info.id, engine.log.lsn_at_epoch(info.id, after))
     ]
 
 

@@ -33,7 +33,7 @@ class Writer:
         """One commit into one object; its LSN. Nothing is stored if anything is wrong with any row."""
         info = self.target(name)
         if info.kind is Kind.SOURCE:
-            return self._engine.log.append([self._engine.feeds[info.id].part(data)])
+            return self._engine.log.append([self._engine.feeds[info.id].part(data)]).lsn
         return self.commit([(info, "insert", self._engine.feeds[info.id].part(data))])
 
     def target(self, name: str) -> ObjectInfo:
@@ -67,7 +67,7 @@ class Writer:
             for object_id, delta in deltas.items():
                 batches = tuple(delta.to_batches()) if delta.num_rows else ()
                 parts.append(Part(object_id=object_id, batches=batches, schema_version=len(delta.schema)))
-            lsn = engine.log.append(_merged(parts))
+            lsn = engine.log.append(_merged(parts)).lsn
             publish_changes(engine, deltas, lsn)
             return lsn
 

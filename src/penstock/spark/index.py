@@ -12,6 +12,9 @@ from penstock.spark.session import jvm
 
 _logger = logging.getLogger(__name__)
 
+# What is told in one call: a log of millions of commits would be a string of hundreds of megabytes.
+_LINES = 10_000
+
 _News = tuple[Iterable[Entry], int] | threading.Event | None
 
 
@@ -62,7 +65,7 @@ class KernelIndex:
             running = self._hand_over(self._news.get())
 
     def _hand_over(self, first: _News) -> bool:
-        """Tells the kernel everything that waits, in one call; False at the end."""
+        """Tells the kernel everything that waits, in one call if it is not very much; False at the end."""
         lines: list[str] = []
         head = 0
         reached: list[threading.Event] = []
@@ -72,20 +75,28 @@ class KernelIndex:
                 if isinstance(item, threading.Event):
                     reached.append(item)
                 else:
-                    entries, head = item[0], max(head, item[1])
-                    lines += [_line(e) for e in entries]
+                    for entry in item[0]:
+                        lines.append(_line(entry))
+                        if len(lines) == _LINES:
+                            # The head is told last: nobody reads half of what belongs together.
+                            self._tell(lines, 0)
+                            lines = []
+                    head = max(head, item[1])
                 item = self._news.get_nowait()
         except Empty:
             pass
         if head:
-            try:
-                self._index.add("".join(lines), head)
-            except Exception:
-                # Nothing can be told to a JVM that is gone; its jobs have failed, and say so.
-                _logger.exception("the kernel was not told of the log up to commit %d", head)
+            self._tell(lines, head)
         for event in reached:
             event.set()
         return item is not None
+
+    def _tell(self, lines: list[str], head: int) -> None:
+        try:
+            self._index.add("".join(lines), head)
+        except Exception:
+            # Nothing can be told to a JVM that is gone; its jobs have failed, and say so.
+            _logger.exception("the kernel was not told of the log up to commit %d", head)
 
 
 def _line(e: Entry) -> str:

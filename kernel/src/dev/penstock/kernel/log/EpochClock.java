@@ -233,7 +233,7 @@ public final class EpochClock {
     TreeMap<Long, Long> rows = new TreeMap<>();
     long total = 0;
     for (int o : objects) {
-      for (LogIndex.Entry e : index.entries(o, after, head)) {
+      for (LogTrack.Entry e : index.entries(o, after, head)) {
         rows.merge(e.lsn, e.rows, Long::sum);
         total += e.rows;
       }
@@ -283,8 +283,8 @@ public final class EpochClock {
         out.addAll(seeds.get(object));
         after = seeded;
       }
-      for (LogIndex.Entry e : index.entries(object, after, end.lsn)) {
-        out.addAll(e.slices);
+      for (LogTrack.Entry e : index.entries(object, after, end.lsn)) {
+        out.addAll(e.slices());
       }
       // Spark may plan a scan of an epoch more than once.
       runningRows.put(object, out.stream().mapToLong(slice -> slice.rows).sum());

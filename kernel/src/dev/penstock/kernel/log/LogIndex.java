@@ -1,7 +1,5 @@
 package dev.penstock.kernel.log;
 
-import java.util.ArrayList;
-import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -15,25 +13,8 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 public final class LogIndex {
 
-  /** One object's part of one commit. {@code watermark} is {@link Long#MIN_VALUE} where the part has none. */
-  static final class Entry {
-    final long lsn;
-    final long watermark;
-    final int columns;
-    final long rows;
-    final List<LogSlice> slices;
-
-    Entry(long lsn, long watermark, int columns, long rows, List<LogSlice> slices) {
-      this.lsn = lsn;
-      this.watermark = watermark;
-      this.columns = columns;
-      this.rows = rows;
-      this.slices = slices;
-    }
-  }
-
   private static final class Track {
-    final List<Entry> entries = new ArrayList<>();
+    final LogTrack entries = new LogTrack();
     long watermark = Long.MIN_VALUE;
     long touched = System.currentTimeMillis();
   }
@@ -63,15 +44,11 @@ public final class LogIndex {
         continue;
       }
       String[] f = line.split("\t", -1);
+      long lsn = Long.parseLong(f[0]);
       int columns = Integer.parseInt(f[3]);
-      List<LogSlice> slices = LogSlice.parse(f[4], Long.parseLong(f[0]), columns, f[5]);
-      long rows = 0;
-      for (LogSlice s : slices) {
-        rows += s.rows;
-      }
       long wm = f[2].isEmpty() ? Long.MIN_VALUE : Long.parseLong(f[2]);
       Track t = tracks.computeIfAbsent(Integer.parseInt(f[1]), k -> new Track());
-      t.entries.add(new Entry(Long.parseLong(f[0]), wm, columns, rows, slices));
+      t.entries.add(lsn, wm, columns, f[4], LogSlice.parse(f[4], lsn, columns, f[5]));
       t.watermark = Math.max(t.watermark, wm);
       t.touched = System.currentTimeMillis();
     }
@@ -89,7 +66,7 @@ public final class LogIndex {
   public synchronized void trim(int object, long lsn) {
     Track t = tracks.get(object);
     if (t != null) {
-      t.entries.subList(0, firstAfter(t.entries, lsn)).clear();
+      t.entries.trim(lsn);
     }
   }
 
@@ -101,17 +78,14 @@ public final class LogIndex {
     return head;
   }
 
-  synchronized List<Entry> entries(int object, long after, long upTo) {
+  synchronized List<LogTrack.Entry> entries(int object, long after, long upTo) {
     Track t = tracks.get(object);
-    if (t == null) {
-      return Collections.emptyList();
-    }
-    return new ArrayList<>(t.entries.subList(firstAfter(t.entries, after), firstAfter(t.entries, upTo)));
+    return t == null ? List.of() : t.entries.entries(after, upTo);
   }
 
   synchronized boolean changed(int object, long after, long upTo) {
     Track t = tracks.get(object);
-    return t != null && firstAfter(t.entries, after) < firstAfter(t.entries, upTo);
+    return t != null && t.entries.changed(after, upTo);
   }
 
   /** The object's watermark when everything up to an LSN is counted; MIN_VALUE if it has none yet. */
@@ -120,11 +94,9 @@ public final class LogIndex {
     if (t == null) {
       return Long.MIN_VALUE;
     }
-    for (int i = t.entries.size() - 1; i >= 0; i--) {
-      Entry e = t.entries.get(i);
-      if (e.lsn <= lsn) {
-        return e.watermark == Long.MIN_VALUE && i == t.entries.size() - 1 ? t.watermark : e.watermark;
-      }
+    LogTrack.Entry e = t.entries.last(lsn);
+    if (e != null) {
+      return e.watermark;
     }
     return t.entries.isEmpty() ? t.watermark : Long.MIN_VALUE;
   }
@@ -132,19 +104,5 @@ public final class LogIndex {
   synchronized long touched(int object) {
     Track t = tracks.get(object);
     return t == null ? Long.MIN_VALUE : t.touched;
-  }
-
-  private static int firstAfter(List<Entry> entries, long lsn) {
-    int low = 0;
-    int high = entries.size();
-    while (low < high) {
-      int mid = (low + high) >>> 1;
-      if (entries.get(mid).lsn <= lsn) {
-        low = mid + 1;
-      } else {
-        high = mid;
-      }
-    }
-    return low;
   }
 }
