@@ -1,4 +1,4 @@
-"""Settings: what they are, where they come from, and `${NAME}` in option values."""
+"""Settings: their definitions, how they are loaded, and `${NAME}` in option values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One setting changed while the database is open."""
+"""SET: changes one setting while the database is open."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.errors import fail
 
 ORIGIN = "SET"
 
-# What is read anew each time it is needed. Everything else has been built into something that runs.
+# Settings that are read at each use. All others were read once, when something was started with them.
 CHANGEABLE = (
     "log.retain_bytes",
     "log.max_bytes",
@@ -27,16 +27,16 @@ CHANGEABLE = (
 
 
 def changed(settings: Settings, name: str, value: str) -> Settings:
-    """The settings with one of them changed; the rest, and where they came from, are kept.
+    """Returns a copy of the settings with one of them changed. The others keep their values and origins.
 
-    An unknown name is PSK-0001, a value that does not fit PSK-0002, a setting that is fixed while the database is open PSK-0011.
+    Raises PSK-0001 for an unknown name, PSK-0002 for a bad value, PSK-0011 for a setting that is fixed while the database is open.
     """
     key = parse_key(Settings, name.lower())
     if str(key) not in CHANGEABLE:
         raise fail(
             "PSK-0011",
             f"{key} is fixed while the database is open.",
-            hint=f"Give it to penstock.open(config=…). SET can change {', '.join(CHANGEABLE)}.",
+            hint=f"Pass it to penstock.open(config=…). SET can change {', '.join(CHANGEABLE)}.",
         )
     section, last = key.path
     tree = settings.model_dump()
@@ -45,6 +45,6 @@ def changed(settings: Settings, name: str, value: str) -> Settings:
         made = Settings.model_validate(tree)
     except ValidationError as problem:
         reason = problem.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
-        raise fail("PSK-0002", f"{key} = {value!r} does not fit: {reason}.") from problem
+        raise fail("PSK-0002", f"{key} = {value!r} is not valid: {reason}.") from problem
     made._origins.update(settings._origins | {str(key): ORIGIN})
     return made

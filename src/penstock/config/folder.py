@@ -1,7 +1,7 @@
-"""What the settings file in a database folder may set.
+"""Which settings the file in a database folder may set.
 
-A folder can come from somebody else. Opening it must not run their code, reach their servers or open ours, so everything
-that could is refused in the file and has to come from the program or its environment.
+A folder can come from somebody else. Opening it must not run their code, contact their servers or expose ours. The file
+therefore cannot set anything that could; such settings must come from the program or its environment.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from penstock.config.keys import Key
 from penstock.errors import fail
 
-# A number, a size, a length of time or a flag names no class, path, address or command.
+# Numbers, sizes, durations and flags cannot name a class, path, address or command.
 _HARMLESS = re.compile(r"(?i:true|false|-?\d+(\.\d+)?\s*[a-z]{0,2})")
 _CONF = (
     "spark.sql.",
@@ -24,7 +24,7 @@ _CONF = (
     "spark.task.",
     "spark.default.parallelism",
 )
-# Flags that open something: the environment in SQL, other catalogues, workers, artifacts, files by name.
+# Flags that expose something: environment variables in SQL, other catalogues, Python workers, artifacts, files by path.
 _OPENING = (
     "spark.sql.variable.",
     "spark.sql.catalog.",
@@ -41,19 +41,19 @@ _OPENING = (
 
 
 def check_from_folder(key: Key, value: Any, path: Path) -> None:
-    """PSK-0012 if the file at `path` may not set `key` to `value`."""
+    """Raises PSK-0012 if the file at `path` may not set `key` to `value`."""
     if key.path[0] == "security":
-        reason = "a database folder cannot widen what its own statements may reach"
+        reason = "a database folder cannot widen its own permissions"
     elif key.path == ("spark", "master") and not str(value).startswith("local"):
-        reason = "a database folder cannot choose the cluster that its queries run on"
+        reason = "a database folder cannot choose the cluster"
     elif key.path == ("spark", "conf") and not _is_harmless(key.entry or "", value):
-        reason = "from there only numbers, sizes, times and flags of queries, memory and scheduling are taken"
+        reason = "a database folder may only set numbers, sizes, durations and flags for queries, memory and scheduling"
     else:
         return
     raise fail(
         "PSK-0012",
         f"{key} cannot be set in {path}: {reason}.",
-        hint="Give it to penstock.open(config=…) or set it in the environment.",
+        hint="Pass it to penstock.open(config=…) or set it in the environment.",
     )
 
 

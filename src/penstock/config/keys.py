@@ -34,7 +34,7 @@ def section_of(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def leaves(model: type[BaseModel], prefix: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], FieldInfo]]:
-    """Every setting of a model, in order: its path and its description."""
+    """Path and field of every setting of a model, in order."""
     for name, field in model.model_fields.items():
         section = section_of(field)
         if section is None:
@@ -44,7 +44,7 @@ def leaves(model: type[BaseModel], prefix: tuple[str, ...] = ()) -> Iterator[tup
 
 
 def parse_key(model: type[BaseModel], text: str, origin: str | None = None) -> Key:
-    """The key that a dotted name means; an unknown one is refused with the nearest known name (PSK-0001)."""
+    """Resolves a dotted name. Raises PSK-0001, with the nearest known name, if it is unknown."""
     for path, field in leaves(model):
         name = ".".join(path)
         if text == name:
@@ -67,14 +67,14 @@ def unknown_key(model: type[BaseModel], text: str, origin: str | None = None) ->
 
 
 def flatten(model: type[BaseModel], tree: Mapping[str, Any], origin: str) -> Iterator[tuple[Key, Any]]:
-    """The settings in nested mappings, dotted names, or any mix of both; unknown ones are refused (PSK-0001)."""
+    """Yields the settings in nested mappings, dotted names, or a mix of both. Raises PSK-0001 for unknown ones."""
     holders = {".".join(path[:i]) for path, _ in leaves(model) for i in range(1, len(path))}
     holders |= {".".join(path) for path, field in leaves(model) if is_map(field)}
     scalars = {".".join(path) for path, field in leaves(model) if not is_map(field)}
 
     def visit(name: str, value: Any) -> Iterator[tuple[Key, Any]]:
         if name in holders and not isinstance(value, Mapping):
-            raise fail("PSK-0002", f"{name} (from {origin}) holds settings, and cannot be {value!r}.")
+            raise fail("PSK-0002", f"{name} (from {origin}) is a section of settings and cannot be {value!r}.")
         if name in scalars or not isinstance(value, Mapping):
             yield parse_key(model, name, origin), value
             return

@@ -1,4 +1,4 @@
-"""Reads the settings of a database, layer by layer, and remembers which layer each value came from."""
+"""Loads the settings of a database, layer by layer, and records which layer each value came from."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def load_settings(
     *,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """The settings of the database in `folder`. A later layer wins, key by key:
+    """Loads the settings of the database in `folder`. Later layers override earlier ones, key by key:
 
     1. the defaults,
-    2. `penstock.toml` in `folder`, if it is there; it cannot set what could run code or open the database (PSK-0012),
+    2. `penstock.toml` in `folder`, if it exists; it cannot set anything that could run code or expose the database (PSK-0012),
     3. the environment: `PENSTOCK__SECTION__KEY`,
     4. `config`: nested or with dotted keys.
 
-    An unknown key is refused with PSK-0001, a value that does not fit with PSK-0002.
+    Raises PSK-0001 for an unknown key, PSK-0002 for a bad value.
     """
     values: dict[Key, Any] = {}
     origins: dict[str, str] = {}
@@ -61,7 +61,7 @@ def load_settings(
         first = problem.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"])
         reason = first["msg"].removeprefix("Value error, ")
-        detail = f"{name} = {first['input']!r} (from {origins.get(name, 'config')}) does not fit: {reason}."
+        detail = f"{name} = {first['input']!r} (from {origins.get(name, 'config')}) is not valid: {reason}."
         raise fail("PSK-0002", detail) from problem
     settings._origins.update(origins)
     return settings
@@ -114,5 +114,5 @@ def _json_object(variable: str, text: str) -> dict[str, Any]:
     except json.JSONDecodeError:
         value = None
     if not isinstance(value, dict):
-        raise fail("PSK-0002", f"{variable} = {text!r} is not a JSON object, which a map is given as.")
+        raise fail("PSK-0002", f"{variable} = {text!r} is not a JSON object.")
     return value

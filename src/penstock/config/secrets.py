@@ -1,7 +1,7 @@
-"""Which values are secrets, and how they are kept out of what is stored and shown.
+"""Detects secrets in option values and text, and masks them.
 
-An option is a secret by its name (`password`, `api_key` …). A URL holds one as the password before its host, or in a query
-parameter with such a name. What is written as `${NAME}` tells nothing and stays as it is.
+An option is secret by name (`password`, `api_key` …). A URL can contain a secret as the password before the host, or in a
+query parameter with a secret name. A `${NAME}` reference reveals nothing and is left alone.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _LAST = frozenset(
         "authorization", "apikey", "accesskey", "secretkey", "privatekey", "signature", "sig", "pat", "jwt",
     }
 )  # fmt: skip
-"""A name whose last word is one of these is a secret's: `sasl.password`, but not `token.endpoint.url`."""
+"""A name that ends with one of these words is secret: `sasl.password`, but not `token.endpoint.url`."""
 _PAIRS = frozenset(
     {("api", "key"), ("access", "key"), ("secret", "key"), ("private", "key"), ("account", "key"), ("shared", "key")}
 )
 _WHOLE = frozenset({"sasl.jaas.config"})
 _PLAIN = ("json.column.",)
-"""Options that name columns: a column may well be called token."""
+"""Options that contain column names. A column may be called token."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s'\"`<>]*")
@@ -41,14 +41,14 @@ _IN_TEXT = (
 )
 """`password=x`, `"password": "x"` and `Authorization: Bearer x`."""
 _SCHEMES = re.compile(r"(?i:bearer|basic|token)\s+")
-# Stand for a reference in texts that are searched: what is in its braces must not be taken for a part of a URL.
+# Replace references in the searched text, so that the text inside the braces is not taken for part of a URL.
 _REFERENCE, _WITH_DEFAULT = "\x00", "\x01"
-# A shorter value would be found inside other words.
+# A shorter value may occur inside other words.
 _SHORT = 4
 
 
 def is_secret(name: str) -> bool:
-    """Whether an option or parameter of that name holds a secret."""
+    """Whether an option or parameter with this name is secret."""
     if name.lower() in _WHOLE:
         return True
     if name.lower().startswith(_PLAIN):
@@ -58,22 +58,22 @@ def is_secret(name: str) -> bool:
 
 
 def has_clear_secret(name: str, value: str) -> bool:
-    """Whether the value of an option holds a secret that is written out instead of as `${NAME}`."""
+    """Whether an option value contains a secret in clear text rather than as `${NAME}`."""
     return any(True for _ in _clear(name, _flat(value)))
 
 
 def hidden(name: str, value: str) -> str:
-    """The value of an option without the secrets that are written out in it."""
+    """Masks the clear-text secrets in an option value."""
     return _cut(value, _clear(name, _flat(value)), _fixed)
 
 
 def blanked(name: str, value: str) -> str:
-    """The same at the length of the value, so that places in a text stay what they are."""
+    """Like `hidden`, but keeps the length, so that positions in the text stay valid."""
     return _cut(value, _clear(name, _flat(value)), _stars)
 
 
 def redact(text: str, values: Iterable[str] = (), *, same_length: bool = False) -> str:
-    """Free text, such as the message of an error, without `values` and without whatever looks like a secret in it."""
+    """Masks `values`, and everything that looks like a secret, in free text such as an error message."""
     shown = _stars if same_length else _fixed
     for value in sorted({v for v in values if v}, key=len, reverse=True):
         for spelled in {value, quote(value, safe=""), quote_plus(value), repr(value)[1:-1]}:
@@ -95,7 +95,7 @@ def _stars(size: int) -> str:
 
 
 def _flat(text: str) -> str:
-    """The text, equally long, with marks in the place of references."""
+    """Replaces each reference by markers of the same length."""
 
     def marks(found: re.Match[str]) -> str:
         return (_WITH_DEFAULT if found["default"] else _REFERENCE) * len(found[0])
@@ -104,7 +104,7 @@ def _flat(text: str) -> str:
 
 
 def _clear(name: str, flat: str) -> Iterator[tuple[int, int]]:
-    """The places of secrets that are written out in the value of an option."""
+    """Spans of the clear-text secrets in an option value."""
     if is_secret(name):
         scheme = _SCHEMES.match(flat)
         start = scheme.end() if scheme else 0

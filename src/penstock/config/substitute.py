@@ -13,10 +13,10 @@ REFERENCE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<fallback>:-(?P<
 
 
 def substitute(text: str, variables: Mapping[str, str], *, position: Position | None = None) -> str:
-    """`text` with every reference replaced, from `variables` first and then from the environment.
+    """Replaces every reference in `text`, from `variables` first and then from the environment.
 
-    As in a shell, `${NAME:-default}` gives the default where NAME is unset or empty. What was put in is not looked
-    into again. A reference without a value, or one that is not well formed, is refused (PSK-0003).
+    As in a shell, `${NAME:-default}` yields the default if NAME is unset or empty. Values are not substituted again.
+    Raises PSK-0003 for a reference without a value and for a malformed one.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -37,8 +37,8 @@ def substitute(text: str, variables: Mapping[str, str], *, position: Position | 
         if reference is None:
             raise fail(
                 "PSK-0003",
-                # No more of the text: what follows may be a secret.
-                f"{text[opening.start() : opening.start() + 12]!r} does not begin with a variable reference.",
+                # No more of the text: the rest may be a secret.
+                f"{text[opening.start() : opening.start() + 12]!r} is not a variable reference.",
                 hint="Write ${NAME} or ${NAME:-default}; a name has letters, digits and underscores.",
                 position=position,
             )

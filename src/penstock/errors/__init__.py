@@ -1,4 +1,4 @@
-"""The one error type of Penstock, its subclasses by range, and the way to raise it."""
+"""Penstock's error type, its subclasses by code range, and `fail`, which builds the right one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Position:
 
 
 class PenstockError(Exception):
-    """What went wrong (`detail`), under which `code`, where (`position`) and what to do (`hint`)."""
+    """`code`, `detail` (what went wrong), `position` in the SQL, and `hint` (what to do)."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class PenstockError(Exception):
 
 
 class ConfigError(PenstockError):
-    """0: configuration and use of the API."""
+    """0: configuration and API use."""
 
 
 class SqlError(PenstockError):
@@ -125,5 +125,5 @@ def fail(
     position: Position | None = None,
     sql: str | None = None,
 ) -> PenstockError:
-    """The error of a code, to be raised: `raise fail("PSK-1002", "…")`."""
+    """Returns the error for a code: `raise fail("PSK-1002", "…")`."""
     return _BY_RANGE[code[4]](code, detail, hint=hint, position=position, sql=sql)

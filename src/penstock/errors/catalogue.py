@@ -1,6 +1,6 @@
-"""Every error code: its title and the hint that is given where the raise site has no better one.
+"""Every error code: its title and its default hint.
 
-The reference page `docs/reference/errors.md` is made from this table.
+`docs/reference/errors.md` is generated from this table.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ CODES: dict[str, Code] = {
     "PSK-0004": Code("the database is closed", "Open it again with penstock.open()."),
     "PSK-0005": Code(
         "the folder is in use by another process",
-        "Close the other process first; one process at a time can hold a database.",
+        "Close the other process first; only one process at a time can open a database.",
     ),
     "PSK-0006": Code("illegal state transition"),
     "PSK-0007": Code("Spark could not be started", "Run `penstock doctor` to see what is missing."),
-    "PSK-0008": Code("a different Spark session already runs in this process"),
+    "PSK-0008": Code("a different Spark session is already running in this process"),
     "PSK-0009": Code("bad argument"),
     "PSK-0010": Code("timed out"),
     "PSK-0011": Code("the setting is fixed while the database is open"),
@@ -41,34 +41,32 @@ CODES: dict[str, Code] = {
     "PSK-1006": Code("unknown function"),
     "PSK-1007": Code("type error in an expression"),
     "PSK-1008": Code("wrong kind of object"),
-    "PSK-1009": Code("object is in use", "Drop what depends on it first, or add CASCADE."),
+    "PSK-1009": Code("object is in use", "Drop its dependents first, or add CASCADE."),
     "PSK-1010": Code("unknown option"),
     "PSK-1011": Code("bad option value"),
     "PSK-1012": Code("not supported"),
     "PSK-1013": Code("unknown type"),
     "PSK-1014": Code("duplicate column name"),
-    "PSK-1015": Code("reserved name", "Names that start with two underscores belong to Penstock."),
+    "PSK-1015": Code("reserved name", "Names that start with two underscores are reserved for Penstock."),
     "PSK-1016": Code("wrong number of columns or values"),
     "PSK-1017": Code("cyclic dependency"),
     "PSK-1018": Code("missing bound parameter"),
     "PSK-1019": Code(
         "misplaced aggregate or column",
-        "Every selected column must be grouped or inside an aggregate; aggregates belong into SELECT and HAVING.",
+        "Every selected column must be in GROUP BY or inside an aggregate; aggregates belong in SELECT and HAVING.",
     ),
     "PSK-1020": Code(
         "statement too complex",
-        "Split it: put parts into views, a long list of values into a table that is joined, a long condition into IN (…).",
+        "Split it: move parts into views, join a table instead of listing many values, use IN (…) for a long condition.",
     ),
     # 2 time and windows
     "PSK-2001": Code(
         "unsupported watermark",
         "Write WATERMARK FOR ts AS ts - INTERVAL 'n' unit, WATERMARK FOR ts, or … AS PROCTIME().",
     ),
-    "PSK-2002": Code("event time column has the wrong type", "Event time is TIMESTAMP, or BIGINT epoch milliseconds."),
+    "PSK-2002": Code("event time column has the wrong type", "Event time is TIMESTAMP, or BIGINT Unix milliseconds."),
     "PSK-2003": Code("bad window"),
-    "PSK-2004": Code(
-        "no watermark to close windows with", "Declare WATERMARK FOR … on the source, or use EMIT CHANGES."
-    ),
+    "PSK-2004": Code("no watermark to close windows", "Declare WATERMARK FOR … on the source, or use EMIT CHANGES."),
     "PSK-2005": Code("EMIT needs a window", "Group by TUMBLE, HOP, SESSION or CUMULATE, or use EMIT CHANGES."),
     "PSK-2006": Code("conflicting EMIT and lateness"),
     "PSK-2007": Code(
@@ -87,18 +85,18 @@ CODES: dict[str, Code] = {
     "PSK-4001": Code("unbounded ORDER BY on a stream", "Add LIMIT n, or order when you SELECT from the view."),
     "PSK-4002": Code("the state limit is reached"),
     "PSK-4003": Code(
-        "the recursion does not end",
-        "Bound it by a condition in the step, write UNION instead of UNION ALL, or allow more steps with WITH (max_depth = n).",
+        "the recursion does not terminate",
+        "Add a condition to the recursive step, use UNION instead of UNION ALL, or allow more steps with WITH (max_depth = n).",
     ),
     # 5 connectors and delivery
     "PSK-5001": Code("unknown connector"),
     "PSK-5002": Code("connector failed"),
-    "PSK-5003": Code("row does not fit the object"),
+    "PSK-5003": Code("row does not match the object's schema"),
     "PSK-5004": Code(
-        "sink cannot take a changelog",
+        "sink cannot accept a changelog",
         "Use a sink that applies updates, or EMIT ON WINDOW CLOSE to make the stream append-only.",
     ),
-    "PSK-5005": Code("object cannot be written to"),
+    "PSK-5005": Code("object is not writable"),
     "PSK-5006": Code("constraint violated"),
     "PSK-5007": Code("row could not be decoded"),
     "PSK-5008": Code("a row was changed by another commit", "Nothing was stored; run the transaction again."),
@@ -109,26 +107,28 @@ CODES: dict[str, Code] = {
     "PSK-5012": Code(
         "cannot be subscribed to", "Create a stream on it: CREATE STREAM n AS SELECT * FROM …, and subscribe to that."
     ),
-    "PSK-5013": Code("the log has reached its largest size", "SHOW LOG says who holds it; log.max_bytes allows more."),
+    "PSK-5013": Code(
+        "the log has reached its size limit", "SHOW LOG lists what holds it; raise log.max_bytes to allow more."
+    ),
     # 6 checkpoints and recovery
-    "PSK-6001": Code("stored data is damaged or cannot be read"),
+    "PSK-6001": Code("stored data is damaged or unreadable"),
     "PSK-6002": Code("the folder was written by a newer version"),
     "PSK-6003": Code("the stored query does not match its checkpoint"),
     "PSK-6004": Code("the contents of an object are damaged"),
     # 7 execution
     "PSK-7001": Code("query failed"),
     "PSK-7002": Code("cancelled"),
-    "PSK-7004": Code("the disk could not be written"),
+    "PSK-7004": Code("write to disk failed"),
     "PSK-7005": Code(
         "Spark's JVM has ended",
-        "db.start(), or START PIPELINE, starts a new one and goes on where the last commit was.",
+        "db.start(), or START PIPELINE, starts a new JVM and resumes from the last commit.",
     ),
-    "PSK-7006": Code("the query has failed or is stopped", "SHOW QUERIES says why; RESTART … tries it again."),
+    "PSK-7006": Code("the query has failed or is stopped", "SHOW QUERIES shows the reason; RESTART … retries it."),
     "PSK-7007": Code("rows could not be computed"),
     "PSK-7009": Code(
-        "the result does not fit into memory",
-        "Ask for less (WHERE, LIMIT, aggregates), or allow more with the setting serve.memory_limit.",
+        "the result does not fit in memory",
+        "Reduce the result (WHERE, LIMIT, aggregates), or raise the setting serve.memory_limit.",
     ),
     # 8 internal
-    "PSK-8001": Code("internal error", "This is a defect in Penstock."),
+    "PSK-8001": Code("internal error", "This is a bug in Penstock."),
 }
