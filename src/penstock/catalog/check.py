@@ -1,7 +1,7 @@
-"""What Arrow can hold, and the log, Spark or the view store cannot.
+"""Rejects Arrow values that the log, Spark or the view store cannot hold.
 
-Arrow memory that comes from elsewhere may be anything. All of it is looked at before a row of it is stored; where a type needs
-no look, none is taken.
+Arrow memory from outside may contain anything. It is checked completely before any row is stored, except for types that
+need no check.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Years 1 to 9999: what Python's datetime holds, and with it whoever reads rows as Python values.
+# Years 1 to 9999, the range of Python's datetime: readers may ask for rows as Python values.
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 FIRST_MICRO, LAST_MICRO = FIRST_DAY * 86_400_000_000, (LAST_DAY + 1) * 86_400_000_000 - 1
 OUT_OF_RANGE = "is outside the years 1 to 9999"
-# Most types are told by a number; the others have to be looked into.
+# Most types are recognised by their id; nested types must be inspected.
 _LIMITED = frozenset(
     t.id
     for t in (
@@ -32,7 +32,7 @@ _LIMITED = frozenset(
 
 
 class Unfit(ValueError):
-    """A value that cannot be stored: the number of its row, from 0, and why."""
+    """A value that cannot be stored: its 0-based row number and the reason."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(reason)
@@ -41,9 +41,9 @@ class Unfit(ValueError):
 
 
 def check_memory(values: pa.Array | pa.ChunkedArray) -> None:
-    """Raises Unfit for text that is not UTF-8, offsets and indices that point nowhere, and decimals that their type has no digits for.
+    """Raises Unfit for invalid UTF-8, out-of-range offsets and indices, and decimals that exceed the precision of their type.
 
-    Casts and conversions trust that none of these is there.
+    Casts and conversions assume that there are none.
     """
     full = _deep(values.type)
     before = 0
@@ -58,7 +58,7 @@ def check_memory(values: pa.Array | pa.ChunkedArray) -> None:
 
 @lru_cache(maxsize=4096)
 def _deep(kind: pa.DataType) -> bool:
-    """False for types of which every bit pattern is a value."""
+    """False for types in which every bit pattern is a valid value."""
     t = pa.types
     plain = t.is_integer(kind) or t.is_floating(kind) or t.is_boolean(kind) or t.is_timestamp(kind)
     return not (plain or t.is_date32(kind) or t.is_null(kind))
@@ -73,13 +73,13 @@ def _is_good(values: pa.Array) -> bool:
 
 
 def _first_bad(values: pa.Array) -> int:
-    """The first row of values some of which are bad, as far as it can be told."""
+    """The first bad row of an array that has one, as far as it can be determined."""
     kind, t = values.type, pa.types
     if t.is_struct(kind):
         return min((_first_bad(c) for i in range(kind.num_fields) if not _is_good(c := values.field(i))), default=0)
     if t.is_map(kind) or t.is_list(kind) or t.is_large_list(kind):
         return _first_bad_list(values, (values.keys, values.items) if t.is_map(kind) else (values.values,))
-    # The shortest beginning that is bad ends with the row.
+    # Bisect: the shortest invalid prefix ends with the bad row.
     good, bad = 0, len(values)
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -97,7 +97,7 @@ def _first_bad_list(values: pa.Array, inside: tuple[pa.Array, ...]) -> int:
 
 
 def check_values(values: pa.Array | pa.ChunkedArray) -> None:
-    """Raises Unfit for a time outside the years 1 to 9999, and for a map that has a key twice; anywhere inside a value."""
+    """Raises Unfit for times outside the years 1 to 9999 and for duplicate map keys, at any nesting depth."""
     if values.type.id not in _LIMITED or not limited(values.type):
         return
     if not pa.types.is_nested(values.type):
@@ -113,7 +113,7 @@ def check_values(values: pa.Array | pa.ChunkedArray) -> None:
 
 @lru_cache(maxsize=4096)
 def limited(kind: pa.DataType) -> bool:
-    """Whether a type has values that cannot be stored."""
+    """Whether some values of a type cannot be stored."""
     t = pa.types
     if t.is_timestamp(kind) or t.is_date(kind) or t.is_map(kind):
         return True
@@ -162,7 +162,7 @@ def _check_keys(keys: pa.Array, rows: pa.Array) -> None:
     if len(keys) < 2:
         return
     if pa.types.is_floating(keys.type):
-        # All NaN are one key, and both zeros.
+        # All NaNs are one key; so are both zeros.
         keys = pc.if_else(pc.is_nan(keys), pa.scalar(float("nan"), keys.type), pc.add(keys, pa.scalar(0.0, keys.type)))
     if pa.types.is_nested(keys.type):
         keys = pa.array([repr(k) for k in keys.to_pylist()])
@@ -171,4 +171,4 @@ def _check_keys(keys: pa.Array, rows: pa.Array) -> None:
         twice = counted.filter(pc.greater(counted.column("count_all"), 1))
         row = pc.min(twice.column("row")).as_py()
         shown = twice.filter(pc.equal(twice.column("row"), row)).column("key")[0].as_py()
-        raise Unfit(row, f"the key {shown!r} is in the map twice")
+        raise Unfit(row, f"the map has a duplicate key {shown!r}")

@@ -1,4 +1,4 @@
-"""What users hand in, as a table of an object's schema: all of it, or an error that names the row and the column."""
+"""Converts user data to a table of an object's schema. Either all rows fit, or the error names the row and the column."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _MISSING = object()
 
 
 def coerce(data: object, schema: pa.Schema, defaults: Mapping[str, object] | None = None) -> pa.Table:
-    """`data` as a table of exactly `schema`.
+    """Converts `data` to a table of exactly `schema`.
 
     `data` is a list of dicts (or one dict), a list of tuples in column order, an Arrow table, batch or reader, a pandas or polars
-    frame, or anything with `__arrow_c_stream__`. Column names match without regard to case. A column that is not there takes its
-    value from `defaults` (a value, or a function without arguments that gives one), otherwise NULL.
-    Values are converted only where nothing is lost. For a timestamp: datetime, ISO 8601 string, or integer epoch milliseconds.
+    frame, or anything with `__arrow_c_stream__`. Column names are case-insensitive. A missing column gets its value from
+    `defaults` (a value, or a function without arguments that returns one), otherwise NULL.
+    Only lossless conversions are made. A timestamp can be a datetime, an ISO 8601 string, or an integer of Unix milliseconds.
 
-    Raises PSK-1004 for an unknown column and PSK-5003, naming row and column, for a value that does not fit. What comes back can be
-    stored as a whole: text is UTF-8, times are of the years 1 to 9999, no map has a key twice.
+    Raises PSK-1004 for an unknown column and PSK-5003, naming row and column, for a value that does not fit. Every returned row
+    can be stored: text is UTF-8, times are in the years 1 to 9999, map keys are unique.
     """
     defaults = defaults or {}
     if isinstance(data, Mapping):
@@ -44,7 +44,7 @@ def coerce(data: object, schema: pa.Schema, defaults: Mapping[str, object] | Non
     if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
         return _from_rows(list(data), schema, defaults)
     raise fail(
-        "PSK-0009", f"Cannot take rows from {type(data).__name__}.", hint="Give dicts, tuples, Arrow, pandas or polars."
+        "PSK-0009", f"Cannot read rows from {type(data).__name__}.", hint="Pass dicts, tuples, Arrow, pandas or polars."
     )
 
 
@@ -93,7 +93,7 @@ def _from_dicts(rows: Sequence[Any], schema: pa.Schema, defaults: Mapping[str, o
 
 def _renamed(row: Any, names: list[str]) -> dict[str, Any]:
     if not isinstance(row, Mapping):
-        raise fail("PSK-5003", "A tuple stands among dicts.")
+        raise fail("PSK-5003", "A row is a tuple among dicts.")
     out: dict[str, Any] = {}
     for name, value in row.items():
         target = resolve(str(name), names)
@@ -104,7 +104,7 @@ def _renamed(row: Any, names: list[str]) -> dict[str, Any]:
 
 
 def resolve(name: str, names: Sequence[str]) -> str:
-    """The column of `names` that `name` means, without regard to case; PSK-1004 if there is none."""
+    """Finds the column `name` in `names`, ignoring case. Raises PSK-1004 if there is none."""
     if name in names:
         return name
     folded = {n.lower(): n for n in names}
@@ -125,7 +125,7 @@ def _column(values: list[Any], f: pa.Field) -> pa.Array:
         out = array(values, f.type)
     except _UNFIT:
         raise _misfit(values, f) from None
-    # What `convert` has let through can be stored.
+    # `convert` only returns values that can be stored.
     _check_nulls(out, f)
     return out
 
@@ -144,7 +144,7 @@ def _unfit(row: int, f: pa.Field, why: str) -> PenstockError:
 
 
 def _check(values: pa.Array | pa.ChunkedArray, f: pa.Field) -> None:
-    """Refuses values that are of the right type and cannot be stored."""
+    """Rejects values of the right type that cannot be stored."""
     _check_nulls(values, f)
     try:
         check_values(values)
@@ -165,7 +165,7 @@ def _from_pandas(frame: Any, schema: pa.Schema, defaults: Mapping[str, object]) 
         try:
             arrays.append(pa.Array.from_pandas(series))
         except _UNFIT:
-            # A column of mixed Python objects has no Arrow type of its own, but may fit the one that is wanted.
+            # Mixed Python objects have no Arrow type of their own, but may fit the target type.
             f = schema.field(resolve(str(name), schema.names))
             arrays.append(_column([None if v is not v else v for v in series.tolist()], f))
     return _from_arrow(pa.table(arrays, names=[str(c) for c in frame.columns]), schema, defaults)
@@ -216,13 +216,13 @@ def _cast(values: pa.Array | pa.ChunkedArray, f: pa.Field) -> pa.Array | pa.Chun
         if _castable(source, f.type):
             return values.cast(f.type)
     except _UNFIT:
-        # The slow way finds the row, or a conversion that Arrow's cast lacks.
+        # The slow path finds the bad row, or a conversion that Arrow's cast lacks.
         return _one_by_one(values, f)
     return _one_by_one(values, f)
 
 
 def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """The values themselves, without an encoding or a type of its own around them."""
+    """Decodes dictionary, run-end and extension arrays."""
     t = pa.types
     while True:
         kind = values.type
@@ -238,10 +238,10 @@ def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def _one_by_one(values: pa.Array | pa.ChunkedArray, f: pa.Field) -> pa.Array:
-    """The values as Python's, which `convert` takes or refuses with a reason."""
+    """Converts value by value in Python; `convert` gives the reason if one does not fit."""
     t, source = pa.types, values.type
     if (t.is_interval(source) or t.is_duration(source) or t.is_time(source) or t.is_union(source)) and len(values):
-        raise _unfit(0, f, f"values of Arrow's type {source} are not taken")
+        raise _unfit(0, f, f"the Arrow type {source} is not supported")
     found = []
     for i, value in enumerate(values):
         try:
@@ -252,7 +252,7 @@ def _one_by_one(values: pa.Array | pa.ChunkedArray, f: pa.Field) -> pa.Array:
 
 
 def _castable(source: pa.DataType, target: pa.DataType) -> bool:
-    """True if Arrow's safe cast means what `convert.array` means for these types."""
+    """True if Arrow's safe cast has the same semantics as `convert.array` for these types."""
     t = pa.types
     if t.is_null(source) or source.equals(target):
         return True

@@ -1,7 +1,7 @@
-"""Python values made fit for an Arrow type, without loss.
+"""Lossless conversion of Python values to an Arrow type.
 
-`pyarrow.array` alone is too willing: it truncates 1.5 to 1, takes a string for a list of characters, an integer for
-microseconds, and drops unknown struct fields. A converter stands before it for each type where that matters.
+`pyarrow.array` alone is too lenient: it truncates 1.5 to 1, reads a string as a list of characters and an integer as
+microseconds, and drops unknown struct fields. A converter runs before it for each type where that matters.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _FIRST_MS, _LAST_MS = FIRST_MICRO // 1000, LAST_MICRO // 1000
 
 
 class Misfit(ValueError):
-    """A value that does not fit; the text says why."""
+    """A value that does not fit; the message is the reason."""
 
 
 def shown(value: Any) -> str:
-    """A value in an error: not all of it if it is long."""
+    """Formats a value for an error message, truncated if it is long."""
     text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
@@ -65,7 +65,7 @@ def _binary(value: Any) -> Any:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """ISO 8601 date or date and time; without an offset it is UTC."""
+    """Parses an ISO 8601 date or timestamp; UTC if it has no offset."""
     try:
         return datetime.fromisoformat(text.strip())
     except ValueError:
@@ -74,7 +74,7 @@ def parse_timestamp(text: str) -> datetime:
 
 def _timestamp(value: Any) -> Any:
     if isinstance(value, datetime):
-        # In the first and last years a zone can lead out of what a time can be; and pandas' NaT has no year.
+        # In the first and last year, a time zone offset can leave the supported range; and pandas' NaT has no year.
         return value if 1 < value.year < 9999 else _at_the_edge(value)
     if isinstance(value, bool):
         raise Misfit(f"{value!r} is not a timestamp")
@@ -105,7 +105,7 @@ def _at_the_edge(value: datetime) -> datetime | None:
 
 
 def _numpy_time(value: Any, unit: str) -> Any:
-    """A datetime64 in a unit that Arrow takes, or None for its NaT."""
+    """A datetime64 in a unit that Arrow accepts, or None for NaT."""
     if value.dtype.kind != "M":
         raise Misfit(f"{shown(value)} is not a time")
     if value != value:
@@ -154,18 +154,18 @@ def _map(key: Convert | None, item: Convert | None) -> Convert:
             return None
         pairs = list(value.items()) if isinstance(value, Mapping) else [(k, v) for k, v in value]
         made = [(key(k) if key and k is not None else k, item(v) if item and v is not None else v) for k, v in pairs]
-        # Arrow ends the process over some maps with NULL for a key.
+        # Some maps with a NULL key crash Arrow, and the process with it.
         if any(k is None for k, _ in made):
-            raise Misfit(f"{shown(value)} has NULL for a key")
+            raise Misfit(f"{shown(value)} has a NULL key")
         if len(made) > 1 and len({_identity(k) for k, _ in made}) < len(made):
-            raise Misfit(f"{shown(value)} has a key twice")
+            raise Misfit(f"{shown(value)} has a duplicate key")
         return made
 
     return convert
 
 
 def _identity(key: Any) -> Any:
-    """What makes two keys of a map one: all NaN are, and a time without a zone is in UTC."""
+    """The identity of a map key: all NaNs are equal, and a time without a zone is UTC."""
     if isinstance(key, datetime):
         return key if key.tzinfo is not None else key.replace(tzinfo=UTC)
     try:
@@ -197,7 +197,7 @@ def _struct(kind: pa.StructType) -> Convert:
 
 @lru_cache(maxsize=4096)
 def converter(kind: pa.DataType) -> Convert | None:
-    """What a value goes through before `pyarrow.array`; None if that is strict enough by itself."""
+    """The converter that runs before `pyarrow.array`; None if `pyarrow.array` is strict enough for the type."""
     t = pa.types
     if t.is_integer(kind):
         return _integer
@@ -223,7 +223,7 @@ def converter(kind: pa.DataType) -> Convert | None:
 
 
 def array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """The values as an Arrow array; raises Misfit or an Arrow error if one of them does not fit."""
+    """Converts the values to an Arrow array. Raises Misfit or an Arrow error if one of them does not fit."""
     convert = converter(kind)
     if convert is not None:
         values = [v if v is None else convert(v) for v in values]

@@ -32,7 +32,7 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class Content:
-    """What the file holds. The objects are in the order in which they were made; `Catalog` says what the rest is."""
+    """The content of the file. Objects are in creation order; `Catalog` documents the other fields."""
 
     next_id: int
     objects: tuple[ObjectInfo, ...]
@@ -44,7 +44,7 @@ class Content:
 
 
 def write_catalog(path: Path, content: Content) -> None:
-    """Raises PSK-7004 if the disk refuses; the file is as it was then."""
+    """Raises PSK-7004 if the write fails; the file is then unchanged."""
     catalog = {
         "next_id": content.next_id,
         "objects": [_object_to_json(o) for o in content.objects],
@@ -59,7 +59,7 @@ def write_catalog(path: Path, content: Content) -> None:
 
 
 def read_catalog(path: Path) -> Content | None:
-    """None if there is no file. PSK-6001 if it is damaged or cannot be read, PSK-6002 if a newer version has written it."""
+    """Returns None if there is no file. Raises PSK-6001 if it is damaged or unreadable, PSK-6002 if a newer version wrote it."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -73,7 +73,7 @@ def read_catalog(path: Path) -> Content | None:
             return _first_format(whole) if written == 1 else _content(whole)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise fail(
-            "PSK-6001", f"{path} is damaged: {error or type(error).__name__}.", hint="Put back a copy of the folder."
+            "PSK-6001", f"{path} is damaged: {error or type(error).__name__}.", hint="Restore the folder from a backup."
         ) from error
     raise fail("PSK-6002", f"{path} has format {written}; this version reads up to {FORMAT}.")
 
@@ -94,9 +94,9 @@ def _content(whole: dict[str, Any]) -> Content:
 
 
 def _first_format(whole: dict[str, Any]) -> Content:
-    """Format 1 had no checksum and no roles, and all but the objects was kept apart."""
+    """Format 1 had no checksum and no roles, and stored everything except the objects under `facts`."""
     if "crc" in whole:
-        raise ValueError("its format is not the one that it was written in")
+        raise ValueError("its format version does not match its content")
     stored = whole["facts"]
     return Content(
         next_id=int(whole["next_id"]),

@@ -1,4 +1,4 @@
-"""What the catalogue knows of a named object."""
+"""The catalogue's record of a named object."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Kind(Enum):
 
 
 class Role(Enum):
-    """What an object is for. All but `USER` were made on behalf of another object, their owner, or of a subscription."""
+    """The purpose of an object. Every role except `USER` is created for another object (its owner) or for a subscription."""
 
     USER = "user"
     LATE_ROWS = "late rows"
@@ -62,11 +62,12 @@ class Connector:
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """One object. Names are unique without regard to case over all kinds.
+    """One object. Names are unique across all kinds, ignoring case.
 
     `changelog`: rows can be retracted. `times`: event-time columns, by the object's own column names.
-    `sql` is the CREATE statement as it was written; `depends_on` are object ids. `owner_id` is the object that this one was made for:
-    the query of late rows and of a probe, the sink of its query. `lookup_id` is the on-demand lookup table that a probe asks.
+    `sql` is the CREATE statement as written; `depends_on` are object ids. `owner_id` is the object that this one was created for:
+    the query that late rows or a probe belong to, the sink that a sink query feeds. `lookup_id` is the on-demand lookup table that a
+    probe reads.
     """
 
     id: int
@@ -87,17 +88,17 @@ class ObjectInfo:
 
     @property
     def has_contents(self) -> bool:
-        """Its rows are kept, and can be read at any time; of the other kinds only the changes are known."""
+        """Its current rows are stored and can be queried. Other kinds only have a stream of changes."""
         return self.kind in (Kind.TABLE, Kind.LOOKUP, Kind.VIEW)
 
     @property
     def hidden(self) -> bool:
-        """No statement names it and no list shows it. Names that begin with `__` cannot be given by users."""
+        """Statements cannot name it and lists do not show it. Users cannot create names that begin with `__`."""
         return self.role not in _SHOWN or self.name.startswith("__")
 
     @property
     def on_demand(self) -> bool:
-        """A lookup table whose rows are fetched when they are asked for."""
+        """A lookup table whose rows are fetched on demand."""
         return self.kind is Kind.LOOKUP and self.options.get("strategy", "").lower() == "on-demand"
 
     def column(self, name: str) -> Column | None:
@@ -106,7 +107,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A place in the log that was marked by CHECKPOINT."""
+    """A position in the log that CHECKPOINT recorded."""
 
     id: int
     lsn: int
@@ -115,7 +116,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Generation:
-    """One run of the shared job of an object: its number, the LSN at which it began, and the queries whose rows it makes."""
+    """One generation of the shared job on an object: its number, its first LSN, and the queries that it computes."""
 
     number: int
     start: int
@@ -124,7 +125,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class Solo:
-    """Where a query goes on alone that was in a shared job before: after the LSN `start`, with `base` added to the numbers of its epochs."""
+    """Where a query resumes after it left a shared job: after the LSN `start`, with epoch number `base` + batch id."""
 
     start: int
     base: int

@@ -1,4 +1,4 @@
-"""One row as a record batch, the short way: most of what a small insert costs is the number of calls into Arrow."""
+"""A fast path that makes a record batch of one row. Most of the cost of a small insert is the number of Arrow calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MISSING = object()
 
 
 class RowEncoder:
-    """Makes one-row batches of a schema. All columns are converted in one call, as the fields of a struct."""
+    """Makes one-row batches of a schema. One call converts all columns, as the fields of a struct."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._struct = pa.struct(list(schema))
@@ -22,8 +22,8 @@ class RowEncoder:
         self._not_null = [i for i, f in enumerate(schema) if not f.nullable]
 
     def encode(self, row: Mapping[str, Any], defaults: Mapping[str, object]) -> pa.RecordBatch | None:
-        """The batch that `coerce` would make of the row; None where something is wrong with it or a name is
-        spelled differently: `coerce` says what.
+        """Returns the batch that `coerce` would make of the row. Returns None if the row is invalid or a name differs
+        in case; `coerce` then converts it or raises the error.
         """
         if not self._names.issuperset(row):
             return None

@@ -1,4 +1,4 @@
-"""The catalogue: all objects of a database, by name and by id, kept in one small file."""
+"""The catalogue: all objects of a database, by name and by id, in one small file."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from penstock.errors import fail
 
 
 class Catalog:
-    """Thread-safe. Every change is on disk when it returns; one that cannot be written raises PSK-7004 and has not happened.
+    """Thread-safe. A change is on disk when its call returns. If it cannot be written, the call raises PSK-7004 and changes nothing.
 
-    Beside the objects it keeps what else must survive a restart: `plans`, the fingerprints of the plans that the stored state of
-    queries was made with, by the query's id; `checkpoints`; `shared`, the shared jobs by the id of the object that they read; `solo`, by the id of a
-    query that has left a shared job; and `home`, the folder that the files were in when a running database last wrote it down.
-    These are changed within `edit`.
+    Besides the objects, it stores everything else that must survive a restart: `plans`, the fingerprint of the plan that produced a
+    query's stored state, by query id; `checkpoints`; `shared`, the shared jobs, by the id of the object that they read; `solo`, by the
+    id of a query that has left a shared job; and `home`, the folder of the database when it last ran. Change these within `edit`.
 
-    `expected` says that the folder has a database, so that a missing file is damage (PSK-6001) and not a new catalogue.
+    `expected`: the folder has a database, so a missing file is damage (PSK-6001) and not a new catalogue.
     """
 
     def __init__(self, path: Path, *, expected: bool = False) -> None:
@@ -43,8 +42,8 @@ class Catalog:
         elif expected:
             raise fail(
                 "PSK-6001",
-                f"{path} is missing, and the log beside it has the rows of objects.",
-                hint="Put back a copy of the file. Without it nobody knows what the rows in the log mean.",
+                f"{path} is missing, but the log next to it has rows.",
+                hint="Restore the file from a backup. Without it the rows in the log cannot be interpreted.",
             )
         self._saved = self._content()
 
@@ -68,7 +67,7 @@ class Catalog:
             return [o.name for o in self._by_id.values()]
 
     def objects(self, *kinds: Kind) -> list[ObjectInfo]:
-        """Objects in the order in which they were made, which is an order of dependency."""
+        """Objects in creation order, so that dependencies come first."""
         with self._lock:
             return [o for o in self._by_id.values() if not kinds or o.kind in kinds]
 
@@ -77,7 +76,7 @@ class Catalog:
             return [o for o in self._by_id.values() if object_id in o.depends_on]
 
     def imagined(self, info: ObjectInfo) -> Catalog:
-        """The catalogue as it would be with an object changed: to be read, never written."""
+        """A read-only copy of the catalogue with one object changed."""
         with self._lock:
             other = copy(self)
             other._by_id = {**self._by_id, info.id: info}
@@ -90,7 +89,7 @@ class Catalog:
             return self._next_id - 1
 
     def reserve(self, object_id: int) -> None:
-        """Lets no new object have an id up to this one."""
+        """Ensures that `new_id` returns only ids above this one."""
         with self._lock:
             self._next_id = max(self._next_id, object_id + 1)
 
@@ -98,17 +97,17 @@ class Catalog:
         self.change(add=infos)
 
     def replace(self, info: ObjectInfo) -> None:
-        """Puts an object in the place of the one with the same id."""
+        """Replaces the object with the same id."""
         self.change(replace=[info])
 
     def remove(self, *object_ids: int) -> None:
-        """Removes objects, with their fingerprints in `plans` and their places in `solo`."""
+        """Removes objects, with their entries in `plans` and `solo`."""
         self.change(remove=object_ids)
 
     def change(
         self, *, add: Sequence[ObjectInfo] = (), remove: Sequence[int] = (), replace: Sequence[ObjectInfo] = ()
     ) -> None:
-        """Removes, replaces and adds objects, in this order and all together."""
+        """Removes, replaces and adds objects, in this order, as one change."""
         with self.edit():
             for object_id in remove:
                 del self._by_name[self._by_id.pop(object_id).name.lower()]
@@ -122,9 +121,9 @@ class Catalog:
 
     @contextmanager
     def edit(self) -> Iterator[None]:
-        """What is changed within is written at the end, all at once. An error there, or within, takes everything back.
+        """Writes all changes made within it at the end, as one. An error, within or while writing, rolls all of them back.
 
-        Other threads see nothing of it before it is on disk. Inside another `edit` it is a part of that one.
+        Other threads see the changes only once they are on disk. A nested `edit` is part of the outer one.
         """
         with self._lock:
             inner, self._editing = self._editing, True
@@ -140,7 +139,7 @@ class Catalog:
                 self._editing = inner
 
     def save(self) -> None:
-        """Writes what was changed in place. Where that fails, everything is as it was last written."""
+        """Writes in-place changes to disk. If that fails, restores the last written state."""
         with self.edit():
             pass
 
@@ -167,7 +166,7 @@ class Catalog:
         self._saved = content
 
     def _restore(self, content: Content) -> None:
-        """In place, because others may hold these. An id that was given out stays so."""
+        """Restores in place, because others may hold references. An id that was handed out is not reused."""
         self._by_id = {o.id: o for o in content.objects}
         self._by_name = {o.name.lower(): o.id for o in content.objects}
         self.plans.clear()

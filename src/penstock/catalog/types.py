@@ -1,7 +1,7 @@
 """Spark's types and their Arrow counterparts, without Spark.
 
-One Arrow type stands for each Spark type everywhere outside the JVM: in the log, in the view store and in what
-subscribers get. `timestamp` is `timestamp[us, tz=UTC]`, `timestamp_ntz` is `timestamp[us]`.
+Each Spark type has one Arrow type everywhere outside the JVM: in the log, in the view store and for subscribers.
+`timestamp` is `timestamp[us, tz=UTC]`, `timestamp_ntz` is `timestamp[us]`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.errors import PenstockError, fail
 __all__ = ["WEIGHT", "coerce", "schema_of", "stored_schema", "to_arrow"]
 
 WEIGHT = "__weight"
-"""The last column of a changelog: how many times the row is added, or taken away if it is negative."""
+"""The last column of a changelog: how many copies of the row are inserted or, if negative, retracted."""
 
 _SIMPLE: dict[str, pa.DataType] = {
     "bigint": pa.int64(),
@@ -145,6 +145,6 @@ def schema_of(columns: Iterable[Column]) -> pa.Schema:
 
 
 def stored_schema(info: ObjectInfo) -> pa.Schema:
-    """The Arrow schema of an object's rows in the log: its columns, and for a changelog the weight."""
+    """The Arrow schema of an object's rows in the log: its columns, plus the weight for a changelog."""
     schema = schema_of(info.columns)
     return schema.append(pa.field(WEIGHT, pa.int64())) if info.changelog else schema

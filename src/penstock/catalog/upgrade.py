@@ -1,4 +1,4 @@
-"""Objects of a catalogue of format 1, in which only their names and texts said what they were for."""
+"""Derives roles for a catalogue of format 1, which did not store them, from the names and texts of its objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LATE = "LATE DATA"
 
 
 def with_roles(objects: Sequence[ObjectInfo]) -> tuple[ObjectInfo, ...]:
-    """The same objects with their roles and owners."""
+    """Adds roles and owners to the objects."""
     ids = {o.name: o.id for o in objects}
     return tuple(_with_role(o, ids) for o in objects)
 

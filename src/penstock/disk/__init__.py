@@ -1,4 +1,4 @@
-"""The few calls to the operating system that durability rests on."""
+"""The operating system calls that durability depends on."""
 
 from __future__ import annotations
 

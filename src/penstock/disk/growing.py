@@ -1,4 +1,4 @@
-"""Files that grow at their end."""
+"""Append-only files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ datasync = getattr(os, "fdatasync", os.fsync)
 
 
 def write_all(fd: int, buffers: Sequence[bytes | pa.Buffer], offset: int) -> int:
-    """Writes the buffers one after the other at `offset` and returns where they end."""
+    """Writes the buffers one after another at `offset` and returns the end offset."""
     for start in range(0, len(buffers), _MAX_VECTORS):
         some = buffers[start : start + _MAX_VECTORS]
         end = offset + sum([len(b) for b in some])
@@ -27,7 +27,7 @@ def write_all(fd: int, buffers: Sequence[bytes | pa.Buffer], offset: int) -> int
 
 
 def _write_rest(fd: int, buffers: Sequence[bytes | pa.Buffer], end: int, offset: int) -> None:
-    """Goes on after a write that was cut short: one call writes at most 2 GiB, and less if a signal or a full disk comes between."""
+    """Completes a short write: one call writes at most 2 GiB, and less if a signal or a full disk interrupts it."""
     left = end - offset
     vectors: list[memoryview] = []
     for view in (memoryview(b) for b in reversed(buffers)):
@@ -45,13 +45,13 @@ def _write_rest(fd: int, buffers: Sequence[bytes | pa.Buffer], end: int, offset:
 
 
 def reserve(fd: int, start: int, length: int) -> bool:
-    """Allocates disk space past the end, so that syncs need not change the file's size. False if that cannot be had."""
+    """Allocates disk space past the end, so that syncs need not change the file's size. Returns False if that fails."""
     allocate = getattr(os, "posix_fallocate", None)
     if allocate is None:
         return False
     try:
         allocate(fd, start, length)
     except OSError:
-        # Only a saving is lost here: if the disk is full, the write that follows says so.
+        # This only loses an optimisation. If the disk is full, the next write reports it.
         return False
     return True

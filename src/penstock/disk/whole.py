@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic, durable file writes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from penstock.errors import PenstockError, fail
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 TEMPORARY = ".tmp"
-"""How the name of a file ends that is being written. One that a crash left behind is overwritten by the next write."""
+"""Suffix of a file that is being written. The next write overwrites one left behind by a crash."""
 
 
 def write_durably(path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
-    """Gives `path` this content: bytes, or what a function writes to the file that it is given.
+    """Replaces the content of `path` atomically. `content` is bytes, or a function that writes to the file it receives.
 
-    When it returns, the content is on disk; at any moment, and after a crash, there is the old file or the new one. Raises
-    PSK-7004 if the disk refuses. The old file is still there then, unless only the last step failed, the sync of the folder. Nobody else may write the
-    same path at the same time.
+    When this returns, the content is on disk. At any moment, and after a crash, `path` is the old file or the new one. Raises
+    PSK-7004 if the write fails; the old file is then still there, unless only the final sync of the folder failed. There must be
+    no concurrent writer of the same path.
     """
     beside = path.with_name(path.name + TEMPORARY)
     try:
@@ -38,9 +38,9 @@ def write_durably(path: Path, content: bytes | Callable[[BinaryIO], object]) -> 
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder that only its owner may enter, durably, and its parents where they are missing.
+    """Durably creates a folder that only its owner can access, and any missing parents.
 
-    A folder that exists keeps its permissions. Raises PSK-7004.
+    An existing folder keeps its permissions. Raises PSK-7004.
     """
     missing = []
     while not path.is_dir():
@@ -69,8 +69,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def unwritable(path: Path, error: OSError) -> PenstockError:
-    """PSK-7004: which file could not be written, why, and what helps."""
-    hint = "Make room on the disk and try again; nothing of the failed change was kept."
+    """The PSK-7004 error for a failed write."""
+    hint = "Free some disk space and try again. The failed change was rolled back."
     return fail(
         "PSK-7004",
         f"{path} could not be written: {error.strerror or error}.",
@@ -90,7 +90,7 @@ def _write(path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
 
 
 def _remove(path: Path) -> None:
-    # The error that led here says more.
+    # The original error matters more.
     with suppress(OSError):
         path.unlink(missing_ok=True)
 

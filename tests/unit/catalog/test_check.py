@@ -151,9 +151,9 @@ def test_a_map_with_a_key_twice(type: str, keys: list[Any]) -> None:
     kind = to_arrow(type)
     items = pa.array([1, 2, 3], pa.int32())
     made = pa.MapArray.from_arrays(pa.array([0, 0, 3], pa.int32()), pa.array(keys, kind.key_type), items)
-    refused(made, type, 2, "twice")
-    refused(pa.ListArray.from_arrays([0, 2], made), f"array<{type}>", 1, "twice")
-    # The same key in two rows is none twice.
+    refused(made, type, 2, "duplicate")
+    refused(pa.ListArray.from_arrays([0, 2], made), f"array<{type}>", 1, "duplicate")
+    # The same key in two rows is not a duplicate.
     apart = pa.MapArray.from_arrays(pa.array([0, 2, 3], pa.int32()), pa.array(keys, kind.key_type), items)
     assert coerce(pa.table({"n": [1, 2], "c": apart}), schema_of(type)).num_rows == 2
     # As Python values, in rows and as one row.
@@ -161,7 +161,7 @@ def test_a_map_with_a_key_twice(type: str, keys: list[Any]) -> None:
     with pytest.raises(PenstockError) as caught:
         coerce([{"n": 1, "c": None}, {"n": 2, "c": pairs}], schema_of(type))
     assert "Row 2, column 'c'" in caught.value.detail
-    assert "twice" in caught.value.detail
+    assert "duplicate" in caught.value.detail
     assert RowEncoder(schema_of(type)).encode({"n": 1, "c": pairs}, {}) is None
     assert RowEncoder(schema_of(type)).encode({"n": 1, "c": pairs[:2]}, {}) is not None
 

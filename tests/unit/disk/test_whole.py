@@ -80,7 +80,7 @@ def test_a_file_that_cannot_grow_is_refused_with_what_helps(tmp_path: Path) -> N
             write_durably(path, bytes(5000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert error.value.code == "PSK-7004" and "Make room" in str(error.value)
+    assert error.value.code == "PSK-7004" and "Free some disk space" in str(error.value)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -90,7 +90,7 @@ def test_a_full_disk_says_to_make_room(number: int) -> None:
     error = unwritable(Path("/db/a"), OSError(number, os.strerror(number)))
     assert str(error) == (
         f"PSK-7004: /db/a could not be written: {os.strerror(number)}.\n"
-        "Hint: Make room on the disk and try again; nothing of the failed change was kept."
+        "Hint: Free some disk space and try again. The failed change was rolled back."
     )
 
 

@@ -46,7 +46,7 @@ def refused(log: Log, commits: int, *, width: int = 3000) -> int:
     futures = [log.append_future([part(1, 1000, watermark=1000, width=width), part(2, 1000)]) for _ in range(commits)]
     errors = [error for future in futures if (error := future.exception()) is not None]
     assert all(isinstance(e, PenstockError) and e.code == "PSK-7004" for e in errors)
-    assert all("/log/0000000" in str(e) and "Make room" in str(e) for e in errors)
+    assert all("/log/0000000" in str(e) and "Free some disk space" in str(e) for e in errors)
     return len(errors)
 
 
@@ -249,7 +249,9 @@ def test_a_real_disk_that_is_full(small_disk: Path, mode: Mode) -> None:
     errors = [log.append_future([part(1, k, width=20_000)]).exception() for k in range(400)]
     taken = [k for k, error in enumerate(errors) if error is None]
     texts = {str(e) for e in errors if e is not None}
-    assert texts and all("PSK-7004" in t and "No space left on device" in t and "Make room" in t for t in texts)
+    assert texts and all(
+        "PSK-7004" in t and "No space left on device" in t and "Free some disk space" in t for t in texts
+    )
     assert 100 < len(taken) < 300
     assert (keys(log, 1), keys(log, 2)) == (taken, [7])
     # Trimming makes the room for its own files, and then for thinning out what is left.
