@@ -1,6 +1,7 @@
-"""What an operator keeps between epochs, and how its work in one epoch grows.
+"""The state that each operator keeps between epochs, and the cost of one epoch.
 
-`diff` is the number of rows that an epoch brings to the operator, `n` what it keeps of their keys, `matches` the rows of the other side with the same key.
+`diff` is the number of input rows of the epoch, `n` the number of rows kept for their keys, `matches` the number of rows on the other side
+with the same key.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _WHOLE = frozenset(
 
 @dataclass(frozen=True)
 class Cost:
-    """`keeps` is None where nothing is kept."""
+    """`keeps` is None for operators without state."""
 
     keeps: str | None
     work: str
@@ -57,7 +58,7 @@ LINEAR = Cost(None, "O(diff)")
 
 
 def cost(node: Node) -> Cost:
-    """The state and the work of one node."""
+    """The state and the cost of one node."""
     match node:
         case Aggregate(session=None):
             return _aggregate(node)
@@ -71,13 +72,11 @@ def cost(node: Node) -> Cost:
         case Distinct():
             return Cost("a count of each row" if node.child.changelog else "each row once", "O(diff)")
         case Recursive():
-            return Cost(
-                "all rows and what they were made of, rows of the step's other side", "O(changed rows · matches)"
-            )
+            return Cost("all rows with their derivations, rows of the step's other side", "O(changed rows · matches)")
         case SetOp():
             return Cost("two counts of each row", "O(diff)")
         case TemporalFilter():
-            return Cost("rows that will still come in or go", "O(diff · log n)")
+            return Cost("rows that will still enter or leave", "O(diff · log n)")
         case TopN():
             return _top_n(node)
         case Analytic():
@@ -87,14 +86,14 @@ def cost(node: Node) -> Cost:
         case LookupJoin():
             return Cost("the rows of the lookup table", "O(diff)")
         case AsofJoin():
-            waiting = "" if node.eager else ", left rows that wait"
-            answers = ", the answers given" if node.left.changelog else ""
+            waiting = "" if node.eager else ", pending left rows"
+            answers = ", emitted results" if node.left.changelog else ""
             return Cost(f"right rows that can still be the nearest{waiting}{answers}", "O(diff · log n)")
         case TemporalJoin():
-            answers = ", the answers given" if node.left.changelog else ""
+            answers = ", emitted results" if node.left.changelog else ""
             return Cost(f"the versions of the right rows{answers}", "O(diff · log n)")
         case ProbeJoin():
-            return Cost("right rows that a probe can still ask for, left rows that wait", "O(diff · offsets · log n)")
+            return Cost("right rows that a probe can still reach, pending left rows", "O(diff · offsets · log n)")
     return LINEAR
 
 

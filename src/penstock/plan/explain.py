@@ -40,9 +40,9 @@ from penstock.plan.room import with_room
 
 
 def explain(query: Query, note: Callable[[Node], str] | None = None) -> str:
-    """The tree, root first. `note` adds what its caller knows of a node (its path, its state) at the end of the line.
+    """The tree, root first. `note` returns text to append to a node's line, such as its execution path and state.
 
-    A part that is computed once for several places has a number, and stands in full in the first of them.
+    A subplan that is computed once and used in several places has a number, and is shown in full only at the first one.
     """
     return with_room(lambda: _explain(query, note))
 
@@ -80,7 +80,7 @@ def _tree(
 
 
 def describe(node: Node) -> str:
-    """One line: the operator and its arguments, and `±` where rows can be retracted."""
+    """One line: the operator and its arguments, and `±` if rows can be retracted."""
     return f"{_line(node)}{' ±' if node.changelog else ''}"
 
 

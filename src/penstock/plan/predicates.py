@@ -1,4 +1,4 @@
-"""Predicates taken apart and put together."""
+"""Splits, combines and rewrites predicates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNSTEADY = frozenset(
 
 
 def split(predicate: Expr) -> list[Expr]:
-    """The parts of an AND."""
+    """The conjuncts of a predicate."""
     node = cast(exp.Expression, predicate.node.unnest())
     if isinstance(node, exp.And):
         return split(Expr(node.this)) + split(Expr(node.expression))
@@ -42,17 +42,17 @@ def joined(parts: Sequence[Expr]) -> Expr:
 
 
 def filtered(node: Node, parts: Sequence[Expr]) -> Node:
-    """The node under a filter, if there is anything to filter by."""
+    """The node, filtered if there are any conjuncts."""
     return Filter(node, joined(parts)) if parts else node
 
 
 def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
-    """The expression over other column names."""
+    """The expression with columns renamed."""
     return replaced(expr, {a: col(b) for a, b in names.items()})
 
 
 def replaced(expr: Expr, by: Mapping[str, Expr]) -> Expr:
-    """The expression with columns replaced by what they stand for."""
+    """The expression with columns replaced by expressions."""
 
     def change(node: exp.Expression) -> exp.Expression:
         if not isinstance(node, exp.Column) or node.name not in by:
@@ -64,7 +64,7 @@ def replaced(expr: Expr, by: Mapping[str, Expr]) -> Expr:
 
 
 def steady(expr: Expr) -> bool:
-    """True if the same row always gives the same value, so that it does not matter where it is computed."""
+    """True if equal rows always give equal values, so that the expression can be computed anywhere."""
     for node in expr.node.walk():
         if isinstance(node, (exp.Rand, exp.Randn, exp.Uuid)):
             return False

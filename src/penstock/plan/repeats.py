@@ -1,7 +1,7 @@
-"""Parts of a plan that stand in it more than once.
+"""Common subplans.
 
-A part with state that is read in several places is computed, and its state kept, once: `spark.compile` compiles it where it stands first, and
-the other places read that. Parts without state cost less than handing their rows on would.
+A stateful subplan ("part") that occurs in several places is computed only once, with one copy of its state: `spark.compile` compiles its first
+occurrence, and the other places read its output. Stateless subplans are not shared; computing them again is cheaper than passing on their rows.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _NAMES: dict[type, frozenset[str]] = {
     p.Join: frozenset(["mark"]),
     p.ProbeJoin: frozenset(["offset_ms", "probe_ts"]),
 }
-"""Where nodes name columns; of a pair the first is the name. All else must be equal as it is."""
+"""Fields that hold column names; in a pair, the first element is the name. All other fields must be equal."""
 
 
 def repeats(root: p.Node) -> dict[int, int]:
-    """The parts with state that stand in the plan more than once, the largest ones: the number of its part by the id of each node.
+    """Finds the largest stateful subplans that occur more than once. Maps the id of each occurrence's root node to its part number.
 
-    What stands below another place than the first is not a place of its own, as it is never compiled; it bears the numbers that it has below the
-    first. A part whose expressions give another value each time that they are computed is none.
+    Later occurrences are never compiled, so nodes below them do not count as occurrences; they get the numbers of their counterparts
+    below the first. A subplan with non-deterministic expressions is never shared.
     """
     first: dict[str, p.Node] = {}
     number: dict[str, int] = {}
@@ -50,7 +50,7 @@ def repeats(root: p.Node) -> dict[int, int]:
     alike = Counter(_outline(n) for n in root.walk() if not isinstance(n, LINEAR))
 
     def visit(node: p.Node) -> None:
-        # Most plans have no two parts that are even built alike, and shapes take time.
+        # Computing a shape is slow, and in most plans no two subplans even have the same outline.
         again = not isinstance(node, LINEAR) and alike[_outline(node)] > 1
         if again and all(steady(e) for e in _expressions(node)):
             key = shape(node)
@@ -72,18 +72,18 @@ def repeats(root: p.Node) -> dict[int, int]:
 
 
 def same(one: p.Node, other: p.Node) -> bool:
-    """True if both parts hold the same rows, whatever their columns are called, each in its place."""
+    """True if both subplans produce the same rows, ignoring column names but not column order."""
     alike = _outline(one) == _outline(other) and all(steady(e) for e in _expressions(one))
     return alike and shape(one) == shape(other)
 
 
 def _outline(node: p.Node) -> tuple[object, ...]:
-    """What kinds of nodes there are, over which objects: the same for equal shapes."""
+    """The types of the nodes and the objects they scan. Equal shapes have equal outlines."""
     return tuple(n.object_id if isinstance(n, p.Scan) else type(n) for n in node.walk())
 
 
 def shape(node: p.Node) -> str:
-    """All that the node and those below it say, whatever their columns are called inside: equal shapes compute the same."""
+    """A canonical text of the subplan, independent of internal column names. Equal shapes compute the same rows."""
     names: dict[str, str] = {}
     for n in node.walk():
         for column in n.columns:
@@ -97,7 +97,7 @@ def _form(value: Any, names: Mapping[str, str]) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         named = _NAMES.get(type(value), frozenset())
         parts = ((f.name, getattr(value, f.name)) for f in fields(value))
-        # The types of a scan's columns follow from its object, and stay when columns are pruned.
+        # A scan's types follow from its object, and pruning does not remove them.
         told = ((f, v) for f, v in parts if not (isinstance(value, p.Scan) and f == "types"))
         return (type(value).__name__, *(_name(v, names) if f in named else _form(v, names) for f, v in told))
     if isinstance(value, tuple):
@@ -110,14 +110,14 @@ def _form(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _name(value: Any, names: Mapping[str, str]) -> Any:
-    """A name, several, or pairs of a name and something else, by the numbers of the names."""
+    """Replaces names by their numbers, in a name, a list of names, or pairs of a name and a value."""
     if isinstance(value, tuple):
         return tuple((names.get(v[0], v[0]), *v[1:]) if isinstance(v, tuple) else names.get(v, v) for v in value)
     return names.get(value, value)
 
 
 def _names_matter(expr: p.Expr) -> bool:
-    """True if the names of columns go into the value: struct(a) has a field a."""
+    """True if the value depends on column names: struct(a) has a field a."""
     for node in expr.node.walk():
         made = isinstance(node, exp.Struct) or (isinstance(node, exp.Anonymous) and node.name.lower() == "struct")
         if made and any(isinstance(e, exp.Column) for e in node.expressions):

@@ -1,7 +1,6 @@
-"""Room for recursion.
+"""Stack space for recursion.
 
-Trees of statements and plans are walked by functions that call themselves, ours and those of the SQL library. What is too deep for the
-stack that it arrives on is done again, on a thread with a large one.
+We and the SQL library walk statements and plans recursively. A call that overflows its stack is retried on a thread with a large one.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from penstock.errors import fail
 
 T = TypeVar("T")
 
-# Python counts calls, the machine bytes: with this ratio the count is reached first, and gives an error instead of a crash.
+# Python limits calls, the machine limits bytes. With this ratio the call limit is reached first, which is an error and not a crash.
 _STACK_BYTES = 256 << 20
 _CALLS = 60_000
 
@@ -26,7 +25,7 @@ _usual = 0
 
 
 def with_room(call: Callable[[], T]) -> T:
-    """The result of `call`, which must be such that it can be begun again. PSK-1020 if there is no room for it anywhere."""
+    """Returns the result of `call`, which must be safe to retry. Raises PSK-1020 if it overflows the large stack too."""
     try:
         return call()
     except Exception as error:
@@ -36,7 +35,7 @@ def with_room(call: Callable[[], T]) -> T:
 
 
 def _ran_out(error: BaseException | None) -> bool:
-    """Whether an error comes from one of recursion: the SQL library makes errors of its own of some."""
+    """Whether a RecursionError caused the error: the SQL library wraps some of them."""
     while error is not None:
         if isinstance(error, RecursionError):
             return True
@@ -75,7 +74,7 @@ def _on_large_stack(call: Callable[[], T]) -> T:
 
 
 def _raise_limit() -> None:
-    """The limit is the process's. A thread with an ordinary stack does not come near it unless it recurses without end."""
+    """The limit applies to the whole process. On an ordinary stack, only infinite recursion comes near it."""
     global _working, _usual
     with _lock:
         if not _working:

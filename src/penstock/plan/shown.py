@@ -1,4 +1,4 @@
-"""Columns and expressions of a plan by the names that users know."""
+"""Columns and expressions of a plan, by user-visible names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BOUNDS = ("start", "end")
 
 
 def shown(*nodes: Node) -> dict[str, str]:
-    """The columns of some nodes: the name that each has for users. Names that would be the same have their table before them."""
+    """User-visible names of the nodes' columns. Ambiguous names are qualified with their table."""
     calls = {name: text for n in nodes for name, text in _calls(n).items()}
     columns = [c for n in nodes for c in n.columns]
     names = {c: calls.get(c) or _plain(c) for c in columns}
@@ -23,7 +23,7 @@ def shown(*nodes: Node) -> dict[str, str]:
 
 
 def text(expr: Expr, names: Mapping[str, str]) -> str:
-    """An expression over columns that have `names` for users."""
+    """The SQL of an expression, with columns renamed by `names`."""
 
     def known(node: exp.Expression) -> exp.Expression:
         if isinstance(node, exp.Column) and node.name in names:
@@ -34,14 +34,14 @@ def text(expr: Expr, names: Mapping[str, str]) -> str:
 
 
 def call_text(call: AggCall, names: Mapping[str, str]) -> str:
-    """An aggregate as it was called."""
+    """The call of an aggregate, as SQL."""
     args = ", ".join(text(a, names) for a in call.args) or "*"
     where = f" FILTER (WHERE {text(call.filter, names)})" if call.filter is not None else ""
     return f"{call.func}({'DISTINCT ' if call.distinct else ''}{args}){where}"
 
 
 def window_text(call: WindowCall, names: Mapping[str, str]) -> str:
-    """An analytic function as it was called, without its window."""
+    """The call of an analytic function, as SQL without its OVER clause."""
     return f"{call.func}({', '.join(text(a, names) for a in call.args) or ('*' if call.func == 'count' else '')})"
 
 
@@ -51,7 +51,7 @@ def _plain(column: str) -> str:
 
 
 def _calls(node: Node) -> dict[str, str]:
-    """The texts of aggregates and analytic functions whose results are columns of a node."""
+    """The aggregate and analytic calls that produce columns of a node."""
     wanted = set(node.columns)
     found: dict[str, str] = {}
     for n in node.walk():

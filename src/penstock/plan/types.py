@@ -1,4 +1,4 @@
-"""The types of a plan's columns, as far as the plan itself knows them."""
+"""The types of a plan's columns, where they are known without Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.plan.nodes import Aggregate, Expr, Named, Node, Project, Scan, Set
 
 
 def column_types(node: Node) -> dict[str, str]:
-    """Columns that are handed on as they were stored, with their types; of what is computed only Spark knows the type."""
+    """Types of the columns that are passed on unchanged from storage. Only Spark knows the types of computed columns."""
     match node:
         case Scan():
             return dict(node.types)
@@ -26,7 +26,7 @@ def column_types(node: Node) -> dict[str, str]:
 
 
 def shared_types(node: Union | SetOp) -> dict[str, str]:
-    """Columns that have one and the same type in all inputs."""
+    """Columns that have the same type in all inputs."""
     first, *rest = node.children
     known = column_types(first)
     others = [(child.columns, column_types(child)) for child in rest]

@@ -2,7 +2,7 @@
 
 Columns inside a plan have flat, unique internal names (`alias$column`); expressions are sqlglot trees over
 unqualified, quoted columns of those names, so that `Expr.sql()` is Spark SQL over the child's columns.
-A node says what it means; on which path it runs (native Spark or kernel) is decided by `penstock.spark.compile`.
+Nodes only describe semantics. `penstock.spark.compile` decides whether a node runs in native Spark or in the kernel.
 """
 
 from __future__ import annotations

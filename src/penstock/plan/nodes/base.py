@@ -1,4 +1,4 @@
-"""What all nodes share: expressions, lengths of time, and what a node tells of its output."""
+"""The base of all nodes: expressions, intervals, and the derived properties of a node's output."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def col(name: str) -> Expr:
 
 @dataclass(frozen=True)
 class Interval:
-    """A length of time: calendar months and microseconds. At most one of them is not zero."""
+    """A duration in calendar months or microseconds. At most one of them is not zero."""
 
     months: int = 0
     micros: int = 0
@@ -71,7 +71,7 @@ class SortKey:
 
 @dataclass(frozen=True)
 class Node:
-    """What a node tells of its output is computed once: each follows from what the nodes below tell."""
+    """A plan node. Properties of its output are derived from those of its children, and cached."""
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -95,22 +95,22 @@ class Node:
 
     @cached_property
     def window_ends(self) -> frozenset[str]:
-        """Columns that hold the end of a window whose rows come no later than the watermark gets there (less the column's lag)."""
+        """Columns that hold a window end. All rows of the window arrive no later than the watermark reaches it (less the column's lag)."""
         return frozenset(e for c in self.children for e in c.window_ends if e in self.columns)
 
     @cached_property
     def window_keys(self) -> frozenset[str]:
-        """Columns each of which tells the window of a row, where all rows of a window come in one epoch, as it closes."""
+        """Columns that each identify the window of a row, if all rows of a window arrive in one epoch, when it closes."""
         return frozenset()
 
     @cached_property
     def waits(self) -> bool:
-        """True if rows may come out when the watermark has passed their time."""
+        """True if rows may be held back until the watermark has passed their time."""
         return any(c.waits for c in self.children)
 
     @cached_property
     def punctual(self) -> bool:
-        """True if every row comes out in the epoch in which the watermark passes its time (plus lag): none before, none late."""
+        """True if every row is emitted in the epoch in which the watermark passes its time (plus lag): none earlier, none later."""
         return bool(self.children) and all(c.punctual for c in self.children)
 
     def walk(self) -> Iterator[Node]:

@@ -11,16 +11,16 @@ from penstock.plan.nodes.base import Expr, Interval, Named, Node, SortKey, TimeA
 from penstock.plan.nodes.linear import WindowAssign
 
 BY_ANOTHER = frozenset({"min_by", "max_by"})
-"""Aggregates that choose a row by their last argument."""
+"""Aggregates that select a row by their last argument."""
 
 
 EDGES = frozenset({"first", "first_value", "last", "last_value", "any_value"})
-"""Aggregates that take the value of one row as it is, also NULL."""
+"""Aggregates that return the value of one row unchanged, even NULL."""
 
 
 @dataclass(frozen=True)
 class AggCall:
-    """One aggregate. `func` is the lower-case canonical name; ORDER BY inside (array_agg, string_agg) in `order`."""
+    """One aggregate call. `func` is the lower-case canonical name; `order` is its ORDER BY (array_agg, string_agg)."""
 
     name: str
     func: str
@@ -42,7 +42,7 @@ class Session:
 
 
 class Mode(Enum):
-    """When an aggregate speaks."""
+    """When an aggregate emits."""
 
     CHANGES = "changes"  # retract the old row, assert the new one, each epoch
     CLOSE = "close"  # assert once, when the window closes; append-only
@@ -50,7 +50,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class TemporalFilter(Node):
-    """A row is present while `enter ≤ now < exit`, now being the watermark floored to the second (epoch ms; either may be None)."""
+    """A row is present while `enter ≤ now < exit`. `now` is the watermark floored to the second, in Unix ms; either bound may be None."""
 
     child: Node
     enter_ms: Expr | None
@@ -65,8 +65,8 @@ class TemporalFilter(Node):
 class Aggregate(Node):
     """Groups by `keys`; a group exists while its rows' weights sum to more than zero (without keys: always).
 
-    `window_end` names the key that holds the end of the group's window: such a group closes, and its state goes, when
-    window_end + lateness ≤ watermark; rows for a closed group are late. With `session` the window is built here.
+    `window_end` names the key that holds the end of the group's window. The group closes, and its state is dropped, when
+    window_end + lateness ≤ watermark; rows for a closed group are late. With `session`, this node builds the window.
     Output columns: keys, (session bounds), aggregates.
     """
 
@@ -96,7 +96,7 @@ class Aggregate(Node):
     def times(self) -> tuple[TimeAttr, ...]:
         if not self.windowed:
             return ()
-        # Where nothing below is late the lag already says how long rows are waited for.
+        # If no input row is late, the lag already includes the wait for them.
         late = 0 if self.child.punctual else self.lateness_ms
         lag = {t.column: t.lag_ms + late for t in self.child.times}
         out = [TimeAttr(k.name, lag[k.expr.column]) for k in self.keys if k.expr.column in lag]
@@ -119,7 +119,7 @@ class Aggregate(Node):
         if self.session:
             return frozenset((self.session.end,))
         end = next(k.expr.column for k in self.keys if k.name == self.window_end)
-        # A window of CUMULATE shares its start with others.
+        # CUMULATE windows share their start with others.
         assigned = {
             n.start for n in self.child.walk() if isinstance(n, WindowAssign) and n.end == end and n.kind != "cumulate"
         }
@@ -128,7 +128,7 @@ class Aggregate(Node):
 
     @property
     def outlived(self) -> bool:
-        """True if rows can be taken out again after their window has closed, and the result has to follow."""
+        """True if rows can be retracted after their window has closed, so that the result must change."""
         below = self.child.walk() if self.mode is Mode.CHANGES and self.child.changelog else ()
         return any(isinstance(n, TemporalFilter) and n.exit_ms is not None for n in below)
 
@@ -143,10 +143,10 @@ class Aggregate(Node):
 
 @dataclass(frozen=True)
 class Extremes(Node):
-    """The rows whose `value` is the largest (`least`: the smallest) of all rows with the same `keys`, once, when their window closes.
+    """Emits the rows with the largest (`least`: smallest) `value` among the rows with equal `keys`, once, when their window closes.
 
-    All rows that share the extreme come out. NULL is none; a NaN is the largest number. `keys` are columns, and one of them is `window_end`,
-    as in Aggregate. `inside` are times of a row that lie in its window, whose length is `size_ms`.
+    All rows that tie for the extreme are emitted. NULL is never an extreme; NaN is the largest number. `keys` are columns, and one of them
+    is `window_end`, as in Aggregate. `inside` are time columns whose values lie in the row's window, whose length is `size_ms`.
     """
 
     child: Node
@@ -191,7 +191,7 @@ class Distinct(Node):
 
     @cached_property
     def at_once(self) -> bool:
-        """True if equal rows come in one epoch, and never again, so that nothing is kept."""
+        """True if equal rows all arrive in one epoch, so that no state is needed."""
         return bool(self.child.window_keys)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Two inputs: joins of all kinds, and recursion."""
+"""Nodes with two inputs: joins and recursion."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ JoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "mark"]
 class Join(Node):
     """Equi-join with an optional residual. `left_keys[i] = right_keys[i]`; NULL keys match nothing.
 
-    `null_safe` marks the positions that compare with `<=>`. `time_bound`: see IntervalBound. `ttl_ms`: a row that has not changed for
-    that long is forgotten, and matches nothing any more. A mark join gives every left row and, in the BOOLEAN column `mark`, whether it has
-    a match.
+    `null_safe` holds the key positions compared with `<=>`. `time_bound`: see IntervalBound. `ttl_ms`: a row that has not changed for
+    that long expires and no longer matches. A mark join emits every left row, with the BOOLEAN column `mark`: whether it has a match.
     """
 
     left: Node
@@ -52,7 +51,7 @@ class Join(Node):
 
     @cached_property
     def times(self) -> tuple[TimeAttr, ...]:
-        """A regular join lets old rows out at any time; a time bound says how old at most."""
+        """A regular join can emit old rows at any time; a time bound limits how old they are."""
         bound = self.time_bound
         if bound is None:
             return ()
@@ -68,7 +67,7 @@ class Join(Node):
 
     @cached_property
     def waits(self) -> bool:
-        """A row that an outer or anti join keeps comes out when no match can come any more."""
+        """An outer or anti join emits an unmatched row once no match can arrive."""
         alone = self.time_bound is not None and self.kind not in ("inner", "semi")
         return alone or self.left.waits or self.right.waits
 
@@ -79,7 +78,7 @@ class Join(Node):
 
 @dataclass(frozen=True)
 class IntervalBound:
-    """right time − left time lies in [lower_ms, upper_ms]; unmatched outer rows come out when the watermark has passed."""
+    """right time − left time is in [lower_ms, upper_ms]; unmatched outer rows are emitted when the watermark has passed."""
 
     left_time: Expr
     right_time: Expr
@@ -88,7 +87,7 @@ class IntervalBound:
 
 
 class _KeyedProbe:
-    """What joins that look a right row up for each left row share: left rows decide what comes out, once each."""
+    """Base of joins that look up a right row for each left row. Each left row produces its output once."""
 
     left: Node
     right: Node
@@ -120,9 +119,9 @@ class _KeyedProbe:
 
 @dataclass(frozen=True)
 class LookupJoin(_KeyedProbe, Node):
-    """Each left row with the row of a lookup table (a Scan) that matches when it arrives; later changes of the table do not count.
+    """Each left row with the matching row of a lookup table (a Scan) at its arrival; later changes of the table have no effect.
 
-    The keys hold the table's whole key. `on_demand`: what is not known is fetched from the table's source.
+    The keys include the table's whole key. `on_demand`: rows that are not cached are fetched from the table's source.
     """
 
     left: Node
@@ -139,8 +138,8 @@ class AsofJoin(_KeyedProbe, Node):
     """Each left row with the one right row of its key that is nearest in time.
 
     backward: the latest with right ≤ left (< if `strict`); forward: the earliest with right ≥ left (>); nearest: the
-    smallest distance, the earlier row on a tie. Beyond `tolerance_ms` nothing matches; a row without a match has NULLs (left) or
-    is dropped (inner). `eager`: answers on arrival; otherwise when the right side's watermark has passed.
+    smallest distance, the earlier row on a tie. Rows further apart than `tolerance_ms` do not match; a row without a match gets NULLs
+    (left) or is dropped (inner). `eager`: emits on arrival; otherwise once the right side's watermark has passed.
     """
 
     left: Node
@@ -157,7 +156,7 @@ class AsofJoin(_KeyedProbe, Node):
 
     @cached_property
     def times(self) -> tuple[TimeAttr, ...]:
-        """A left row that looks forward waits for a right row, `tolerance_ms` at most."""
+        """Forward and nearest: a left row waits up to `tolerance_ms` for a right row."""
         if self.eager or self.direction == "backward":
             return self.left.times
         if self.tolerance_ms is None:
@@ -190,8 +189,8 @@ class TemporalJoin(_KeyedProbe, Node):
 class ProbeJoin(_KeyedProbe, Node):
     """Each left row once per offset, with the latest right row of its key at `left_time + offset` (NULLs if there is none).
 
-    `offset_ms` (BIGINT) and `probe_ts` (the type of `left_time`) name two more output columns. An answer comes when the watermark has
-    reached its probe time.
+    `offset_ms` (BIGINT) and `probe_ts` (the type of `left_time`) name two more output columns. A row is emitted when the watermark
+    reaches its probe time.
     """
 
     left: Node
@@ -224,10 +223,10 @@ class ProbeJoin(_KeyedProbe, Node):
 
 @dataclass(frozen=True)
 class Recursive(Node):
-    """r = left UNION [ALL] step(r), at its fixpoint; `names` are the columns of r.
+    """The fixpoint of r = left UNION [ALL] step(r); `names` are the columns of r.
 
-    A step takes each pair of a row of r and a row of `right` with equal keys (NULL keys match nothing) that fulfils `residual`, and
-    makes a row of `outputs` of it. Keys on the left, `residual` and `outputs` are over `names` (and the columns of `right`).
+    A step joins r with `right` on equal keys (NULL keys match nothing) and `residual`, and computes `outputs` for each pair.
+    The left keys refer to `names`; `residual` and `outputs` refer to `names` and the columns of `right`.
     `everything`: UNION ALL. A row that would take more than `max_depth` steps is an error.
     """
 

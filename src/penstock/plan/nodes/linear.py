@@ -1,4 +1,4 @@
-"""Nodes that keep nothing: rows come out as they go in, one by one."""
+"""Stateless nodes: each handles one row at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Scan(Node):
     is_changelog: bool
     time_attrs: tuple[TimeAttr, ...] = ()
     types: tuple[tuple[str, str], ...] = ()
-    """Internal names with the types of their columns, as far as they are known."""
+    """Column types by internal name, where known."""
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -40,7 +40,7 @@ class Scan(Node):
 
 @dataclass(frozen=True)
 class Values(Node):
-    """Constant rows, there from the first epoch on."""
+    """Constant rows, emitted in the first epoch."""
 
     names: tuple[str, ...]
     rows: tuple[tuple[Expr, ...], ...]
@@ -88,7 +88,7 @@ class Project(Node):
 
 @dataclass(frozen=True)
 class Generate(Node):
-    """LATERAL VIEW / UNNEST / explode: the child's columns and those of each generated row."""
+    """LATERAL VIEW / UNNEST / explode: the child's columns plus those of each generated row."""
 
     child: Node
     generator: Expr
@@ -108,7 +108,7 @@ class WindowAssign(Node):
     """Each row once per window that covers it, with the window's bounds in two new columns.
 
     TUMBLE: size. HOP: slide (step) and size. CUMULATE: step and size. The bounds have the type of the time
-    expression: TIMESTAMP, or BIGINT epoch milliseconds. Rows whose time is NULL are dropped (and counted).
+    expression: TIMESTAMP, or BIGINT Unix milliseconds. Rows whose time is NULL are dropped (and counted).
     """
 
     child: Node
@@ -141,7 +141,7 @@ class WindowAssign(Node):
 
 @dataclass(frozen=True)
 class Union(Node):
-    """UNION ALL; children have the same number of columns, named after the first child's."""
+    """UNION ALL. All children have the same number of columns; the output uses the names of the first."""
 
     inputs: tuple[Node, ...]
 

@@ -10,14 +10,14 @@ from penstock.plan.nodes.base import Expr, Node, SortKey
 
 
 class _Partitioned:
-    """What nodes over ordered partitions share: where a partition lies in a window that closes, all its rows come in one epoch."""
+    """Base of nodes over ordered partitions. If a partition belongs to a closing window, all its rows arrive in one epoch."""
 
     child: Node
     partition: tuple[Expr, ...]
 
     @cached_property
     def at_once(self) -> bool:
-        """True if each partition is there as a whole in one epoch, and never again: nothing is kept, and nothing is taken back."""
+        """True if each partition arrives complete in one epoch: there is no state, and nothing is retracted."""
         below = self.child.window_keys
         return any(e.column in below for e in self.partition)
 
@@ -32,10 +32,10 @@ class _Partitioned:
 
 @dataclass(frozen=True)
 class TopN(_Partitioned, Node):
-    """Per partition the rows at positions [offset, offset + limit) of the order; ties are broken by the whole row.
+    """Per partition, the rows at positions [offset, offset + limit) of the order; ties are broken by the whole row.
 
-    With `rank` the limit is on that function's value (offset is 0), and `rank_name` names the column that holds it;
-    `rank_name` None: the value is not wanted. `row_number` positions rows as the plain form does.
+    With `rank`, the limit applies to that function's value (offset is 0), and `rank_name` is the output column for the value;
+    None: the value is not needed. `row_number` numbers rows as the plain form does.
     """
 
     child: Node

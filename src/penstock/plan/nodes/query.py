@@ -18,7 +18,7 @@ class Emit:
 
 @dataclass(frozen=True)
 class Query:
-    """A bound SELECT: what a stream, view, sink or subscription maintains. `names` are the output columns as users see them."""
+    """A bound SELECT that a stream, view, sink or subscription maintains. `names` are the user-visible output columns."""
 
     root: Node
     names: tuple[str, ...]

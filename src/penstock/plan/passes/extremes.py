@@ -1,4 +1,4 @@
-"""A join of rows with the maximum of their own window picks the rows that reach it."""
+"""Replaces a join of rows with the MIN or MAX of their own window: it only selects the rows that have that value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from penstock.plan.repeats import same
 
 
 def window_extremes(root: Node) -> Node:
-    """Such a join becomes Extremes, which keeps those rows alone where the join keeps all rows of all open windows."""
+    """Turns such joins into Extremes, which keeps only the extreme rows; the join would keep all rows of all open windows."""
     return transform(root, _change)
 
 
@@ -43,7 +43,7 @@ def _change(node: Node) -> Node:
 
 
 def _renamed(node: Node) -> tuple[Node, dict[str, str]]:
-    """What is below projections, and which of its columns those of `node` are, as far as they are any."""
+    """The node below projections, and a map from columns of `node` to its columns, for those that are only renamed."""
     names = {c: c for c in node.columns}
     while isinstance(node, Project):
         below = {i.name: i.expr.column for i in node.items}
@@ -53,7 +53,7 @@ def _renamed(node: Node) -> tuple[Node, dict[str, str]]:
 
 
 def _closes(agg: Aggregate) -> bool:
-    """True for one MIN or MAX per window, and perhaps more keys, that comes when the window closes."""
+    """True for a single MIN or MAX per window (and perhaps more keys) that is emitted when the window closes."""
     if agg.mode is not Mode.CLOSE or agg.window_end is None or agg.late_to is not None or len(agg.aggs) != 1:
         return False
     call = agg.aggs[0]
@@ -66,18 +66,18 @@ def _closes(agg: Aggregate) -> bool:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the rows of the aggregate's input are found again: `columns` are their names there."""
+    """The node that provides the rows of the aggregate's input; `columns` maps the input's column names to its own."""
 
     child: Node
     columns: Mapping[str, str]
     windows: frozenset[str]
-    """Bounds of windows, which are never NULL."""
+    """Window bounds, which are never NULL."""
     inside: tuple[str, ...] = ()
     size_ms: int = 0
 
 
 def _of_window_rows(join: Join, rows: Node, agg: Aggregate, names: Mapping[str, str]) -> Node | None:
-    """The rows have their window among their columns: they are what the aggregate is over."""
+    """The joined rows are the aggregate's own input, and have a window column."""
     base, mine = _renamed(rows)
     other, theirs = _renamed(agg.child)
     if not same(base, other):
@@ -98,7 +98,7 @@ def _of_window_rows(join: Join, rows: Node, agg: Aggregate, names: Mapping[str, 
 
 
 def _of_rows(join: Join, rows: Node, agg: Aggregate, names: Mapping[str, str]) -> Node | None:
-    """The rows are joined with the end of the TUMBLE window in which their time lies."""
+    """The rows are joined on the end of the TUMBLE window that contains their time."""
     window, above = _renamed(agg.child)
     bound = join.time_bound
     if not isinstance(window, WindowAssign) or window.kind != "tumble" or window.time.column is None or bound is None:
@@ -132,7 +132,7 @@ def _of_rows(join: Join, rows: Node, agg: Aggregate, names: Mapping[str, str]) -
 
 
 def _conditions(join: Join) -> list[Expr]:
-    """All that the join asks of a pair, but for its bound in time."""
+    """All join conditions except the time bound."""
     equal = [_pair(exp.EQ, a, b) for a, b in zip(join.left_keys, join.right_keys, strict=True)]
     return equal + (split(join.residual) if join.residual is not None else [])
 
@@ -142,7 +142,7 @@ def _pair(kind: type[exp.Expression], a: Expr, b: Expr) -> Expr:
 
 
 def _take(conditions: list[Expr], forms: tuple[Expr, ...]) -> bool:
-    """Removes a condition of one of these forms; False if there is none."""
+    """Removes a condition of one of these forms. Returns False if there is none."""
     for c in conditions:
         if c in forms:
             conditions.remove(c)
@@ -151,7 +151,7 @@ def _take(conditions: list[Expr], forms: tuple[Expr, ...]) -> bool:
 
 
 def _compared(a: Expr, b: Expr, *kinds: tuple[type[exp.Expression], type[exp.Expression]]) -> tuple[Expr, ...]:
-    """Both ways to write each comparison of a with b."""
+    """Each comparison of a with b, written both ways."""
     forms: list[Expr] = []
     for one, other in kinds:
         forms += [_pair(one, a, b), _pair(other, b, a)]

@@ -1,4 +1,4 @@
-"""Neighbouring projections become one."""
+"""Merges adjacent projections."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from penstock.plan.passes.rebuild import transform
 
 
 def merge_projects(root: Node) -> Node:
-    """A projection that only picks and renames takes the expressions of the one below it."""
+    """Merges a projection that only selects and renames columns with the projection below it."""
     return transform(root, _change)
 
 

@@ -1,4 +1,4 @@
-"""Columns nobody needs are not read, carried or kept in state."""
+"""Column pruning: unused columns are not read, passed on or kept in state."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _Names = frozenset[str]
 
 
 def prune_columns(root: Node) -> Node:
-    """The same plan over fewer columns; those of the root stay, in order.
+    """Removes unused columns; the root keeps its columns and their order.
 
-    A part with state that stands in the plan more than once has in all places the columns that any of them needs, so that it stays one.
+    A shared subplan keeps the columns that any of its occurrences needs, in all of them, so that it can still be shared.
     """
     places = repeats(root)
     needs: dict[int, set[int]] = {part: set() for part in places.values()}
@@ -64,7 +64,7 @@ def _sorted(keys: Iterable[SortKey]) -> _Names:
 
 
 class _Pruner:
-    """`needs` holds the columns, by number, that were asked of each part; it grows until all places of a part ask the same."""
+    """`needs`: the column positions needed of each shared part. It grows until all occurrences of a part need the same columns."""
 
     def __init__(self, places: Mapping[int, int], needs: dict[int, set[int]]) -> None:
         self._places = places
@@ -134,7 +134,7 @@ class _Pruner:
                 return self._both(node, need, (*node.left_keys, *node.right_keys, node.residual))
             case AsofJoin() | TemporalJoin() | ProbeJoin():
                 return self._both(node, need, (*node.left_keys, *node.right_keys, node.left_time, node.right_time))
-        # Rows count as wholes (DISTINCT, EXCEPT …) or there is nothing below: every column stays.
+        # Nodes that compare whole rows (DISTINCT, EXCEPT …), and leaves, keep every column.
         return with_children(node, [_exactly(self.prune(c, frozenset(c.columns)), c.columns) for c in node.children])
 
     def _aggregate(self, node: Aggregate, need: _Names) -> Node:
@@ -154,7 +154,7 @@ class _Pruner:
         return with_children(node, [self._kept(c, wanted) for c in (left, right)])
 
     def _kept(self, node: Node, need: _Names) -> Node:
-        """`node` with no more columns than `need`, for an operator that keeps whole rows: what only a filter looked at does not go into state."""
+        """`node` with no columns beyond `need`, for an operator that stores whole rows: a column that only a filter used must not go into state."""
         names = tuple(c for c in node.columns if c in need)
         pruned = self.prune(node, frozenset(names))
         if not names or frozenset(pruned.columns) <= need:

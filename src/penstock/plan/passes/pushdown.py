@@ -1,4 +1,4 @@
-"""Filters move towards the scans, so that operators with state see fewer rows."""
+"""Filter pushdown: stateful operators see fewer rows."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from penstock.plan.types import column_types, shared_types
 
 
 def push_filters(root: Node) -> Node:
-    """Each conjunct goes as deep as it can without changing any result; what cannot move stays where it was."""
+    """Pushes each conjunct as deep as possible without changing the result."""
     return _push(root, [])
 
 
 def _push(node: Node, parts: list[Expr]) -> Node:
-    """`node` under the conjuncts `parts`, which are over its columns."""
+    """`node` filtered by the conjuncts `parts`, which refer to its columns."""
     match node:
         case Filter():
             return _push(node.child, [*split(node.predicate), *parts])
         case Project():
-            # An expression is computed twice if its filter goes below it, which is worth it where that spares state.
+            # Pushing a filter below an expression computes it twice. That pays off if it saves state.
             spares = stateful(node.child)
             known = {i.name: i.expr for i in node.items if i.expr.column or (spares and steady(i.expr))}
             down = _movable(parts, frozenset(known))
@@ -77,12 +77,12 @@ def _rest(parts: list[Expr], taken: list[Expr]) -> list[Expr]:
 
 
 def _movable(parts: list[Expr], names: frozenset[str]) -> list[Expr]:
-    """The conjuncts over these columns alone."""
+    """The conjuncts that refer only to these columns."""
     return [p for p in parts if p.refs and p.refs <= names and steady(p)]
 
 
 def _each(node: Union | SetOp, parts: list[Expr]) -> Node:
-    """Rows come out as they went in, so each input can be filtered by itself; but types that differ are made one only here."""
+    """Filters each input separately, unless column types differ: this node casts them to a common type."""
     down = _movable(parts, frozenset(shared_types(node)))
     inputs = []
     for child in node.children:
@@ -102,7 +102,7 @@ def _new(found: list[Expr], known: list[Expr]) -> list[Expr]:
 
 
 def _same_keys(node: Node) -> dict[str, str]:
-    """Left columns with the right columns that they are equal to in every match: bare keys of one type."""
+    """Left columns, with the right columns that they equal in every match: plain key columns of the same type."""
     if isinstance(node, LookupJoin) or (isinstance(node, Join) and node.kind == "full"):
         return {}
     left, right = (column_types(c) for c in node.children)
@@ -118,7 +118,7 @@ def _sides(node: Node, parts: list[Expr], lefts: frozenset[str], rights: frozens
     left, right = _movable(parts, lefts), _movable(parts, rights)
     same = _same_keys(node)
     back = {b: a for a, b in same.items()}
-    # A row of one side that can only meet rows which the other side's filter drops need not be kept either.
+    # A filter on a join key of one side applies to the other side as well: the other rows have no match.
     more_right = [renamed(p, same) for p in left if p.refs <= same.keys()]
     more_left = [renamed(p, back) for p in right if p.refs <= back.keys()]
     sides = [[*left, *_new(more_left, left)], [*right, *_new(more_right, right)]]

@@ -15,7 +15,7 @@ _RANKS = ("row_number", "rank", "dense_rank")
 
 
 def rank_filters(root: Node) -> Node:
-    """A filter on the only rank of an Analytic node turns that node into a TopN, which keeps n rows instead of all."""
+    """Turns an Analytic node with a single rank, and a filter on that rank, into a TopN, which keeps n rows instead of all."""
     return transform(root, _change)
 
 
@@ -46,7 +46,7 @@ def _change(node: Node) -> Node:
 
 
 def _limit(part: Expr, name: str) -> tuple[int | None, bool]:
-    """(n, whether the limit says all that the condition says) of `name <= n` and the like."""
+    """For `name <= n` and similar: n, and whether the limit fully covers the condition."""
     node = part.node
     if not isinstance(node, (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ)):
         return None, False

@@ -1,4 +1,4 @@
-"""Walking a plan and making it anew."""
+"""Bottom-up plan transformation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.plan.nodes import Node, Union
 
 
 def with_children(node: Node, children: Sequence[Node]) -> Node:
-    """The node over other children; itself if they are the same."""
+    """The node with other children; the node itself if they are the same."""
     old = node.children
     if all(a is b for a, b in zip(old, children, strict=True)):
         return node
@@ -21,5 +21,5 @@ def with_children(node: Node, children: Sequence[Node]) -> Node:
 
 
 def transform(node: Node, change: Callable[[Node], Node]) -> Node:
-    """`change` applied to every node, children first."""
+    """Applies `change` to every node, children first."""
     return change(with_children(node, [transform(c, change) for c in node.children]))
