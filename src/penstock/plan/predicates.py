@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from penstock.plan.nodes import Expr, Filter, Node, col
 
-_UNSTEADY = frozenset(
+_NONDETERMINISTIC = frozenset(
     {
         "rand",
         "random",
@@ -63,11 +63,11 @@ def replaced(expr: Expr, by: Mapping[str, Expr]) -> Expr:
     return Expr(expr.node.copy().transform(change))
 
 
-def steady(expr: Expr) -> bool:
+def deterministic(expr: Expr) -> bool:
     """True if equal rows always give equal values, so that the expression can be computed anywhere."""
     for node in expr.node.walk():
         if isinstance(node, (exp.Rand, exp.Randn, exp.Uuid)):
             return False
-        if isinstance(node, exp.Anonymous) and node.name.lower() in _UNSTEADY:
+        if isinstance(node, exp.Anonymous) and node.name.lower() in _NONDETERMINISTIC:
             return False
     return True

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from penstock.plan import nodes as p
 from penstock.plan.linear import LINEAR
-from penstock.plan.predicates import renamed, steady
+from penstock.plan.predicates import deterministic, renamed
 
 _NAMES: dict[type, frozenset[str]] = {
     p.Named: frozenset(["name"]),
@@ -52,7 +52,7 @@ def repeats(root: p.Node) -> dict[int, int]:
     def visit(node: p.Node) -> None:
         # Computing a shape is slow, and in most plans no two subplans even have the same outline.
         again = not isinstance(node, LINEAR) and alike[_outline(node)] > 1
-        if again and all(steady(e) for e in _expressions(node)):
+        if again and all(deterministic(e) for e in _expressions(node)):
             key = shape(node)
             if key in first:
                 part = number.setdefault(key, len(number) + 1)
@@ -73,7 +73,7 @@ def repeats(root: p.Node) -> dict[int, int]:
 
 def same(one: p.Node, other: p.Node) -> bool:
     """True if both subplans produce the same rows, ignoring column names but not column order."""
-    alike = _outline(one) == _outline(other) and all(steady(e) for e in _expressions(one))
+    alike = _outline(one) == _outline(other) and all(deterministic(e) for e in _expressions(one))
     return alike and shape(one) == shape(other)
 
 

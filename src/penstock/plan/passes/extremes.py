@@ -21,7 +21,7 @@ from penstock.plan.nodes import (
     col,
 )
 from penstock.plan.passes.rebuild import transform
-from penstock.plan.predicates import filtered, replaced, split, steady
+from penstock.plan.predicates import deterministic, filtered, replaced, split
 from penstock.plan.repeats import same
 
 
@@ -162,7 +162,7 @@ def _extremes(
     join: Join, rows: Node, agg: Aggregate, names: Mapping[str, str], place: _Place, conditions: list[Expr]
 ) -> Node | None:
     call, (value,) = agg.aggs[0], agg.aggs[0].args
-    if not steady(value) or not value.refs <= place.columns.keys():
+    if not deterministic(value) or not value.refs <= place.columns.keys():
         return None
     value = replaced(value, {c: col(n) for c, n in place.columns.items()})
     least = call.func == "min"

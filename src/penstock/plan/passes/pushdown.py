@@ -26,7 +26,7 @@ from penstock.plan.nodes import (
     WindowAssign,
 )
 from penstock.plan.passes.rebuild import with_children
-from penstock.plan.predicates import filtered, renamed, replaced, split, steady
+from penstock.plan.predicates import deterministic, filtered, renamed, replaced, split
 from penstock.plan.types import column_types, shared_types
 
 
@@ -43,7 +43,7 @@ def _push(node: Node, parts: list[Expr]) -> Node:
         case Project():
             # Pushing a filter below an expression computes it twice. That pays off if it saves state.
             spares = stateful(node.child)
-            known = {i.name: i.expr for i in node.items if i.expr.column or (spares and steady(i.expr))}
+            known = {i.name: i.expr for i in node.items if i.expr.column or (spares and deterministic(i.expr))}
             down = _movable(parts, frozenset(known))
             moved = [replaced(p, known) for p in down]
             return filtered(replace(node, child=_push(node.child, moved)), _rest(parts, down))
@@ -56,7 +56,7 @@ def _push(node: Node, parts: list[Expr]) -> Node:
         case Generate() | WindowAssign():
             return _through(node, parts, frozenset(node.child.columns))
         case Aggregate():
-            keys = {k.name: k.expr for k in node.keys if steady(k.expr)}
+            keys = {k.name: k.expr for k in node.keys if deterministic(k.expr)}
             down = _movable(parts, frozenset(keys)) if node.late_to is None and node.keys else []
             child = _push(node.child, [replaced(p, keys) for p in down])
             return filtered(replace(node, child=child), _rest(parts, down))
@@ -78,7 +78,7 @@ def _rest(parts: list[Expr], taken: list[Expr]) -> list[Expr]:
 
 def _movable(parts: list[Expr], names: frozenset[str]) -> list[Expr]:
     """The conjuncts that refer only to these columns."""
-    return [p for p in parts if p.refs and p.refs <= names and steady(p)]
+    return [p for p in parts if p.refs and p.refs <= names and deterministic(p)]
 
 
 def _each(node: Union | SetOp, parts: list[Expr]) -> Node:
