@@ -61,6 +61,6 @@ def test_over(db: penstock.Database) -> None:
 @pytest.mark.parametrize("call", ["row_number()", "lag(v)", "first_value(v)", "any_value(v)"])
 def test_over_without_an_aggregate(db: penstock.Database, call: str) -> None:
     db.execute("CREATE TABLE t (id INT PRIMARY KEY, v STRING)")
-    with pytest.raises(penstock.PenstockError, match="FILTER cannot go with") as refused:
+    with pytest.raises(penstock.PenstockError, match="FILTER cannot be used with") as refused:
         db.execute(f"CREATE MATERIALIZED VIEW m AS SELECT {call} FILTER (WHERE id > 1) OVER (ORDER BY id) AS w FROM t")
     assert refused.value.code == "PSK-1012"

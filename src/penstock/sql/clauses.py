@@ -24,13 +24,13 @@ _EMITS: tuple[tuple[str, EmitKind], ...] = (
 
 
 _DEAD_LETTERS = ("STREAM", "MATERIALIZED VIEW")
-"""Statements whose rows that cannot be computed can be sent elsewhere."""
+"""Statements that accept ERRORS TO, which redirects rows that could not be computed."""
 
 
 def parse_query(cursor: Cursor, statement: str | None, *, rebuild: bool = False) -> tuple[ParsedQuery, bool]:
-    """The query from the cursor to its end, with its clauses. `statement` names whose options are allowed; None: no clauses.
+    """Parses the query from the cursor to its end, with its clauses. `statement` selects the allowed options; None: no clauses.
 
-    The second result is true if REBUILD was written (only where `rebuild` allows it).
+    The second result is true if REBUILD is present (only allowed with `rebuild`).
     """
     start = cursor.index
     tail = _tail(cursor, rebuild)
@@ -47,7 +47,7 @@ def parse_query(cursor: Cursor, statement: str | None, *, rebuild: bool = False)
     while not cursor.done:
         if statement is None or (statement == "SELECT" and not cursor.at("WITH (")):
             raise cursor.error(
-                "only a stream or a view can have this clause", hint="Put it into CREATE STREAM … AS SELECT …."
+                "only a stream or a view can have this clause", hint="Use it in CREATE STREAM … AS SELECT …."
             )
         at = cursor.peek()
         assert at is not None
@@ -67,7 +67,9 @@ def parse_query(cursor: Cursor, statement: str | None, *, rebuild: bool = False)
         else:
             raise cursor.error("unexpected clause")
         if late_to is not None and errors_to is not None and late_to.lower() == errors_to.lower():
-            raise cursor.fail("PSK-1003", "late rows and errors cannot go to one stream", position=cursor.script.at(at))
+            raise cursor.fail(
+                "PSK-1003", "late rows and errors cannot go to the same stream", position=cursor.script.at(at)
+            )
     if options is not None and where is not None:
         _check_errors(cursor, errors_to, options.get("on_error", "").lower(), where)
     first, last = tokens[0], tokens[-1]
@@ -79,11 +81,11 @@ def parse_query(cursor: Cursor, statement: str | None, *, rebuild: bool = False)
 
 
 def _check_errors(cursor: Cursor, errors_to: str | None, mode: str, where: Position) -> None:
-    """The option on_error says what the clause ERRORS TO says as well; they must not differ."""
+    """Checks that the option on_error does not contradict ERRORS TO."""
     if mode == "dead_letter" and errors_to is None:
         raise cursor.fail(
             "PSK-1011",
-            "on_error = 'dead_letter' does not say where the rows go",
+            "on_error = 'dead_letter' needs ERRORS TO",
             hint="Write ERRORS TO name after the SELECT.",
             position=where,
         )
@@ -91,13 +93,13 @@ def _check_errors(cursor: Cursor, errors_to: str | None, mode: str, where: Posit
         raise cursor.fail(
             "PSK-1011",
             "on_error = 'fail' contradicts ERRORS TO",
-            hint="Leave out the option, or the clause.",
+            hint="Remove the option or the clause.",
             position=where,
         )
 
 
 def _tail(cursor: Cursor, rebuild: bool) -> int:
-    """Where the first clause of ours begins, at the outermost level."""
+    """The index of the first Penstock clause at the outermost level."""
     at = Cursor(cursor.script, cursor.tokens, cursor.end)
     at.index = cursor.index
     depth = 0
@@ -130,13 +132,15 @@ def _emit(cursor: Cursor, offset: int) -> EmitClause:
             raise cursor.error("expected INTERVAL", hint="Write EMIT EVERY INTERVAL '10' SECOND.")
         every = parse_interval(cursor)
         if every.months or every.micros <= 0:
-            raise cursor.fail("PSK-2008", "EMIT EVERY needs an interval above zero, in days or smaller", position=where)
+            raise cursor.fail(
+                "PSK-2008", "EMIT EVERY needs a positive interval in days or smaller units", position=where
+            )
         return EmitClause("every", every, offset)
     raise cursor.error(f"expected {EMIT_FORMS}")
 
 
 def parse_interval(cursor: Cursor) -> Interval:
-    """`INTERVAL 'n' unit` at the cursor."""
+    """Parses `INTERVAL 'n' unit`."""
     where = cursor.here()
     start = cursor.index
     cursor.expect("INTERVAL")
@@ -156,7 +160,5 @@ def parse_interval(cursor: Cursor) -> Interval:
     node: exp.Expression = parse_expression(cursor.script, cursor.tokens[start : cursor.index], "an interval")
     value = intervals.from_node(node)
     if value is None:
-        raise cursor.fail(
-            "PSK-2008", "this interval is not understood", hint="Write INTERVAL '5' SECOND.", position=where
-        )
+        raise cursor.fail("PSK-2008", "invalid interval", hint="Write INTERVAL '5' SECOND.", position=where)
     return value

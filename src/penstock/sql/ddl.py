@@ -43,7 +43,7 @@ def parse_create(cursor: Cursor, text: str, offset: int) -> st.Statement:
     kind = parse_kind(cursor)
     if_not_exists = cursor.accept("IF NOT EXISTS")
     if or_replace and if_not_exists:
-        raise cursor.error("OR REPLACE and IF NOT EXISTS exclude each other")
+        raise cursor.error("OR REPLACE and IF NOT EXISTS cannot be combined")
     name = object_name(cursor, new=True)
     if kind in (Kind.STREAM, Kind.VIEW):
         cursor.expect("AS")
@@ -71,7 +71,7 @@ def parse_create(cursor: Cursor, text: str, offset: int) -> st.Statement:
         )
     if "connector" in options:
         if connector is not None:
-            raise cursor.fail("PSK-1010", "the connector is given twice", position=where)
+            raise cursor.fail("PSK-1010", "the connector is specified twice", position=where)
         connector = Connector(options.pop("connector").lower())
     if not body.key:
         raise cursor.fail("PSK-5006", f"lookup table {name} needs a key", hint="Add PRIMARY KEY (…).", position=where)
@@ -106,13 +106,13 @@ def _body(cursor: Cursor, kind: Kind) -> _Body:
         where = cursor.here()
         if cursor.accept("PRIMARY KEY ("):
             if key_given:
-                raise cursor.fail("PSK-5006", "the primary key is given twice", position=where)
+                raise cursor.fail("PSK-5006", "the primary key is declared twice", position=where)
             key_given, body.key = True, _names(cursor)
         elif cursor.at("WATERMARK FOR"):
             if kind is not Kind.SOURCE:
-                raise cursor.fail("PSK-1012", "only a source has a watermark")
+                raise cursor.fail("PSK-1012", "only a source can have a watermark")
             if body.watermark is not None:
-                raise cursor.fail("PSK-2001", "the watermark is given twice")
+                raise cursor.fail("PSK-2001", "the watermark is declared twice")
             cursor.accept("WATERMARK FOR")
             body.watermark = _watermark(cursor)
         else:
@@ -123,7 +123,10 @@ def _body(cursor: Cursor, kind: Kind) -> _Body:
             if is_key:
                 if key_given:
                     raise cursor.fail(
-                        "PSK-5006", "the primary key is given twice", hint="Write PRIMARY KEY (a, b).", position=where
+                        "PSK-5006",
+                        "the primary key is declared twice",
+                        hint="Write PRIMARY KEY (a, b).",
+                        position=where,
                     )
                 key_given, body.key = True, (column.name,)
         if not cursor.accept(","):
@@ -132,7 +135,10 @@ def _body(cursor: Cursor, kind: Kind) -> _Body:
     cursor.expect(")")
     if key_given and kind is Kind.SOURCE:
         raise cursor.fail(
-            "PSK-1012", "a source is append-only and has no key", hint="Use CREATE TABLE for keyed rows.", position=end
+            "PSK-1012",
+            "a source is append-only and cannot have a key",
+            hint="Use CREATE TABLE for keyed rows.",
+            position=end,
         )
     _resolve(cursor, body)
     return body
@@ -164,7 +170,7 @@ def _resolve(cursor: Cursor, body: _Body) -> None:
 
 
 def _names(cursor: Cursor) -> tuple[str, ...]:
-    """`a, b)`: names to the closing parenthesis."""
+    """Parses `a, b)`: names up to the closing parenthesis."""
     names = [cursor.name("a column name")]
     while cursor.accept(","):
         names.append(cursor.name("a column name"))
@@ -206,7 +212,7 @@ def _default(cursor: Cursor) -> str:
 
 
 def constant(script: Script, tokens: Sequence[Token]) -> exp.Expression:
-    """A DEFAULT expression; PSK-1012 if it refers to columns or has a query."""
+    """Parses a DEFAULT expression. Raises PSK-1012 if it refers to columns or contains a query."""
     node = parse_expression(script, tokens, "a default value")
     if node.find(exp.Column, exp.Query) is not None:
         where = script.at(tokens[0])
@@ -240,7 +246,7 @@ def _watermark(cursor: Cursor) -> Watermark:
         if ms is not None and ms >= 0:
             return Watermark(column, ms)
     raise cursor.fail(
-        "PSK-2001", f"the watermark of {column} is not a constant delay in milliseconds or more", position=at or where
+        "PSK-2001", f"the watermark of {column} is not a constant delay of whole milliseconds", position=at or where
     )
 
 
@@ -301,7 +307,7 @@ def _find_into(cursor: Cursor) -> int:
 
 
 def _filtered(cursor: Cursor, start: int, stop: int) -> ParsedQuery:
-    """`SELECT * FROM source [WHERE …]` out of the tokens `source [WHERE …]`."""
+    """Builds `SELECT * FROM source [WHERE …]` from the tokens `source [WHERE …]`."""
     tokens = cursor.tokens[start:stop]
     at = tokens[0]
     words = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"), (TokenType.FROM, "FROM"))
@@ -328,7 +334,7 @@ def parse_alter(cursor: Cursor, text: str, offset: int) -> st.Statement:
         cursor.expect("ADD COLUMN")
         column, is_key = _column(cursor)
         if is_key:
-            raise cursor.fail("PSK-1012", "a source has no key")
+            raise cursor.fail("PSK-1012", "a source cannot have a key")
         if not column.nullable and column.default is None:
             raise cursor.fail(
                 "PSK-1012", f"column {column.name} is NOT NULL without a DEFAULT: earlier rows have no value for it"

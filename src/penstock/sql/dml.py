@@ -48,9 +48,7 @@ def _values(cursor: Cursor, columns: tuple[str, ...] | None) -> tuple[tuple[exp.
         rows.append(cells)
         wanted = len(columns) if columns is not None else len(rows[0])
         if len(cells) != wanted:
-            raise cursor.fail(
-                "PSK-1016", f"row {len(rows)} has {len(cells)} values, {wanted} are wanted", position=where
-            )
+            raise cursor.fail("PSK-1016", f"row {len(rows)} has {len(cells)} values, expected {wanted}", position=where)
         for cell in cells:
             check_written(cursor.script, cell, where)
             if cell.find(exp.Column, exp.Query) is not None:
@@ -90,7 +88,7 @@ def _where(cursor: Cursor) -> exp.Expression | None:
 
 
 def _expression(cursor: Cursor, what: str) -> exp.Expression:
-    """Up to a comma or WHERE at the outermost level."""
+    """Parses up to a comma or WHERE at the outermost level."""
     start, depth = cursor.index, 0
     while (token := cursor.peek()) is not None and not (depth == 0 and _stops(token)):
         depth += token.token_type is TokenType.L_PAREN

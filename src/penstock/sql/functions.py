@@ -1,4 +1,4 @@
-"""Function names known from Postgres, and the canonical names of aggregates and analytic functions."""
+"""Postgres function names, and the canonical names of aggregates and analytic functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def call(name: str, *args: exp.Expression) -> exp.Anonymous:
 
 
 def _split(node: exp.Expression) -> exp.Expression:
-    """string_to_array(s, sep): split by the separator itself, not by a pattern; an empty string has no parts."""
+    """string_to_array(s, sep): the separator is a literal, not a pattern; an empty string gives an empty array."""
     text, sep = node.this, node.args["expression"]
     if isinstance(sep, exp.Literal) and sep.is_string:
         pattern: exp.Expression = exp.Literal.string(re.sub(r"([\\.^$|?*+()\[\]{}])", r"\\\1", sep.name))
@@ -41,7 +41,7 @@ _REBUILT: dict[type[exp.Expression], Callable[[exp.Expression], exp.Expression]]
 
 
 def translate(node: exp.Expression) -> exp.Expression:
-    """The Spark form of one call (its arguments are already in Spark's form); the node itself if there is nothing to do."""
+    """Translates one call to Spark; its arguments are already translated. Returns the node itself if nothing changes."""
     rebuilt = _REBUILT.get(type(node))
     if rebuilt is not None:
         return rebuilt(node)
@@ -125,7 +125,7 @@ NOT_MAINTAINED = frozenset(
         "theta_union_agg", "theta_intersection_agg", "bitmap_construct_agg", "bitmap_or_agg", "bitmap_and_agg", "schema_of_variant_agg",
     }
 )  # fmt: skip
-"""Aggregates of Spark that have no incremental form here."""
+"""Spark aggregates that Penstock cannot maintain incrementally."""
 MAINTAINED = (frozenset(AGGREGATES.values()) | frozenset(NAMED_AGGREGATES.values())) - NOT_MAINTAINED
 ANALYTIC: dict[type[exp.Expression], str] = {
     exp.RowNumber: "row_number",
@@ -154,10 +154,10 @@ GENERATORS: dict[str, int] = {
 
 
 def aggregate_name(node: exp.Expression) -> str | None:
-    """The canonical name if the node is a call of an aggregate."""
+    """The canonical name if the node is an aggregate call."""
     name = AGGREGATES.get(type(node))
     if isinstance(node, exp.Any) and isinstance(node.this, exp.Paren) and not isinstance(node.parent, exp.Binary):
-        # without a comparison before it ANY is the function
+        # ANY without a comparison before it is the function.
         name = "bool_or"
     if name is None and isinstance(node, exp.Anonymous):
         called = node.name.lower()
@@ -173,7 +173,7 @@ def aggregate_name(node: exp.Expression) -> str | None:
 
 
 def generator_name(node: exp.Expression) -> str | None:
-    """The lower-case name if the node is a call of a table generating function."""
+    """The lower-case name if the node is a call of a table-generating function."""
     if isinstance(node, exp.PosexplodeOuter):
         return "posexplode_outer"
     if isinstance(node, exp.ExplodeOuter):

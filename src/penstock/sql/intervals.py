@@ -45,7 +45,7 @@ def unit_of(word: str) -> str | None:
 
 
 def of(amount: str, unit: str) -> Interval | None:
-    """`amount` of `unit`; None if either is not understood or the result is not a whole number of its unit."""
+    """`amount` of `unit`. None if either is invalid or the result is not a whole number of microseconds or months."""
     known = unit_of(unit)
     try:
         number = Decimal(amount.replace(" ", ""))
@@ -91,7 +91,7 @@ def from_node(node: exp.Expression) -> Interval | None:
         return None
     amount, unit = node.this, node.args.get("unit")
     if isinstance(amount, (exp.Add, exp.Sub)):
-        # `INTERVAL '1' HOUR + x` is sometimes read as an interval of a sum.
+        # The stock parser sometimes reads `INTERVAL '1' HOUR + x` as an interval of a sum.
         return None
     if isinstance(amount, exp.Neg) and isinstance(amount.this, exp.Literal):
         text = "-" + amount.this.name

@@ -1,4 +1,4 @@
-"""How large a statement may be. What is larger would take Spark minutes to plan, or its stack; it is refused with PSK-1020."""
+"""Size limits of statements. Spark would need minutes to plan a larger one, or overflow its stack; PSK-1020 instead."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from penstock.errors import PenstockError, Position, fail
 from penstock.sql.tokens import Script
 
 MAX_NESTING = 200
-"""Levels of parentheses, calls, CASE and subqueries inside each other."""
+"""Nesting depth of parentheses, calls, CASE and subqueries."""
 MAX_CONDITIONS = 3_000
 """Conditions in one chain of AND and OR."""
 MAX_TERMS = 1_000
 """Terms in one chain of another operator: `a + b + …`, `a || b || …`, or branches of one chain of UNION."""
 MAX_BLOCKS = 500
-"""SELECT blocks of a continuous query, each counted as often as it is read: a CTE once for every place that names it."""
+"""SELECT blocks of a continuous query. A CTE counts once for each reference."""
 MAX_JOINS = 100
 """Joins of one FROM clause of a continuous query."""
 MAX_NODES = 100_000
-"""Names, values and operators of all expressions of a continuous query, after aliases are replaced by what they stand for."""
+"""Names, values and operators in all expressions of a continuous query, after aliases are expanded."""
 
 
 MAX_TYPE = 50
-"""Types inside each other: ARRAY<ARRAY<…>>."""
+"""Nesting depth of types: ARRAY<ARRAY<…>>."""
 MAX_WRITTEN = 100
-"""Levels, of any kind, in a value or condition of INSERT, UPDATE, DELETE and SUBSCRIBE."""
+"""Tree depth of a value or condition in INSERT, UPDATE, DELETE and SUBSCRIBE."""
 
 _NESTING = (exp.Func, exp.Unary, exp.Select, exp.Bracket, exp.Lambda, exp.Tuple)
 
 
 def check_tree(script: Script, tree: exp.Expression, start: Position) -> None:
-    """PSK-1020 if a parsed statement is nested too deeply or has too long a chain of operators. `start` is its place."""
+    """Raises PSK-1020 if a parsed statement is nested too deeply or has too long a chain of operators. `start` is its position."""
     stack: list[tuple[exp.Expr, int]] = [(tree, 0)]
     while stack:
         node, level = stack.pop()
-        # AND and OR are calls to the SQL library, too; and an If is a part of its CASE.
+        # For the SQL library, AND and OR are calls too, and an If is part of its CASE.
         if isinstance(node, _NESTING) and not isinstance(node, (exp.Binary, exp.If)):
             level += 1
             if level > MAX_NESTING:
@@ -49,7 +49,7 @@ def check_tree(script: Script, tree: exp.Expression, start: Position) -> None:
 
 
 def _chain(node: exp.Expr) -> tuple[int, list[exp.Expr]]:
-    """How many operators are chained at a node, and what they chain; for another node 0, and its children."""
+    """The number of operators chained at a node, and their operands. For any other node: 0 and its children."""
     if not isinstance(node, (exp.Binary, exp.SetOperation)):
         return 0, list(node.iter_expressions())
     operators = 0
@@ -67,25 +67,25 @@ def _chain(node: exp.Expr) -> tuple[int, list[exp.Expr]]:
 
 
 def check_written(script: Script, tree: exp.Expression, start: Position) -> None:
-    """PSK-1020 if an expression that is written as Spark SQL just as it stands has too many levels."""
+    """Raises PSK-1020 if an expression that is passed to Spark SQL unchanged is too deep."""
     stack: list[tuple[exp.Expr, int]] = [(tree, 0)]
     while stack:
         node, level = stack.pop()
         if level > MAX_WRITTEN:
             raise fail(
                 "PSK-1020",
-                f"more than {MAX_WRITTEN} levels inside each other in a value or condition",
+                f"a value or condition is nested more than {MAX_WRITTEN} levels deep",
                 position=script.place(node) or start,
                 sql=script.shown,
             )
-        # A chain of one operator is written in a loop.
+        # The SQL library writes a chain of one operator in a loop, not recursively.
         stack += [
             (c, level if _continues(node, c) and type(c) is type(node) else level + 1) for c in node.iter_expressions()
         ]
 
 
 def _continues(node: exp.Expr, child: exp.Expr) -> bool:
-    """Whether both belong to one chain of operators."""
+    """Whether both belong to the same chain of operators."""
     if isinstance(node, exp.Connector):
         return isinstance(child, exp.Connector)
     if isinstance(node, exp.SetOperation):
@@ -94,4 +94,6 @@ def _continues(node: exp.Expr, child: exp.Expr) -> bool:
 
 
 def too_deep(script: Script, where: Position | None) -> PenstockError:
-    return fail("PSK-1020", f"more than {MAX_NESTING} levels inside each other", position=where, sql=script.shown)
+    return fail(
+        "PSK-1020", f"the statement is nested more than {MAX_NESTING} levels deep", position=where, sql=script.shown
+    )

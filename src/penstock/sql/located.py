@@ -1,4 +1,4 @@
-"""Errors that Spark finds in a query, with a place in its text and a nearer hint than Spark's own."""
+"""Adds a position in the query text, and a better hint, to errors that Spark reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _QUOTED = re.compile(r"`([^`]+)`")
 
 @contextmanager
 def located(query: ParsedQuery) -> Iterator[None]:
-    """An error in the query from inside that has no place gets that of the function it speaks of, or that of the query."""
+    """Gives an error without a position the position of the function it names, or else that of the query."""
     try:
         yield
     except PenstockError as error:
@@ -56,4 +56,4 @@ def _suggested(name: str) -> str:
     found = window or nearest(name, _KNOWN, cutoff=0.7)
     if found is not None:
         return f"Did you mean {found}?"
-    return "Functions are Spark SQL's, and those of db.register_function."
+    return "Available are Spark SQL's functions and those registered with db.register_function."

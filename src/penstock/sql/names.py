@@ -1,4 +1,4 @@
-"""Names: the nearest known one for hints, and the words that are none."""
+"""Suggestions for misspelled names, and words that cannot be names."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ KEYWORDS = frozenset(
         "select", "serdeproperties", "tablesample", "then", "true", "uncache", "union", "using", "values", "when", "where", "with", "xor",
     }
 )  # fmt: skip
-"""Words that a query cannot have as the name of an object or column unless they are quoted."""
+"""Words that must be quoted as the name of an object or column in a query."""
 
 
 _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029`]")
 
 
 def unfit(name: str) -> str | None:
-    """Why an object or column cannot have a name; None if it can."""
+    """The reason why an object or column cannot have this name; None if it can."""
     if not name.strip():
         return "a name cannot be empty"
     if _UNFIT.search(name):
-        return f"the name {_UNFIT.sub('?', name)!r} has a backquote, a line break or another control character"
+        return f"the name {_UNFIT.sub('?', name)!r} contains a backquote, a line break or another control character"
     return None
 
 

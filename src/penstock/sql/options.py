@@ -1,4 +1,4 @@
-"""WITH (…) options: which statement allows which, and how a list of them is read."""
+"""WITH (…) options: the options of each statement, and the parser for option lists."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ VALUES: dict[str, frozenset[str]] = {
 
 
 def parse_options(cursor: Cursor, statement: str) -> dict[str, str]:
-    """`(k = v, …)` at the cursor: options of a statement, with their variables replaced."""
+    """Parses `(k = v, …)`, the options of a statement, and substitutes their variables."""
     substitute = cursor.script.reading.substitute
 
     def check(key: str, where: Position) -> None:
@@ -65,9 +65,9 @@ def parse_options(cursor: Cursor, statement: str) -> dict[str, str]:
 
 
 def parse_connector_options(cursor: Cursor) -> dict[str, str]:
-    """`(k = v, …)` at the cursor: options of a connector, any of them. They stay as written, unless the script is read otherwise.
+    """Parses `(k = v, …)`, the options of a connector. Any name is accepted. `Reading.connectors` decides whether variables are substituted.
 
-    A secret has to be written as `${NAME}`: the statement is stored and shown.
+    A secret must be written as `${NAME}`, because the statement is stored and shown.
     """
     reading = cursor.script.reading
 
@@ -78,7 +78,7 @@ def parse_connector_options(cursor: Cursor) -> dict[str, str]:
             what = f"option {key}" if is_secret(key) else f"a secret in option {key}"
             raise cursor.fail(
                 "PSK-1011",
-                f"{what} is written out, and statements are stored and shown",
+                f"{what} is in clear text, and statements are stored and shown",
                 hint="Write it as ${NAME}: the value then comes from the setting variables.NAME or from the environment.",
                 position=where,
             )
@@ -101,7 +101,7 @@ def _pairs(
         where = cursor.here()
         key = _key(cursor)
         if key in out:
-            raise cursor.fail("PSK-1010", f"option {key} is given twice", position=where)
+            raise cursor.fail("PSK-1010", f"option {key} is specified twice", position=where)
         check(key, where)
         cursor.expect("=")
         where = cursor.here()
@@ -125,7 +125,7 @@ def _check_name(cursor: Cursor, key: str, statement: str, where: Position) -> No
     if key in allowed:
         return
     best = nearest(key, allowed)
-    hint = f"Did you mean {best}?" if best else f"{statement} takes: {', '.join(sorted(allowed))}."
+    hint = f"Did you mean {best}?" if best else f"{statement} accepts: {', '.join(sorted(allowed))}."
     raise cursor.fail("PSK-1010", f"unknown option {key} for {statement}", hint=hint, position=where)
 
 
@@ -163,6 +163,6 @@ def _value(cursor: Cursor) -> str:
 
 
 def _whole(cursor: Cursor, token: Token) -> bool:
-    """A number with a type suffix (5s, 10L) is two tokens at one place: no plain number."""
+    """False for a number with a type suffix (5s, 10L), which is two adjacent tokens."""
     after = cursor.peek(1)
     return after is None or after.start > token.end

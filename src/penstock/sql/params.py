@@ -13,11 +13,11 @@ from penstock.sql.tokens import Script
 
 
 def apply_params(sql: str, params: Sequence[object] | Mapping[str, object] | None) -> str:
-    """The text with every parameter written as a literal; a missing or unused one is PSK-1018."""
+    """Replaces every parameter by a literal. Raises PSK-1018 for a missing or unused one."""
     if params is None:
         return sql
     if not isinstance(params, (Mapping, Sequence)) or isinstance(params, (str, bytes)):
-        raise fail("PSK-1018", "Parameters are a list or a dict.", hint="Write [value] for a single ?.")
+        raise fail("PSK-1018", "Parameters must be a list or a dict.", hint="Write [value] for a single ?.")
     tokens = Script(sql).tokenize()
     found = _places(tokens)
     named = isinstance(params, Mapping)
@@ -29,14 +29,14 @@ def apply_params(sql: str, params: Sequence[object] | Mapping[str, object] | Non
     for start, end, name in found:
         key: object = name if named else number
         if named != (name is not None):
-            raise fail("PSK-1018", "Parameters are given by name where the statement has ?, or the other way round.")
+            raise fail("PSK-1018", "A dict of parameters needs :name placeholders, a list needs ? placeholders.")
         if key not in values:
             raise fail("PSK-1018", f"Parameter {name if named else number + 1} is missing.")
         out += [sql[position:start], _literal(values[key])]
         used.add(key)
         position, number = end, number + 1
     if len(used) < len(values):
-        raise fail("PSK-1018", f"{len(values)} parameters are given but {len(used)} are used.")
+        raise fail("PSK-1018", f"{len(values)} parameters were passed but {len(used)} are used.")
     return "".join([*out, sql[position:]])
 
 
@@ -47,7 +47,7 @@ def _places(tokens: Sequence[Token]) -> list[tuple[int, int, str | None]]:
             places.append((t.start, t.end + 1, None))
         elif t.token_type is TokenType.COLON and i + 1 < len(tokens) and tokens[i + 1].start == t.end + 1:
             after = tokens[i + 1]
-            # `value:field` reads a field.
+            # `value:field` accesses a field.
             field = i > 0 and tokens[i - 1].end + 1 == t.start and _ends_value(tokens[i - 1])
             if after.text.isidentifier() and not field:
                 places.append((t.start, after.end + 1, after.text))
@@ -72,7 +72,7 @@ def _literal(value: object) -> str:
 
 
 def literal(value: object) -> str:
-    """A Python value as a Spark SQL literal."""
+    """Formats a Python value as a Spark SQL literal."""
     match value:
         case None:
             return "NULL"

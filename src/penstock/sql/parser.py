@@ -1,4 +1,4 @@
-"""The stock parser behind our rewriting: tokens → sqlglot trees, errors as PSK-1001."""
+"""Parses rewritten tokens with sqlglot's parser, and translates its errors to PSK-1001."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def parse_expression(script: Script, tokens: Sequence[Token], what: str) -> exp.
     found: exp.Expression = tree.expressions[0]
     check_written(script, found, where)
     for table in found.find_all(exp.Table):
-        # Spark would take it for a file: text.`/etc/passwd`.
+        # Spark would read it as a file: text.`/etc/passwd`.
         if table.args.get("db"):
             shown = ".".join(p.name for p in table.parts)
             raise script.refusal("PSK-1002", f"{shown} is not found: names have one part", table)
@@ -60,7 +60,7 @@ def parse_expression(script: Script, tokens: Sequence[Token], what: str) -> exp.
 
 def _parse(script: Script, tokens: Sequence[Token], last: Token) -> exp.Expression:
     _check_shape(script, tokens)
-    # The parser reports line and column of a token: offsets in their place are what we can turn into a position.
+    # The parser reports the line and column of a token. Passing offsets instead lets us compute the position.
     given = [Token(t.token_type, t.text, t.start, t.end, t.start, t.end, []) for t in tokens]
     try:
         trees = with_room(lambda: Spark().parser().parse(given, script.text))
@@ -71,7 +71,7 @@ def _parse(script: Script, tokens: Sequence[Token], last: Token) -> exp.Expressi
         raise
     except Exception as error:
         raise script.syntax_error(
-            f"the statement cannot be read ({type(error).__name__})", script.at(tokens[0])
+            f"the statement cannot be parsed ({type(error).__name__})", script.at(tokens[0])
         ) from None
     trees = [t for t in trees if t is not None]
     if len(trees) != 1 or isinstance(trees[0], exp.Command):
@@ -86,7 +86,7 @@ def _parse(script: Script, tokens: Sequence[Token], last: Token) -> exp.Expressi
 
 
 def _check_shape(script: Script, tokens: Sequence[Token]) -> None:
-    """What the stock parser would let pass or choke on: empty list items, very deep nesting."""
+    """Rejects what the stock parser would wrongly accept or crash on: empty list items, very deep nesting."""
     depth = 0
     after_comma = False
     for t in tokens:

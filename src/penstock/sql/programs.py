@@ -1,4 +1,4 @@
-"""What SQL cannot call: functions and clauses of Spark that run programs or Java methods, or read files or the process's surroundings."""
+"""Forbidden Spark functions and clauses: they run programs or Java methods, or read files or the process's environment."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from penstock.sql.tokens import Script
 from penstock.sql.trees import bare
 
 _JAVA = "calls any Java method"
-_FILES = "reads a file or an address that its arguments name"
-_PLACE = "shows where files are"
-_ACCOUNT = "shows the account that the process runs under"
+_FILES = "reads a file or URL named by its arguments"
+_PLACE = "reveals file paths"
+_ACCOUNT = "reveals the account of the process"
 
 FORBIDDEN: Mapping[str, str] = {
     "reflect": _JAVA,
@@ -32,19 +32,19 @@ FORBIDDEN: Mapping[str, str] = {
     "session_user": _ACCOUNT,
     "user": _ACCOUNT,
 }
-"""Functions by their lower-case names, and why."""
+"""Functions by lower-case name, with the reason."""
 
 _XML = frozenset({"from_xml", "schema_of_xml", "to_xml"})
 _XML_FILES = frozenset({"rowvalidationxsdpath"})
 _STATEMENTS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Alter, exp.Into)
 _TIMES = (exp.DataType.Type.TIME, exp.DataType.Type.TIMETZ, exp.DataType.Type.TIME_NS)
-_HINT = "The setting security.allow_programs allows it; give it to penstock.open(config=…)."
+_HINT = "The setting security.allow_programs allows it; pass it to penstock.open(config=…)."
 
 
 def check_reach(script: Script, tree: exp.Expression, start: Position) -> None:
-    """PSK-0012 for what reaches out of the database, unless the script is read with `programs`; PSK-1012 for what hides names.
+    """Raises PSK-0012 for access outside the database, unless the script allows `programs`, and PSK-1012 for constructs that hide names.
 
-    `start` is the place of an error for which the tree has none.
+    `start` is the position of an error whose node has none.
     """
 
     def refused(code: str, detail: str, node: exp.Expr, hint: str | None = None) -> PenstockError:
@@ -56,7 +56,7 @@ def check_reach(script: Script, tree: exp.Expression, start: Position) -> None:
         if isinstance(node, (exp.Parameter, exp.SessionParameter)):
             raise refused("PSK-1012", "a variable is not allowed here", node, "Use a bound parameter: ? or :name.")
         if isinstance(node, exp.DataType) and node.this in _TIMES:
-            # The SQL library would write TIMESTAMP.
+            # The SQL library would generate TIMESTAMP.
             raise refused("PSK-1013", "the type TIME is not supported", node, "Use TIMESTAMP or STRING.")
         if isinstance(node, exp.Func) and "identifier" in called(node):
             raise refused("PSK-1012", "IDENTIFIER(…) is not supported", node, "Write the name itself.")
@@ -66,7 +66,7 @@ def check_reach(script: Script, tree: exp.Expression, start: Position) -> None:
 
 
 def _reach(node: exp.Expr) -> str | None:
-    """What a node reaches outside the database, as a sentence."""
+    """A sentence that says what a node accesses outside the database; None if nothing."""
     if isinstance(node, exp.QueryTransform):
         return "TRANSFORM … USING runs a program"
     if not isinstance(node, exp.Func):
@@ -81,21 +81,21 @@ def _reach(node: exp.Expr) -> str | None:
 
 
 def called(node: exp.Func) -> tuple[str, ...]:
-    """The lower-case names under which Spark may know a call; qualified or quoted, it is the same function."""
+    """The lower-case names that Spark may use for a call. Qualified or quoted, it is the same function."""
     if isinstance(node, exp.Anonymous):
         return (node.name.lower(),)
     return tuple(name.lower() for name in type(node).sql_names())
 
 
 def _xml_options(argument: exp.Expression) -> str | None:
-    """The options of XML functions can name a schema file. So they must be there to see: a map of literals."""
+    """The options of XML functions can name a schema file, so they must be a map of literals."""
     argument = bare(argument)
     schema = isinstance(argument, exp.Anonymous) and argument.name.lower() == "schema_of_xml"
     if schema or isinstance(argument, exp.Literal):
         return None
     parts = [p for p in argument.find_all(exp.Literal, exp.Column, exp.Func) if p is not argument]
     if not isinstance(argument, exp.VarMap) or any(not isinstance(p, (exp.Literal, exp.Array)) for p in parts):
-        return "takes its options as map('name', 'value', …) only"
+        return "accepts its options only as map('name', 'value', …)"
     if any(p.name.lower() in _XML_FILES for p in parts if isinstance(p, exp.Literal)):
-        return "would read the file that rowValidationXSDPath names"
+        return "would read the file named by rowValidationXSDPath"
     return None

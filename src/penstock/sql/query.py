@@ -1,4 +1,4 @@
-"""A query as it was written, before names mean anything."""
+"""A parsed query, before name resolution."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class EmitClause:
 
 @dataclass(frozen=True)
 class Probe:
-    """The extra part of a TEMPORAL PROBE JOIN: key names, the two time columns, the offsets, and the name of its columns."""
+    """The extra syntax of a TEMPORAL PROBE JOIN: key names, the two time columns, the offsets, and the alias of its columns."""
 
     keys: tuple[exp.Identifier, ...]
     times: tuple[exp.Column, exp.Column] | None
@@ -32,7 +32,7 @@ class Probe:
 
 @dataclass(frozen=True, eq=False)
 class ParsedQuery:
-    """`ast` is a sqlglot query in which our own clauses stand as calls of reserved functions (`__asof`, `__probe` …)."""
+    """`ast` is a sqlglot query; Penstock's own clauses are calls of reserved functions in it (`__asof`, `__probe` …)."""
 
     script: Script
     ast: exp.Expression
@@ -43,5 +43,5 @@ class ParsedQuery:
     lateness: Interval | None = None
     late_to: str | None = None
     errors_to: str | None = None
-    """The stream that rows go to which cannot be computed; without one such a row makes the query fail."""
+    """The stream for rows that cannot be computed. Without one, such a row fails the query."""
     options: dict[str, str] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""Our own syntax inside a query, rewritten over its tokens so that the stock parser can read it.
+"""Rewrites Penstock's own syntax at token level, so that the stock parser can read it.
 
-| written | handed on |
+| written | rewritten |
 |---|---|
 | `[LEFT\\|INNER] ASOF JOIN q MATCH_CONDITION (c) ON e` | `JOIN q ON __asof('left'\\|'inner', c) AND e` |
 | `JOIN r FOR SYSTEM_TIME AS OF o.ts AS r ON e` | `JOIN r AS r ON __temporal(o.ts) AND e` |
@@ -9,7 +9,7 @@
 | `SESSION(…)` | `__session(…)` (a keyword of the stock parser) |
 | `SESSION(TABLE s PARTITION BY a, b, DESCRIPTOR(ts), …)` | `__session(s, __partition(a, b), DESCRIPTOR(ts), …)` |
 
-Tokens keep their places in the script; inserted ones take the place of what they stand for.
+Tokens keep their positions in the script; inserted tokens get the position of the syntax they replace.
 """
 
 from __future__ import annotations
@@ -66,11 +66,15 @@ class Rewriter:
         if token.text.startswith("__") and called:
             raise c.fail("PSK-1006", f"unknown function {token.text}")
         if called and words[0] not in (*_WINDOWS, "TABLE") and c.at(f"{token.text.upper()} ( TABLE"):
-            raise c.fail("PSK-1006", f"unknown table function {token.text}", hint="They are TUMBLE, HOP and CUMULATE.")
+            raise c.fail(
+                "PSK-1006",
+                f"unknown table function {token.text}",
+                hint="The table functions are TUMBLE, HOP, CUMULATE and SESSION.",
+            )
         if words == ("WINDOW",) and called:
             raise c.fail(
                 "PSK-1012",
-                "window() is not used here",
+                "window() is not supported",
                 hint="Write TUMBLE(ts, size) or HOP(ts, slide, size) in GROUP BY.",
             )
         if words == ("SESSION",) and called:
@@ -96,9 +100,9 @@ class Rewriter:
             and (nxt := c.peek(1)) is not None
             and words_of(nxt) in (("LEFT",), ("INNER",), ("RIGHT",), ("FULL",))
         ):
-            raise c.error("write LEFT ASOF JOIN or INNER ASOF JOIN")
+            raise c.error("expected LEFT ASOF JOIN or INNER ASOF JOIN")
         if (c.at("RIGHT ASOF") or c.at("FULL ASOF")) and c.peek(2) is not None:
-            raise c.fail("PSK-3003", "an ASOF join is INNER or LEFT", hint="Swap the two sides.")
+            raise c.fail("PSK-3003", "an ASOF join must be INNER or LEFT", hint="Swap the two sides.")
         if c.at("TEMPORAL PROBE JOIN"):
             self._probe()
             return True
@@ -136,7 +140,7 @@ class Rewriter:
         return [*head, *args, make(TokenType.R_PAREN, ")")]
 
     def _table_argument(self) -> None:
-        """After the name of a window function: its parenthesis, and `TABLE` dropped if it comes first."""
+        """Copies the parenthesis after the name of a window function, and drops a leading `TABLE`."""
         c = self.cursor
         self.out.append(c.next())
         self.depth += 1
@@ -325,9 +329,7 @@ class Rewriter:
                 number = c.next()
             step = self._duration(self.script.text[c.tokens[step_at].start : c.tokens[c.index - 1].end + 1])
             if step <= 0 or stop < start or (stop - start) // step > 10_000:
-                raise c.fail(
-                    "PSK-2008", "the probe range needs FROM ≤ TO and a STEP above zero (at most 10000 offsets)"
-                )
+                raise c.fail("PSK-2008", "the probe range needs FROM ≤ TO and a positive STEP (at most 10000 offsets)")
             return tuple(range(start, stop + 1, step))
         raise c.error("expected LIST (…) or RANGE FROM … TO … STEP …")
 

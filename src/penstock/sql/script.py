@@ -56,25 +56,25 @@ def parse_script(
     connectors: Literal["resolve", "check", "keep"] = "resolve",
     programs: bool = False,
 ) -> list[st.Statement]:
-    """All statements of a script, read as `Reading` says. A syntax error anywhere is PSK-1001, with its position in the whole script."""
+    """Parses all statements of a script, in the mode given by `Reading`. Raises PSK-1001 with the position in the whole script."""
     script = Script(text, Reading(substitute, connectors, programs))
     return [_statement(script, part) for part in split(script)]
 
 
 def parse_constant(text: str, *, programs: bool = False) -> exp.Expression:
-    """A stored DEFAULT expression; refused as one that is being declared would be."""
+    """Parses a stored DEFAULT expression, with the same checks as a new declaration."""
     script = Script(text, Reading(programs=programs))
     return constant(script, script.tokenize())
 
 
 def parse_condition(text: str, *, programs: bool = False) -> exp.Expression:
-    """A condition over the columns of one object, as WHERE of SUBSCRIBE has it."""
+    """Parses a condition over the columns of one object, such as the WHERE of SUBSCRIBE."""
     script = Script(text, Reading(programs=programs))
     return parse_expression(script, script.tokenize(), "a condition")
 
 
 def split(script: Script) -> list[list[Token]]:
-    """The tokens of each statement that is not empty."""
+    """The tokens of each non-empty statement."""
     parts: list[list[Token]] = [[]]
     for token in script.tokenize():
         if token.token_type is TokenType.SEMICOLON:
@@ -118,7 +118,7 @@ def _statement(script: Script, tokens: Sequence[Token]) -> st.Statement:
 
 
 def _small(cursor: Cursor, text: str, offset: int) -> st.Statement:
-    """The statements of a few words."""
+    """Parses the short statements."""
     made: st.Statement
     if cursor.accept("BEGIN"):
         _ = cursor.accept("TRANSACTION") or cursor.accept("WORK")
@@ -212,7 +212,7 @@ def _subscribe(cursor: Cursor, text: str, offset: int) -> st.Subscribe:
         close = cursor.closing(cursor.index)
         inner = Cursor(cursor.script, cursor.tokens, close)
         inner.index = cursor.index + 1
-        # The options of the select itself (state_ttl …) are a stream's; those after the parenthesis are the subscription's.
+        # Options inside the parentheses (state_ttl …) belong to the query, those after them to the subscription.
         select, _ = parse_query(inner, "STREAM")
         cursor.index = close + 1
     else:

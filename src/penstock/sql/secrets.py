@@ -1,4 +1,4 @@
-"""Secrets that are written out in statements: where they are."""
+"""Finds clear-text secrets in statements."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _BEFORE = (("FROM",), ("INTO",), ("FORMAT",))
 
 
 def without_secrets(script: Script) -> str:
-    """The text, as long as it was, with stars in the place of secrets in the options of connectors."""
+    """The text with the secrets in connector options replaced by stars, at the same length."""
     return _changed(script, blanked) or redact(script.text, same_length=True)
 
 
 def masked(sql: str) -> str:
-    """Statements without the secrets in the options of their connectors. References such as `${NAME}` stay: they tell nothing."""
+    """Masks the secrets in connector options. References such as `${NAME}` are kept: they reveal nothing."""
     return _changed(Script(sql), hidden) or redact(sql)
 
 
 def _changed(script: Script, change: Callable[[str, str], str]) -> str | None:
-    """None if the text cannot be taken apart."""
+    """None if the text cannot be tokenized."""
     try:
         tokens = script.tokenize()
     except PenstockError:

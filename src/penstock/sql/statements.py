@@ -1,6 +1,6 @@
-"""What a script can say: one frozen class per statement.
+"""One frozen class per kind of statement.
 
-`text` is the statement as it was written, `offset` where it begins in the script.
+`text` is the statement as written, `offset` its start in the script.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Create(Statement):
 
 @dataclass(frozen=True)
 class CreateSource(_Create):
-    """`columns` may be empty where the connector can tell the schema."""
+    """`columns` may be empty if the connector provides the schema."""
 
     columns: tuple[Column, ...] = ()
     watermark: Watermark | None = None
@@ -124,7 +124,7 @@ class AlterSourceAddColumn(Statement):
 
 @dataclass(frozen=True)
 class Insert(Statement):
-    """`values` are rows of expressions; `select` is there where VALUES is not. `columns` is None where none are named."""
+    """Either `values` (rows of expressions) or `select` is set. `columns` is None if the statement names none."""
 
     target: str
     columns: tuple[str, ...] | None
@@ -167,7 +167,7 @@ class Select(Statement):
 
 @dataclass(frozen=True)
 class Subscribe(Statement):
-    """Exactly one of `target` and `select` is there. `where` is over the target's columns."""
+    """Exactly one of `target` and `select` is set. `where` refers to the target's columns."""
 
     target: str | None
     select: ParsedQuery | None
@@ -212,7 +212,7 @@ class ExplainObject(Statement):
 
 @dataclass(frozen=True)
 class Restart(Statement):
-    """RESTART of one query or sink; `beginning`: its results are made again from what it reads."""
+    """RESTART of one query or sink. `beginning`: recompute its results from its inputs."""
 
     kind: str
     name: str
@@ -221,14 +221,14 @@ class Restart(Statement):
 
 @dataclass(frozen=True)
 class Show(Statement):
-    """`what` is in lower case: sources, tables, streams, views, sinks, queries, checkpoints, connectors, log."""
+    """`what` is lower case: sources, tables, streams, views, sinks, queries, checkpoints, connectors, log."""
 
     what: str
 
 
 @dataclass(frozen=True)
 class ShowCreate(Statement):
-    """`kind` is a value of `catalog.Kind`, or None where the name alone was given."""
+    """`kind` is a value of `catalog.Kind`, or None if only the name is given."""
 
     kind: str | None
     name: str

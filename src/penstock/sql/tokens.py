@@ -1,4 +1,4 @@
-"""Tokens of a script, with their places, and a cursor over them."""
+"""Tokens of a script, with their positions, and a cursor over them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Substitute = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Reading:
-    """How a script is read.
+    """How to parse a script.
 
-    `substitute` gives an option value its variables. `connectors` says what becomes of the options of a connector: `check` them and leave
-    them as they are written, `keep` them so unchecked (a stored statement, whose variables may be gone), or `resolve` them.
-    `programs`: what runs programs or reads files may be written (the setting `security.allow_programs`).
+    `substitute` replaces the variables in an option value. `connectors` says what to do with connector options: `check` them but leave them as
+    written, `keep` them unchecked (a stored statement, whose variables may no longer exist), or `resolve` them.
+    `programs` allows SQL that runs programs or reads files (the setting `security.allow_programs`).
     """
 
     substitute: Substitute | None = None
@@ -40,7 +40,7 @@ class Reading:
 
 
 class Script:
-    """The whole text; knows line and column of every offset."""
+    """The whole text, with the line and column of every offset."""
 
     def __init__(self, text: str, reading: Reading | None = None) -> None:
         if not isinstance(text, str):
@@ -50,10 +50,10 @@ class Script:
 
     @cached_property
     def shown(self) -> str:
-        """The text as errors may show it: secrets that are written out in it are blanked, and every place stays the same."""
+        """The text for error messages: clear-text secrets are masked, and all positions stay the same."""
         from penstock.sql.secrets import without_secrets
 
-        # What an error shows that comes up while the text is taken apart for this.
+        # Used by errors raised while the text is tokenized below.
         self.__dict__["shown"] = redact(self.text, same_length=True)
         # An unpaired surrogate cannot be printed.
         return without_secrets(self).encode(errors="replace").decode()
@@ -71,7 +71,7 @@ class Script:
         return self.position(token.start, token.end - token.start + 1)
 
     def place(self, node: exp.Expr) -> Position | None:
-        """Where a parsed node stands: the span of the parts that carry a place; None if none of them does."""
+        """The position of a parsed node: the span of its parts that have a position; None if there are none."""
         if not isinstance(node, exp.Column) and "start" in node.meta:
             return self.position(node.meta["start"], node.meta["end"] - node.meta["start"] + 1)
         spans = [(n.meta["start"], n.meta["end"]) for n in node.walk() if "start" in n.meta]
@@ -92,13 +92,13 @@ class Script:
         try:
             self.text.encode()
         except UnicodeEncodeError as error:
-            raise self.syntax_error("an unpaired surrogate is not a character", self.position(error.start)) from None
+            raise self.syntax_error("the text contains an unpaired surrogate", self.position(error.start)) from None
         return _tokenize(self)
 
 
 def _tokenize(script: Script) -> list[Token]:
-    """The stock tokenizer takes the rest of some statements (SHOW, EXPLAIN, FETCH …) as one string when they stand first:
-    a parenthesis is put in front, and what follows such a word inside a script is read by itself.
+    """The stock tokenizer reads everything after some leading keywords (SHOW, EXPLAIN, FETCH …) as one string. A parenthesis is
+    therefore prepended, and the text after such a keyword inside a script is tokenized separately.
     """
     raw = _raw(script, 0, len(script.text))
     out: list[Token] = []
@@ -130,7 +130,7 @@ def moved(t: Token, by: int) -> Token:
 
 
 def _unterminated(text: str) -> int:
-    """Where the string, name or comment that does not end begins."""
+    """The start of the unterminated string, name or comment."""
     i = 0
     while i < len(text):
         two = text[i : i + 2]
@@ -156,7 +156,7 @@ def _unterminated(text: str) -> int:
 
 
 def words_of(token: Token) -> tuple[str, ...]:
-    """The keywords a token stands for; a quoted token stands for none."""
+    """The keywords in a token; none for a quoted token."""
     return () if token.token_type in _QUOTED else tuple(token.text.upper().split())
 
 
@@ -202,10 +202,10 @@ class Cursor:
         return token
 
     def _match(self, words: tuple[str, ...]) -> int:
-        """How many tokens spell `words`; 0 if they do not."""
+        """The number of tokens that spell `words`; 0 if they do not."""
         i, done = self.index, 0
         while done < len(words):
-            # Most tokens differ in their first letter, and this is asked of every token many times.
+            # Fast path: this runs many times per token, and most tokens differ in their first letter.
             if i >= self.end or self.tokens[i].text[:1].upper() != words[done][0]:
                 return 0
             spelled = words_of(self.tokens[i])
@@ -239,7 +239,7 @@ class Cursor:
         return token.text
 
     def new_name(self, what: str = "a name") -> str:
-        """A name that is made here: a word that queries would take for a keyword must be quoted."""
+        """Parses the name of a new object or column. A keyword must be quoted."""
         where, token = self.here(), self.peek()
         name = self.name(what)
         reason = unfit(name)

@@ -1,4 +1,4 @@
-"""Small steps on sqlglot trees."""
+"""Small operations on sqlglot trees."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from sqlglot import exp
 
 
 def bare(node: exp.Expr) -> exp.Expression:
-    """The expression without the parentheses around it."""
+    """The expression without its enclosing parentheses."""
     return cast(exp.Expression, node.unnest())

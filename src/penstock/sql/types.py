@@ -1,4 +1,4 @@
-"""Column types: what users write → Spark's simple string."""
+"""Column types: SQL syntax → Spark's simple string."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
 
 def parse_type(cursor: Cursor, level: int = 1) -> str:
-    """The type at the cursor, as Spark's simple string; PSK-1013 if there is no such type."""
+    """Parses a type and returns Spark's simple string. Raises PSK-1013 for an unknown type."""
     if level > MAX_TYPE:
-        raise cursor.fail("PSK-1020", f"more than {MAX_TYPE} types inside each other")
+        raise cursor.fail("PSK-1020", f"the type is nested more than {MAX_TYPE} levels deep")
     start = cursor.peek()
     where = cursor.here()
     if start is None or start.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.COMMA, TokenType.R_PAREN):
@@ -64,7 +64,7 @@ def parse_type(cursor: Cursor, level: int = 1) -> str:
     if word in _SIMPLE:
         if word in ("VARCHAR", "CHAR", "CHARACTER", "CHARACTER VARYING") and cursor.at("("):
             raise cursor.fail(
-                "PSK-1013", f"{word} with a length is not kept", hint="Write STRING: lengths are not checked."
+                "PSK-1013", f"{word} with a length is not supported", hint="Write STRING: lengths are not checked."
             )
         return _SIMPLE[word]
     if word in _DECIMALS:

@@ -25,7 +25,11 @@ def placed(code: str, detail: str) -> PenstockError:
     [
         ("coun", "Did you mean count?", Position(2, 3, 4)),
         ("TUMBLING", "Did you mean TUMBLE?", Position(3, 20, 8)),
-        ("xyzzy", "Functions are Spark SQL's, and those of db.register_function.", Position(1, 1, 1)),
+        (
+            "xyzzy",
+            "Available are Spark SQL's functions and those registered with db.register_function.",
+            Position(1, 1, 1),
+        ),
     ],
 )
 def test_an_unknown_function_has_a_place_and_a_suggestion(name: str, hint: str, where: Position) -> None:

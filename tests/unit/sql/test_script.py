@@ -149,7 +149,7 @@ def test_rows_that_fail_have_a_place(kind: str) -> None:
             "PSK-1011",
             1,
             53,
-            "Leave out the option, or the clause.",
+            "Remove the option or the clause.",
         ),
         (
             "CREATE STREAM n AS SELECT a FROM s WITH (on_error = 'skip')",

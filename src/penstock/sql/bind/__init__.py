@@ -1,4 +1,4 @@
-"""Parsed queries → bound plans. Names are resolved here, once; nothing looks into the text again."""
+"""Parsed queries → bound plans. Names are resolved here, once; later stages never look at the text."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["BatchQuery", "CatalogView", "bind", "bind_batch"]
 
 
 def bind(query: ParsedQuery, catalog: CatalogView, *, statement_text: str | None = None) -> Query:
-    """The plan of a continuous query, after all passes. Every refusal of the SQL reference is made here.
+    """Returns the plan of a continuous query, after all passes. Every refusal in the SQL reference is raised here.
 
-    Errors have their place in the script the query was parsed from; `statement_text` is shown where there is no place.
+    Errors have a position in the script that the query was parsed from. An error without one shows `statement_text`.
     """
     try:
         return with_room(lambda: _bind(query, catalog))
@@ -38,7 +38,7 @@ def _bind(query: ParsedQuery, catalog: CatalogView) -> Query:
         reason = unfit(c.name)
         if reason is not None:
             raise ctx.fail(
-                "PSK-1015", f"{reason}: it is the name of an output column", hint="Give the column an alias."
+                "PSK-1015", f"{reason}: it is the name of an output column", hint="Give the column another alias."
             )
         if c.name.startswith("__"):
             raise ctx.fail("PSK-1015", f"the output column name {c.name} is reserved")
@@ -52,15 +52,17 @@ def _bind(query: ParsedQuery, catalog: CatalogView) -> Query:
     _check_on_demand(ctx, root)
     if "state_ttl" in ctx.options and not any(isinstance(n, Join) and n.ttl_ms for n in root.walk()):
         raise ctx.fail(
-            "PSK-1012", "state_ttl is for regular joins, and this query has none", hint="Leave state_ttl out."
+            "PSK-1012", "state_ttl applies to regular joins, and this query has none", hint="Remove state_ttl."
         )
     if "max_depth" in ctx.options and not any(isinstance(n, Recursive) for n in root.walk()):
-        raise ctx.fail("PSK-1012", "max_depth is for WITH RECURSIVE, and this query has none", hint="Leave it out.")
+        raise ctx.fail(
+            "PSK-1012", "max_depth applies to WITH RECURSIVE, and this query has none", hint="Remove max_depth."
+        )
     return Query(root, tuple(c.name for c in block.cols), emit)
 
 
 def _check_on_demand(ctx: Context, root: Node) -> None:
-    """A table whose rows are fetched when they are asked for can only be asked: it is never there as a whole."""
+    """An on-demand lookup table can only be probed by key: its rows are never all present."""
     asked = {id(n.right) for n in root.walk() if isinstance(n, LookupJoin)}
     for n in root.walk():
         if isinstance(n, Scan) and id(n) not in asked:

@@ -1,4 +1,4 @@
-"""Aggregate calls: from a parsed call to an AggCall, and expressions over what an Aggregate puts out."""
+"""Aggregate calls: parsed call → AggCall, and expressions over the output of an Aggregate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_aggregate(node: exp.Expression) -> bool:
 
 
 def has_aggregate(node: exp.Expression) -> bool:
-    """True if an aggregate stands in the expression itself, not under OVER and not in a nested query."""
+    """True if the expression itself contains an aggregate, not under OVER and not in a nested query."""
     if isinstance(node, exp.Query):
         return False
     if isinstance(node, exp.Window):
@@ -37,7 +37,7 @@ def has_aggregate(node: exp.Expression) -> bool:
 
 
 def sort_keys(ctx: Context, ordered: Sequence[exp.Expression]) -> tuple[SortKey, ...]:
-    """ORDER BY items (bound) as sort keys; NULLs first when ascending unless it says otherwise."""
+    """Converts bound ORDER BY items to sort keys. By default, NULLs come first when ascending and last when descending."""
     out = []
     for item in ordered:
         if isinstance(item, exp.Ordered):
@@ -65,13 +65,13 @@ def call_arguments(node: exp.Expression) -> list[exp.Expression]:
 
 
 def check_maintained(ctx: Context, func: str, node: exp.Expression) -> None:
-    """Refuses an aggregate of Spark that cannot be kept up to date."""
+    """Refuses a Spark aggregate that cannot be maintained incrementally."""
     if func not in MAINTAINED:
         raise ctx.fail(
             "PSK-1012",
             f"the aggregate {func}() is not supported in a continuous query",
             node,
-            hint="Keep its input in a view, and SELECT the aggregate from that.",
+            hint="Create a view of its input, and SELECT the aggregate from the view.",
         )
 
 
@@ -129,9 +129,9 @@ def agg_call(ctx: Context, node: exp.Expression, name: str, origin: exp.Expressi
         args = []
     for a in args:
         if any(is_aggregate(n) or isinstance(n, exp.Window) for n in walk_block(a)):
-            raise ctx.fail("PSK-1019", f"{func}() has an aggregate or analytic call inside", node)
+            raise ctx.fail("PSK-1019", f"{func}() cannot contain an aggregate or analytic call", node)
         if isinstance(a, exp.Star):
-            raise ctx.fail("PSK-1007", f"{func}(*) has no meaning", node)
+            raise ctx.fail("PSK-1007", f"{func}(*) is not valid", node)
     return AggCall(name, func, tuple(to_expr(ctx, a) for a in args), distinct, condition, order, ignore)
 
 
@@ -141,7 +141,7 @@ class Grouped:
     def __init__(
         self, ctx: Context, keys: Sequence[Named], own: frozenset[str], grouping: dict[str, str] | None = None
     ) -> None:
-        """`own` are the columns of the input; any other column is one of the query around it."""
+        """`own` are the columns of the input; any other column belongs to the outer query."""
         self.ctx = ctx
         self.own = own
         self.keys = {k.expr.sql(): k.name for k in keys}
@@ -189,7 +189,7 @@ class Grouped:
         return out
 
     def _window(self, node: exp.Window, origin: exp.Expression | None) -> exp.Expression:
-        """The function under OVER is analytic, not an aggregate of the group; what is inside it may be."""
+        """The function under OVER is analytic, not an aggregate of the group; its arguments may contain aggregates."""
         out = node.copy()
         for key, value in list(node.args.items()):
             if key == "this":
@@ -238,7 +238,9 @@ class Grouped:
         for a in args:
             flag = self.grouping.get(bare(a).sql(dialect="spark"))
             if flag is None:
-                raise self.ctx.fail("PSK-1019", "grouping() takes a key of GROUPING SETS, ROLLUP or CUBE", origin)
+                raise self.ctx.fail(
+                    "PSK-1019", "the argument of grouping() must be a key of GROUPING SETS, ROLLUP or CUBE", origin
+                )
             flags.append(flag)
         if not flags:
             flags = list(self.grouping.values())

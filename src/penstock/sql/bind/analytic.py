@@ -18,7 +18,7 @@ _Group = tuple[tuple[Expr, ...], tuple[SortKey, ...]]
 
 
 class Analytics:
-    """Collects the calls of one SELECT and puts their nodes over a plan."""
+    """Collects the analytic calls of one SELECT and adds their nodes to a plan."""
 
     def __init__(self, ctx: Context, named: list[exp.Expression]) -> None:
         self.ctx = ctx
@@ -27,7 +27,7 @@ class Analytics:
         self._seen: dict[str, str] = {}
 
     def extract(self, node: exp.Expression, origin: exp.Expression | None = None) -> exp.Expression:
-        """The (bound) expression with every OVER call replaced by the column that will hold it."""
+        """Replaces every OVER call in a bound expression by the column for its result."""
         if isinstance(node, exp.Window):
             text = node.sql(dialect="spark")
             if text not in self._seen:
@@ -41,7 +41,7 @@ class Analytics:
         return node
 
     def apply(self, node: Node, within: tuple[Expr, ...] = ()) -> Node:
-        """`within`: what every PARTITION BY has besides what it says."""
+        """`within`: extra expressions for every PARTITION BY."""
         for (partition, order), calls in self.groups.items():
             node = Analytic(node, (*within, *partition), order, tuple(calls))
         self.groups = {}
@@ -73,9 +73,9 @@ class Analytics:
             if type(inner) in ANALYTIC or func in EDGES:
                 raise self.ctx.fail(
                     "PSK-1012",
-                    f"FILTER cannot go with {func}() OVER: it leaves rows out of aggregates",
+                    f"FILTER cannot be used with {func}() OVER: it applies only to aggregates",
                     origin,
-                    hint="Leave the rows out with WHERE, in a query inside.",
+                    hint="Filter the rows with WHERE in a derived table.",
                 )
             args = args or [exp.Literal.number(1)]
             at = len(args) - 1 if func in BY_ANOTHER else 0
@@ -85,7 +85,7 @@ class Analytics:
                 "PSK-1019",
                 f"{func}() needs ORDER BY in its OVER",
                 origin,
-                hint=f"Write {func}({'…' if args else ''}) OVER (… ORDER BY …), which says what comes first.",
+                hint=f"Write {func}({'…' if args else ''}) OVER (… ORDER BY …).",
             )
         name = self.ctx.fresh("win")
         if func in ("row_number", "rank", "dense_rank", "count"):
@@ -117,7 +117,7 @@ class Analytics:
             return None
         unit = str(spec.args.get("kind") or "").lower()
         if spec.args.get("exclude") or unit not in ("rows", "range"):
-            raise self.ctx.fail("PSK-1012", "frames are ROWS or RANGE BETWEEN … AND …", origin)
+            raise self.ctx.fail("PSK-1012", "a frame must be ROWS or RANGE BETWEEN … AND …", origin)
         start = self._edge(spec.args.get("start"), spec.args.get("start_side"), origin, order)
         end = self._edge(spec.args.get("end") or "CURRENT ROW", spec.args.get("end_side"), origin, order)
         if unit == "range" and len(order) != 1 and any(v not in (0, None) for v in (start, end)):
@@ -135,13 +135,13 @@ class Analytics:
             return sign * (int(value.name) if value.is_int else float(value.name))
         interval = intervals.from_node(value) if isinstance(value, exp.Expression) else None
         if interval is None or interval.months:
-            raise self.ctx.fail("PSK-1012", "a frame bound is a number or an interval in days or smaller", origin)
+            raise self.ctx.fail(
+                "PSK-1012", "a frame bound must be a number, or an interval in days or smaller units", origin
+            )
         if order and type_of(self.ctx, order[0].expr.node) == "bigint":
             ms = intervals.millis(interval)
             if ms is None:
-                raise self.ctx.fail(
-                    "PSK-2008", "an interval beside epoch milliseconds must be whole milliseconds", origin
-                )
+                raise self.ctx.fail("PSK-2008", "an interval over BIGINT time must be whole milliseconds", origin)
             return sign * ms
         return sign * interval.micros
 

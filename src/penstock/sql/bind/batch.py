@@ -1,4 +1,4 @@
-"""One-shot SELECT: names resolved against the catalogue, as Spark SQL text, and as DuckDB text where both mean the same."""
+"""One-shot SELECT: resolves names and generates Spark SQL, and DuckDB SQL if both have the same meaning."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BatchQuery:
 
 
 def bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
-    """Resolves the tables of a SELECT; columns are checked here where one object is read, by Spark otherwise."""
+    """Resolves the tables of a SELECT. Checks its columns if it reads a single object; otherwise Spark does."""
     return with_room(lambda: _bind_batch(query, catalog))
 
 
@@ -83,29 +83,29 @@ def _refuse(ctx: Context, tree: exp.Expression) -> None:
         if isinstance(cte.this, exp.Union) and cte.this.args.get("distinct") and reads(cte.this, cte.alias):
             raise ctx.fail(
                 "PSK-1012",
-                f"the recursive query {cte.alias} has UNION, which is only for continuous queries",
+                f"the recursive query {cte.alias} uses UNION, which only continuous queries support",
                 cte.this,
-                hint="Put it into CREATE MATERIALIZED VIEW, and select from that; or bound it and write UNION ALL.",
+                hint="Put it into CREATE MATERIALIZED VIEW and select from that; or bound it and write UNION ALL.",
             )
     for node in tree.find_all(exp.Anonymous):
         if node.name.lower() in ("__asof", "__temporal", "__probe", "__using"):
             raise ctx.fail(
                 "PSK-1012",
-                "this join is only for continuous queries",
+                "only continuous queries support this join",
                 node,
-                hint="Put it into CREATE MATERIALIZED VIEW, and select from that.",
+                hint="Put it into CREATE MATERIALIZED VIEW and select from that.",
             )
         if window_kind(node) or bound_of(node):
             raise ctx.fail(
                 "PSK-1012",
-                "windows are only for continuous queries",
+                "only continuous queries support windows",
                 node,
-                hint="Put it into CREATE MATERIALIZED VIEW, and select from that.",
+                hint="Put it into CREATE MATERIALIZED VIEW and select from that.",
             )
 
 
 def _check_size(ctx: Context, tree: exp.Expression) -> None:
-    """PSK-1020 if the CTEs, each written out where it is named, come to too many SELECT blocks. Spark would write them out."""
+    """Raises PSK-1020 if the query has too many SELECT blocks once CTEs are inlined, as Spark does."""
     sizes: dict[str, int] = {}
     for cte in tree.find_all(exp.CTE, bfs=False):
         size = sum(1 for _ in cte.this.find_all(exp.Select))
@@ -116,7 +116,7 @@ def _check_size(ctx: Context, tree: exp.Expression) -> None:
 
 
 def _any_and_all(ctx: Context, tree: exp.Expression) -> None:
-    """Spark has no comparison with ANY or ALL of a query: = ANY is IN, <> ALL is NOT IN, and the others are refused."""
+    """Spark has no ANY or ALL over a query: = ANY becomes IN, <> ALL becomes NOT IN, and the others are refused."""
     for node in list(tree.find_all(exp.Any, exp.All)):
         parent, inner = node.parent, bare(node.this)
         if not isinstance(parent, exp.Binary) or not isinstance(inner, exp.Query):
@@ -127,8 +127,10 @@ def _any_and_all(ctx: Context, tree: exp.Expression) -> None:
         elif isinstance(node, exp.All) and isinstance(parent, exp.NEQ):
             parent.replace(exp.Not(this=made))
         else:
-            hint = "Compare with a scalar subquery that takes the min() or max(), or put the query into a view."
-            raise ctx.fail("PSK-1012", "in a one-shot SELECT only = ANY and <> ALL take a query", inner, hint=hint)
+            hint = "Compare with a scalar subquery of the min() or max(), or put the query into a view."
+            raise ctx.fail(
+                "PSK-1012", "a one-shot SELECT supports only = ANY and <> ALL with a query", inner, hint=hint
+            )
 
 
 def _check_placeholders(ctx: Context, tree: exp.Expression) -> None:
@@ -163,7 +165,7 @@ def _resolve(ctx: Context, table: exp.Table) -> ObjectInfo:
 
 
 def _check_columns(ctx: Context, select: exp.Select, info: ObjectInfo) -> None:
-    """Only where FROM is the object itself: then every name is one of its columns or an alias."""
+    """Checks columns if FROM is the object itself: then every name is one of its columns or an alias."""
     source = select.args.get("from_")
     if (
         source is None
@@ -205,7 +207,7 @@ def _check_columns(ctx: Context, select: exp.Select, info: ObjectInfo) -> None:
 
 
 def _name_outputs(tree: exp.Select, original: exp.Expression) -> None:
-    """Every output keeps the name it has as written, whatever the text has become."""
+    """Gives every output the name it had before the query was rewritten."""
     items = []
     for item, written in zip(tree.expressions, original.expressions, strict=True):
         plain = isinstance(item, (exp.Alias, exp.Aliases, exp.Column, exp.Star, exp.Dot, exp.UDTF))

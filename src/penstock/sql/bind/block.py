@@ -1,4 +1,4 @@
-"""What binding a query gives to the query around it."""
+"""The result of binding a query, for its outer query."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.sql.bind.scope import Col
 
 @dataclass
 class Block:
-    """`cols` are the output columns; `node` may have more. `correlated` are conditions over columns of `node` and of the query around it.
+    """`cols` are the output columns; `node` may have more. `correlated` are conditions over columns of `node` and of the outer query.
 
     `single`: at most one row (per value of the correlated columns). `total`: an aggregate without GROUP BY and HAVING, which has a row
-    even where nothing matches. `domain`: the columns that say for which values of the query around it a row is.
-    `late`: outputs that are not columns of `node` but expressions over them, to be evaluated above a left join with the block, where they are what the
-    aggregate of nothing is if the row is missing.
+    even if nothing matches. `domain`: the columns with the outer query's values that a row belongs to.
+    `late`: outputs that are expressions over columns of `node`, to be evaluated above a left join with the block. If the row is missing,
+    they give the value of the aggregate over no rows.
     """
 
     node: Node
@@ -29,7 +29,7 @@ class Block:
     late: dict[str, exp.Expression] = field(default_factory=dict)
 
     def exact(self) -> Node:
-        """A node whose columns are the output columns, in order, and those of the domain."""
+        """A node whose columns are exactly the output columns, in order, and those of the domain."""
         wanted = (*(c.internal for c in self.cols), *self.domain)
         if self.node.columns == wanted:
             return self.node

@@ -1,4 +1,4 @@
-"""What is shared while one statement is bound: the catalogue, fresh names, known types, errors with places."""
+"""Shared state while one statement is bound: the catalogue, fresh names, known types, errors with positions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.sql.query import ParsedQuery
 
 
 class CatalogView(Protocol):
-    """What binding needs of the catalogue. `get` looks a name up without regard to case."""
+    """The part of the catalogue that binding needs. `get` ignores case."""
 
     def get(self, name: str, /) -> ObjectInfo | None: ...
 
@@ -33,18 +33,18 @@ class Context:
         self.kinds: dict[int, Kind] = {}
         self._used: dict[str, int] = {}
         self._blocks = self._nodes = 0
-        # Windows that come out when they close are append-only for the operators above them.
+        # Windows that are emitted when they close are append-only for the operators above them.
         self.closing = query.emit is not None and query.emit.kind in ("close", "final")
 
     def fresh(self, base: str) -> str:
-        """A prefix or name not given out before in this statement."""
+        """A prefix or name that is unique in this statement."""
         key = base.lower()
         n = self._used.get(key, 0) + 1
         self._used[key] = n
         return base if n == 1 else self.fresh(f"{base}_{n}")
 
     def count_block(self, select: exp.Select) -> None:
-        """PSK-1020 if the statement has too many SELECT blocks, or one of them too many joins. CTEs that name each other twice double with every step."""
+        """Raises PSK-1020 if the statement has too many SELECT blocks, or a block too many joins. CTEs that reference each other twice double at every level."""
         self._blocks += 1
         if self._blocks > MAX_BLOCKS:
             raise self.fail("PSK-1020", f"the query reads more than {MAX_BLOCKS} SELECT blocks")
@@ -54,13 +54,13 @@ class Context:
             )
 
     def count_node(self) -> None:
-        """PSK-1020 if the expressions of the statement are too large, as those of aliases that name each other become."""
+        """Raises PSK-1020 if the expressions of the statement are too large. Aliases that reference each other can grow exponentially."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise self.fail("PSK-1020", f"the expressions have more than {MAX_NODES:,} parts")
 
     def position(self, node: exp.Expr | None) -> Position | None:
-        """Where a parsed node stands: the span of the parts that carry a place."""
+        """The position of a parsed node: the span of its parts that have a position."""
         return None if node is None else self.script.place(node)
 
     def fail(
@@ -77,7 +77,7 @@ class Context:
         return fail(code, detail, hint=hint, position=where, sql=self.script.shown)
 
     def streaming(self, node: Node) -> bool:
-        """True for append-only rows that come from a source or stream: their number has no bound."""
+        """True for append-only rows from a source or stream: their number is unbounded."""
         if node.changelog:
             return False
         return any(
@@ -86,7 +86,7 @@ class Context:
 
 
 def qualified(ctx: Context, table: exp.Table) -> PenstockError:
-    """The refusal of a name of several parts: there are no schemas."""
+    """The error for a qualified name: there are no schemas."""
     known = ctx.catalog.get(table.name)
     shown = ".".join(p.name for p in table.parts)
     hint = f"Write {known.name} alone." if known is not None else suggestion(table.name, ctx.catalog.names())

@@ -1,8 +1,8 @@
-"""Correlated subqueries that no condition of a join can carry: they are bound over the values that the outer query has.
+"""Correlated subqueries that a join condition cannot express: they are bound over the values of the outer query.
 
-The columns that a subquery uses of the query around it, each combination of values once, are its *domain*. Bound over it, every part
-of the subquery (aggregates, LIMIT, set operations, subqueries inside) has those columns as its own, and one null-safe join
-with the outer query finishes it. It costs a second reading of the outer query, so it is only done where it must be.
+The *domain* of a subquery is the distinct combinations of values of the outer columns that it uses. Bound over its domain, every part
+of the subquery (aggregates, LIMIT, set operations, nested subqueries) has those columns as its own, and one null-safe join with
+the outer query completes it. This reads the outer query twice, so it is a last resort.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Lift = Callable[[exp.Expression, exp.Expression | None], exp.Expression]
 
 
 class Uncorrelated(Exception):
-    """Raised while a subquery is bound: its correlation is not one of conditions between two relations."""
+    """Raised while a subquery is bound: join conditions cannot express its correlation."""
 
 
 class Correlation:
-    """How one subquery hangs on `node`, the plan of the query around it, whose names are in `scope`."""
+    """The correlation of one subquery with `node`, the plan of its outer query, whose names are in `scope`."""
 
     def __init__(self, ctx: Context, node: Node, scope: Scope, lift: Lift | None = None) -> None:
         self.ctx = ctx
@@ -37,7 +37,7 @@ class Correlation:
     def bind(
         self, query: exp.Expression, bind: Callable[[exp.Expression, Scope], Block]
     ) -> tuple[Block, list[exp.Expression]]:
-        """The subquery over its domain, and the conditions that join it with `node`."""
+        """Returns the subquery, bound over its domain, and the conditions that join it with `node`."""
         prefix = self.ctx.fresh("outer")
         names = {c: f"{prefix}${c}" for c in self._columns()}
         for c, name in names.items():
@@ -59,7 +59,7 @@ class Correlation:
         return block, [exp.NullSafeEQ(this=_whole(e), expression=column(names[c])) for c, e in outer.items()]
 
     def _columns(self) -> list[str]:
-        """The columns that a domain can have: those of `node`; above an aggregate, those that it may be asked for."""
+        """The columns that a domain can have: those of `node` and, above an aggregate, those of its input relations."""
         known = set(self.node.columns)
         if self.lift is not None:
             known |= {c.internal for r in self.scope.relations for c in r.cols}
@@ -80,7 +80,7 @@ class Correlation:
 
 
 def _tell(scope: Scope | None, used: set[str]) -> None:
-    """The copies of outer scopes have been asked for these columns; now the scopes themselves are."""
+    """Records columns that were used through copies of outer scopes in the scopes themselves."""
     if scope is not None:
         scope.used |= used & {c.internal for r in scope.relations for c in r.cols}
         _tell(scope.outer, used)

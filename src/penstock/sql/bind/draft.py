@@ -1,4 +1,4 @@
-"""A SELECT block while it is bound: its plan so far, the names it can use, and the binder for its expressions."""
+"""A SELECT block while it is bound: its plan so far, the names in scope, and the binder for its expressions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Items = list[tuple[exp.Expression, str]]
 
 
 class BlockExprs(ExprBinder):
-    """Also understands the window calls of a windowed query; now() is refused. `inside` takes the subqueries inside aggregates."""
+    """Also binds the window calls of a windowed query, and refuses now(). `inside` handles subqueries inside aggregates."""
 
     window: tuple[WindowSpec, str, str] | None = None
     inside: Subquery | None = None
@@ -34,7 +34,7 @@ class BlockExprs(ExprBinder):
             finally:
                 self.subquery = outside
         if is_now(node):
-            raise self.ctx.fail("PSK-2007", "now() cannot stand here", node)
+            raise self.ctx.fail("PSK-2007", "now() is not allowed here", node)
         half = bound_of(node)
         kind = window_kind(node)
         if half is None and kind is None:
@@ -57,7 +57,7 @@ class BlockExprs(ExprBinder):
 
 
 class Draft:
-    """What the parts of a block share. `outer` is the scope of the query around it, for correlated names."""
+    """Shared state of the parts of a block. `outer` is the scope of the outer query, for correlated names."""
 
     def __init__(
         self, ctx: Context, select: exp.Select, outer: Scope | None, ctes: Ctes, bind_query: BindQuery

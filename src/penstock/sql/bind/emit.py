@@ -19,9 +19,7 @@ def apply_emit(ctx: Context, root: Node) -> tuple[Node, Emit]:
         return root, Emit("changes" if root.changelog else "append")
     if clause.kind in ("close", "final"):
         if clause.kind == "final" and query.lateness is not None:
-            raise ctx.fail(
-                "PSK-2006", "EMIT FINAL takes no lateness, and ALLOW LATENESS gives some", offset=clause.offset
-            )
+            raise ctx.fail("PSK-2006", "EMIT FINAL cannot be combined with ALLOW LATENESS", offset=clause.offset)
         return _closing(ctx, root, clause.offset), Emit("close")
     if clause.kind == "every":
         return root, Emit("every", clause.every)
@@ -29,7 +27,7 @@ def apply_emit(ctx: Context, root: Node) -> tuple[Node, Emit]:
 
 
 def _has_window(agg: Aggregate) -> bool:
-    """True if the group has a window of any kind, also one that has no watermark."""
+    """True if the group has a window of any kind, even one without a watermark."""
     if agg.windowed:
         return True
     stack: list[Node] = list(agg.children)
@@ -63,7 +61,7 @@ def _closing(ctx: Context, root: Node, offset: int) -> Node:
             if not any(p.column in times for p in n.partition):
                 raise ctx.fail(
                     "PSK-2005",
-                    "EMIT ON WINDOW CLOSE: this order is over all windows",
+                    "EMIT ON WINDOW CLOSE: this ORDER BY spans all windows",
                     hint="Add window_start to PARTITION BY, or use EMIT CHANGES.",
                     offset=offset,
                 )
@@ -72,8 +70,8 @@ def _closing(ctx: Context, root: Node, offset: int) -> Node:
         if isinstance(n, Aggregate) and n.child.waits and not n.child.punctual:
             raise ctx.fail(
                 "PSK-1012",
-                "EMIT ON WINDOW CLOSE: this aggregate is over a join whose rows wait for the watermark themselves",
-                hint="Make a stream of the join, and aggregate that.",
+                "EMIT ON WINDOW CLOSE: this aggregate reads a join that itself waits for the watermark",
+                hint="Create a stream for the join, and aggregate that.",
                 offset=offset,
             )
     return closing
@@ -89,13 +87,13 @@ def _lateness(ctx: Context, root: Node) -> Node:
     if query.lateness is not None:
         ms = intervals.millis(query.lateness)
         if ms is None or ms < 0:
-            raise ctx.fail("PSK-2008", "ALLOW LATENESS takes whole milliseconds, not months")
+            raise ctx.fail("PSK-2008", "ALLOW LATENESS must be whole milliseconds, not months")
         root = transform(root, lambda n: replace(n, lateness_ms=ms) if isinstance(n, Aggregate) and n.windowed else n)
     if query.late_to is not None:
         if len(found) > 1:
             raise ctx.fail("PSK-1012", "LATE DATA TO with more than one windowed aggregate is not supported")
         there = ctx.catalog.get(query.late_to)
-        # A stored query is bound again when its database is opened; its side stream is then there.
+        # A stored query is bound again when its database is opened; its side stream already exists then.
         if there is not None and not there.sql.startswith("LATE DATA TO"):
             raise ctx.fail("PSK-1003", f"{query.late_to} already exists", hint="LATE DATA TO names a new stream.")
         late = query.late_to

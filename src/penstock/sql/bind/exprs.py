@@ -1,4 +1,4 @@
-"""Scalar expressions: names become internal columns, calls become Spark's, intervals meet BIGINT time."""
+"""Scalar expressions: names become internal columns, calls become Spark's, intervals over BIGINT time become milliseconds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def column(internal: str) -> exp.Column:
 
 
 def conjuncts(node: exp.Expression | None) -> list[exp.Expression]:
-    """The parts of an AND, outermost parentheses dropped. What all parts of an OR have in common is a part of its own."""
+    """The conjuncts of an AND, without outer parentheses. Conditions common to all branches of an OR are conjuncts of their own."""
     if node is None:
         return []
     inner = bare(node)
@@ -37,7 +37,7 @@ def conjuncts(node: exp.Expression | None) -> list[exp.Expression]:
 
 
 def _factored(node: exp.Or) -> list[exp.Expression]:
-    """`a AND b OR a AND c` as `a`, `b OR c`: an equality that stands in every branch can then be the key of a join."""
+    """`a AND b OR a AND c` as `a`, `b OR c`: an equality in every branch can then be a join key."""
     branches = [{p.sql(): p for p in conjuncts(b)} for b in _alternatives(node)]
     common = [text for text in branches[0] if all(text in b for b in branches[1:])]
     if not common:
@@ -69,7 +69,7 @@ def _wrap(node: exp.Expression) -> exp.Expression:
 
 
 def walk_block(node: exp.Expression) -> Iterator[exp.Expression]:
-    """The nodes of an expression without those of nested queries."""
+    """The nodes of an expression, except those of nested queries."""
     stack = [node]
     while stack:
         current = stack.pop()
@@ -79,7 +79,7 @@ def walk_block(node: exp.Expression) -> Iterator[exp.Expression]:
 
 
 class ExprBinder:
-    """Binds over `scope`. `aliases` are select items usable by name where no column has it; `subquery` takes nested queries."""
+    """Binds over `scope`. `aliases` are select items that a name can refer to if no column has it; `subquery` handles nested queries."""
 
     def __init__(
         self,
@@ -93,10 +93,10 @@ class ExprBinder:
         self.aliases = dict(aliases or {})
         self.subquery = subquery
         self.later: frozenset[str] = frozenset()
-        """Aliases of the select list that cannot be used here, for the hint."""
+        """Select list aliases that cannot be used here, for the hint."""
 
     def bind(self, node: exp.Expression) -> exp.Expression:
-        """A copy over internal names; aggregate, analytic and window calls stay in place."""
+        """Returns a copy with internal names. Aggregate, analytic and window calls are left in place."""
         return self._bind(node.copy())
 
     def expr(self, node: exp.Expression) -> Expr:
@@ -109,7 +109,7 @@ class ExprBinder:
         quantified = is_quantified(node)
         if quantified or (isinstance(node, (exp.Subquery, exp.Exists)) and isinstance(node.this, exp.Query)):
             if self.subquery is None:
-                raise self.ctx.fail("PSK-1012", "a subquery cannot stand here", node)
+                raise self.ctx.fail("PSK-1012", "a subquery is not allowed here", node)
             if quantified:
                 node.set("this", self._bind(node.this))
             return self.subquery(node)
@@ -177,11 +177,11 @@ class ExprBinder:
         if names[0].lower() in self.later:
             hint = alias_hint(names[0])
         elif names[0].lower() in ("window_start", "window_end"):
-            hint = "Group by TUMBLE, HOP, SESSION or CUMULATE to have window bounds."
+            hint = "Group by TUMBLE, HOP, SESSION or CUMULATE to get window bounds."
         return self.ctx.fail("PSK-1004", f"unknown column {names[0]}", node, hint=hint)
 
     def _times(self, node: exp.Expression) -> exp.Expression:
-        """BIGINT time is epoch milliseconds: an interval added to it or compared with a difference is a number of them."""
+        """BIGINT time is Unix milliseconds: an interval that is added to it, or compared with a difference, becomes a number."""
         if isinstance(node, (exp.Add, exp.Sub, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ)):
             for own, other in (("expression", "this"), ("this", "expression")):
                 side = node.args[own]
@@ -192,9 +192,7 @@ class ExprBinder:
                 value = intervals.from_node(side)
                 ms = intervals.millis(value) if value else None
                 if ms is None:
-                    raise self.ctx.fail(
-                        "PSK-2008", "an interval beside epoch milliseconds must be whole milliseconds", node
-                    )
+                    raise self.ctx.fail("PSK-2008", "an interval over BIGINT time must be whole milliseconds", node)
                 node.set(own, exp.Literal.number(ms) if ms >= 0 else exp.Neg(this=exp.Literal.number(-ms)))
         if isinstance(node, exp.Between) and self.type_of(node.this) in _WHOLE:
             for own in ("low", "high"):
@@ -209,12 +207,12 @@ class ExprBinder:
 
 
 def alias_hint(name: str) -> str:
-    """Why an alias of the select list is no column in WHERE, and what to do."""
-    return f"{name} is made by SELECT, after WHERE: repeat its expression, use HAVING if it aggregates, or put the query into a derived table."
+    """The hint for a select list alias in WHERE."""
+    return f"{name} is an alias of the SELECT list, which is evaluated after WHERE: repeat its expression, use HAVING if it aggregates, or use a derived table."
 
 
 def type_of(ctx: Context, node: exp.Expression) -> str | None:
-    """The type of a bound expression where it is plain to see; None otherwise."""
+    """The type of a bound expression, if it is obvious; None otherwise."""
     if isinstance(node, exp.Paren):
         return type_of(ctx, node.this)
     if isinstance(node, exp.Column):
@@ -237,9 +235,9 @@ def type_of(ctx: Context, node: exp.Expression) -> str | None:
 
 
 def to_expr(ctx: Context, node: exp.Expression, origin: exp.Expression | None = None) -> Expr:
-    """The finished expression; what Spark SQL cannot say is refused here."""
+    """The finished expression. Raises PSK-1012 if Spark SQL cannot express it."""
     if node.find(exp.Parameter) is not None:
-        raise ctx.fail("PSK-1012", "a subquery or variable cannot stand here", origin)
+        raise ctx.fail("PSK-1012", "a subquery or variable is not allowed here", origin)
     try:
         node.sql(dialect="spark", unsupported_level=ErrorLevel.IMMEDIATE)
     except UnsupportedError as error:

@@ -1,7 +1,7 @@
 """LIMIT in a correlated query of a one-shot SELECT.
 
-Spark 4.3 takes the first rows of all outer rows together where the two sides of a correlating equality differ in type. So the rows of each
-key are numbered, which depends on nothing outside, and the correlation is left to a filter above.
+If the two sides of a correlating equality differ in type, Spark 4.3 applies LIMIT to all outer rows together. So the rows of each key are
+numbered in an uncorrelated query, and a filter above it does the correlation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def write_out(ctx: Context, tree: exp.Expression) -> None:
 
 
 class _First:
-    """A SELECT with LIMIT or OFFSET, inside of others or not."""
+    """A SELECT with LIMIT or OFFSET, nested or not."""
 
     def __init__(self, ctx: Context, select: exp.Select) -> None:
         self.ctx = ctx
@@ -57,7 +57,7 @@ class _First:
         self._numbered(inner, [p for p in pairs if p is not None], first, skipped)
 
     def _expand(self) -> None:
-        """The columns of one object in place of `*`."""
+        """Expands `*` if FROM is a single object."""
         source = self.select.args["from_"].this if self.select.args.get("from_") else None
         info = self.ctx.catalog.get(source.name) if isinstance(source, exp.Table) else None
         every = self.select.expressions
@@ -68,14 +68,14 @@ class _First:
         self.select.set("expressions", listed)
 
     def _outer(self, node: exp.Expression) -> bool:
-        """True if something in the node is of a query around this one."""
+        """True if the node refers to an outer query."""
         return any(self._is_outer(c) for c in node.find_all(exp.Column))
 
     def _is_outer(self, column: exp.Column) -> bool:
         name = column.parts[0].name.lower()
         if column.table:
             return name in self._around and name not in self._within
-        # A name without a table is one of this query if that has it, or may have it.
+        # An unqualified name belongs to this query if the query has, or may have, such a column.
         nearest = column.find_ancestor(exp.Select)
         own = nearest is None or nearest is self.select
         return own and bool(self._around) and self._known is not None and name not in self._known
@@ -83,13 +83,13 @@ class _First:
     def _refuse(self) -> None:
         raise self.ctx.fail(
             "PSK-1012",
-            "in a one-shot SELECT a correlated query takes LIMIT only if it is plain and correlated by equalities",
+            "a one-shot SELECT supports LIMIT in a correlated query only if it is a plain SELECT correlated by equalities",
             self.select,
-            hint="Put it into CREATE MATERIALIZED VIEW, and select from that.",
+            hint="Put it into CREATE MATERIALIZED VIEW and select from that.",
         )
 
     def _whole(self, clause: str) -> int:
-        """The number of a clause; without one, all rows or none."""
+        """The number in a clause; the default is all rows for LIMIT and 0 for OFFSET."""
         found = self.select.args.get(clause)
         if found is None:
             return -1 if clause == "limit" else 0
@@ -105,7 +105,7 @@ class _First:
         return [bare(p) for p in where.this.flatten()] if isinstance(where.this, exp.And) else [bare(where.this)]
 
     def _pair(self, part: exp.Expression) -> tuple[exp.Expression, exp.Expression] | None:
-        """Of an equality the side of this query and that of the outer ones, if each is by itself."""
+        """The inner and the outer side of an equality, if each refers only to its own query."""
         if not isinstance(part, exp.EQ) or part.find(exp.Query):
             return None
         for mine, other in ((part.this, part.expression), (part.expression, part.this)):
@@ -115,7 +115,7 @@ class _First:
         return None
 
     def _order(self) -> list[exp.Expression]:
-        """ORDER BY over the query's own columns: names and numbers of outputs stand for what they are."""
+        """ORDER BY over the query's own columns, with aliases and ordinals of outputs expanded."""
         made = {e.alias.lower(): e.this for e in self.select.expressions if isinstance(e, exp.Alias)}
         out = []
         for key in self.select.args["order"].expressions if self.select.args.get("order") else []:
@@ -165,7 +165,7 @@ class _First:
 
 
 def _is_scalar(select: exp.Select) -> bool:
-    """True if the query stands for a value."""
+    """True if the query is a scalar subquery."""
     at = select.parent
     while isinstance(at, exp.Subquery) and isinstance(at.parent, exp.Subquery):
         at = at.parent
@@ -175,7 +175,7 @@ def _is_scalar(select: exp.Select) -> bool:
 
 
 def _around(select: exp.Select) -> set[str]:
-    """What the queries around this one read, by alias."""
+    """The aliases that the outer queries read."""
     out = set()
     outer = select.find_ancestor(exp.Select)
     while outer is not None:
@@ -188,7 +188,7 @@ def _around(select: exp.Select) -> set[str]:
 
 
 def _columns(ctx: Context, select: exp.Select) -> set[str] | None:
-    """The names that a query can use without a table: columns of what it reads, and of its output; None where only Spark knows them."""
+    """The unqualified names that a query can use: columns of its inputs and of its output. None if only Spark knows them."""
     out = {e.alias.lower() for e in select.expressions if isinstance(e, exp.Alias)}
     if select.args.get("laterals"):
         return None

@@ -1,4 +1,4 @@
-"""explode, unnest and the other functions that make rows."""
+"""explode, unnest and other table-generating functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def generate(
     outer: bool,
     table: str = "",
 ) -> tuple[Node, list[Col]]:
-    """A Generate node over `child` for a call of explode, unnest …, and its columns."""
+    """Returns a Generate node over `child` for a call of explode, unnest …, and its columns."""
     name = generator_name(call)
     if name is None:
         raise ctx.fail("PSK-1006", "expected a generator: explode, posexplode, unnest, inline", call)
@@ -38,7 +38,7 @@ def generate(
         elif name in ("inline", "stack"):
             raise ctx.fail(
                 "PSK-1012",
-                f"{name}() needs names for its columns",
+                f"{name}() needs column aliases",
                 call,
                 hint="Write LATERAL VIEW inline(…) t AS a, b.",
             )
@@ -47,7 +47,7 @@ def generate(
     if (name in ("explode", "explode_outer", "unnest") and len(names) > 2) or (
         name.startswith("posexplode") and not 2 <= len(names) <= 3
     ):
-        raise ctx.fail("PSK-1016", f"{name}() does not give {len(names)} columns", call)
+        raise ctx.fail("PSK-1016", f"{name}() does not return {len(names)} columns", call)
     prefix = ctx.fresh(table or "gen")
     internals = tuple(f"{prefix}${n}" for n in names)
     if Expr(node).refs - frozenset(child.columns):

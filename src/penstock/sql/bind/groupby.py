@@ -82,7 +82,7 @@ class GroupBy(GroupWindow, Outputs):
         return block
 
     def _alone(self, items: Items, bound: list[exp.Expression], calls: list[AggCall], inner: list[str]) -> Block:
-        """A correlated aggregate without GROUP BY: the calls by the correlated keys; what is made of them is evaluated above the join."""
+        """A correlated aggregate without GROUP BY: groups the calls by the correlated keys. Expressions over the calls are evaluated above the join."""
         made = {c.name: _on_nothing(c).node for c in calls}
         odd = any(self.select.args.get(k) for k in ("distinct", "qualify", "order", "limit", "offset", "windows"))
         if odd or any(b.find(exp.Window) is not None or Expr(b).refs - made.keys() for b in bound):
@@ -123,7 +123,7 @@ class GroupBy(GroupWindow, Outputs):
         return grouping_sets(self.ctx, group, lambda n: self._named(n, items))
 
     def _named(self, node: exp.Expression, items: Items) -> exp.Expression:
-        """An ordinal or an alias in GROUP BY as the expression it stands for."""
+        """Resolves an ordinal or alias in GROUP BY to its expression."""
         inner = bare(node)
         if isinstance(inner, exp.Literal) and inner.is_int:
             n = int(inner.name)
@@ -153,7 +153,7 @@ class GroupBy(GroupWindow, Outputs):
         return keys[-1]
 
     def _correlated_keys(self, keys: list[Named]) -> list[str]:
-        """In a correlated aggregate the inner sides of its equalities become keys; the conditions are then over those keys."""
+        """In a correlated aggregate, the inner sides of the correlating equalities become keys, and the conditions refer to these keys."""
         inner: list[str] = []
         mine = frozenset(self.node.columns)
         for i, part in enumerate(self.correlated):
@@ -172,7 +172,7 @@ class GroupBy(GroupWindow, Outputs):
         return inner
 
     def _everywhere(self, node: Node, domain: Domain, calls: list[AggCall]) -> Node:
-        """An aggregate without GROUP BY has a row for every value of the domain, also where there is nothing to aggregate."""
+        """An aggregate without GROUP BY has a row for every value of the domain, even if there is nothing to aggregate."""
         keys = {d: self.ctx.fresh("key") for d in domain.names}
         groups = Project(
             node, (*(Named(k, col(d)) for d, k in keys.items()), *(Named(c.name, col(c.name)) for c in calls))
@@ -202,7 +202,7 @@ class GroupBy(GroupWindow, Outputs):
         branches: list[Node] = []
         for one in sets:
             keys = [*(k for k in every if k in one), *always]
-            # Over no rows the empty set has no group, unlike an aggregate without GROUP BY; so it has a constant key.
+            # Unlike an aggregate without GROUP BY, the empty grouping set has no group over no rows. So it gets a constant key.
             made = over(keys or [Named(self.ctx.fresh("all"), Expr(exp.Literal.number(1)))])
             items = [Named(k.name, col(k.name) if k in one else Expr(exp.Null())) for k in every]
             items += [
@@ -216,7 +216,7 @@ class GroupBy(GroupWindow, Outputs):
 
 
 def _on_nothing(call: AggCall) -> Expr:
-    """What an aggregate is, where no row may be NULL."""
+    """The value of an aggregate over no rows, for a column that is NULL if the row is missing."""
     empty: exp.Expression | None = None
     if call.func in ("count", "approx_count_distinct", "regr_count"):
         empty = exp.Literal.number(0)

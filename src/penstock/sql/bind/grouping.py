@@ -16,7 +16,7 @@ _MAX_SETS = 64
 def grouping_sets(
     ctx: Context, group: exp.Expression, resolve: Resolve
 ) -> tuple[list[exp.Expression], list[list[exp.Expression]] | None]:
-    """(keys of every set, the sets of the others). None: plain GROUP BY."""
+    """Returns the keys common to all sets, and the sets of the remaining keys; None for a plain GROUP BY."""
     plain: list[exp.Expression] = []
     factors: list[list[list[exp.Expression]]] = []
     for item in group.expressions:

@@ -1,4 +1,4 @@
-"""The window of a GROUP BY: taken out of the keys, put under the aggregate, found again for closing."""
+"""The window of a GROUP BY: moved from the keys to below the aggregate, and identified for closing."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class GroupWindow(Draft):
     def _windows(
         self, plain: list[exp.Expression], sets: list[list[exp.Expression]] | None, items: Items
     ) -> list[Named]:
-        """Takes the window call out of the keys and puts its WindowAssign (or session) in place."""
+        """Removes the window call from the keys and adds its WindowAssign (or session) to the plan."""
         calls = [n for n in plain if window_kind(n)]
         if any(window_kind(n) for one in sets or [] for n in one):
             raise self.ctx.fail(
                 "PSK-2003",
-                "a window cannot stand inside GROUPING SETS, ROLLUP or CUBE",
+                "a window is not allowed inside GROUPING SETS, ROLLUP or CUBE",
                 self.select,
-                hint="Group by it beside them.",
+                hint="Add it to GROUP BY as a separate key.",
             )
         texts = {c.sql() for c in calls}
         if len(texts) > 1:
@@ -43,7 +43,7 @@ class GroupWindow(Draft):
         if known is not None:
             self.ctx.types[start] = self.ctx.types[end] = known
         self.window = (spec, start, end)
-        # In a windowed query window_start and window_end are its own; columns of that name need their table.
+        # In a windowed query, window_start and window_end are its own bounds; table columns of that name must be qualified.
         shadowed = frozenset(
             c.internal
             for c in self.scope.visible()
@@ -80,7 +80,7 @@ class GroupWindow(Draft):
         return out
 
     def _hidden_end(self, keys: list[Named]) -> list[Named]:
-        """Grouping by window_start of a table function alone: its end goes with it, so that the group can close."""
+        """Adds window_end if only the window_start of a table function is a key, so that the group can close."""
         named = {k.expr.column for k in keys}
         for w in self._assigned():
             if w.start in named and w.end not in named and w.kind != "cumulate" and w.end in self.node.columns:
@@ -88,7 +88,7 @@ class GroupWindow(Draft):
         return []
 
     def _window_end(self, keys: list[Named]) -> str | None:
-        """The key that is the end of a window: of one assigned here, or of one by which a query below is grouped."""
+        """The key that holds a window end, of a window assigned here or by a query below."""
         timed = {t.column for t in self.node.times}
         ends = self.node.window_ends
         return next((k.name for k in keys if k.expr.column in ends and k.expr.column in timed), None)

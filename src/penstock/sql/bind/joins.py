@@ -1,4 +1,4 @@
-"""Conditions of a join: keys, time bounds, residual; and what is refused."""
+"""Join conditions: keys, time bounds and residual, and their checks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from penstock.sql.trees import bare
 
 _COMPARE: dict[type[exp.Expression], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "="}
 _FLIP = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
-# Which side a condition over that side alone may be moved into.
+# Join kinds in which a condition on one side alone may be pushed into that side.
 _PUSH_LEFT = ("inner", "right", "semi")
 _PUSH_RIGHT = ("inner", "left", "semi", "anti", "mark")
 
 
 class Conditions:
-    """The parts of ON (bound) sorted by what they are good for."""
+    """The bound conjuncts of ON, classified by use."""
 
     def __init__(self, ctx: Context, left: Node, right: Node, kind: str, parts: list[exp.Expression]) -> None:
         self.ctx = ctx
@@ -66,7 +66,7 @@ class Conditions:
         return True
 
     def time_bound(self) -> IntervalBound | None:
-        """The bound on right time − left time, if both ends are there and both columns are event time; uses up its conditions."""
+        """The bound on right time − left time, if it has both ends and both columns are event time. Removes the conditions it covers."""
         if self.left.changelog or self.right.changelog:
             return None
         lefts = {t.column for t in self.left.times}
@@ -88,7 +88,7 @@ class Conditions:
         return None
 
     def why_unbounded(self) -> str | None:
-        """What is missing where the conditions compare times of the two sides but bound nothing; None where they do not."""
+        """The reason why conditions that compare times of both sides are not a bound; None if there are no such conditions."""
         lefts, rights = set(self.left.columns), set(self.right.columns)
         marked = {t.column for n in (self.left, self.right) for t in n.times}
         for part in self.residual:
@@ -107,7 +107,7 @@ class Conditions:
     def _bounds(
         self, part: exp.Expression, lefts: set[str], rights: set[str]
     ) -> list[tuple[str, str, int | None, int | None, bool]]:
-        """(left column, right column, lower, upper, whether the bound says all) of a comparison of two times."""
+        """For a comparison of two times: left column, right column, lower, upper, and whether the bound fully covers it."""
         if isinstance(part, exp.Between):
             low = self._compare(part.this, ">=", part.args["low"], lefts, rights)
             high = self._compare(part.this, "<=", part.args["high"], lefts, rights)
@@ -136,7 +136,7 @@ class Conditions:
     def _difference(
         self, a: exp.Expression, op: str, b: exp.Expression, lefts: set[str], rights: set[str]
     ) -> tuple[str, str, int | None, int | None, bool] | None:
-        """`a.ts - b.ts <= INTERVAL …` and the other way round."""
+        """`a.ts - b.ts <= INTERVAL …`, or reversed."""
         limit = constant(b)
         if limit is None:
             a, b, op = b, a, _FLIP[op]
@@ -202,7 +202,7 @@ def regular_join(
     keyless: bool = False,
     mark: str | None = None,
 ) -> Join:
-    """A regular or interval join. `keyless` allows a join without keys (of single rows), which gets a constant one."""
+    """Builds a regular or interval join. `keyless` allows a join of single rows without keys, which gets a constant key."""
     c = Conditions(ctx, left, right, kind, parts)
     bound = c.time_bound() if mark is None else None
     if not c.left_keys:
@@ -234,5 +234,5 @@ def _state_ttl(ctx: Context) -> int | None:
     length = intervals.from_text(text)
     millis = intervals.millis(length) if length is not None else None
     if millis is None or millis <= 0:
-        raise ctx.fail("PSK-1011", f"state_ttl = '{text}' is not a length of time", hint="Write it like '1 hour'.")
+        raise ctx.fail("PSK-1011", f"state_ttl = '{text}' is not a duration", hint="Write a duration such as '1 hour'.")
     return millis

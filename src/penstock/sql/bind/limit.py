@@ -12,17 +12,19 @@ from penstock.sql.bind.exprs import to_expr
 
 
 def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortKey]) -> None:
-    """ORDER BY … LIMIT n OFFSET m as a TopN over `block`; ORDER BY alone is refused."""
+    """Adds a TopN for ORDER BY … LIMIT n OFFSET m to `block`; refuses ORDER BY alone."""
     limit, offset = query.args.get("limit"), query.args.get("offset")
     if limit is None and offset is None:
         if order:
-            raise ctx.fail("PSK-4001", "ORDER BY without LIMIT has no end on a stream", query.args["order"])
+            raise ctx.fail("PSK-4001", "ORDER BY without LIMIT is unbounded on a stream", query.args["order"])
         return
     amount = _amount(ctx, limit) if limit is not None else None
     count = _whole(ctx, amount, "LIMIT") if limit is not None else None
     skip = _whole(ctx, offset.expression, "OFFSET") if offset is not None else 0
     if count is None and order:
-        raise ctx.fail("PSK-4001", "ORDER BY with OFFSET alone has no end on a stream", query.args["order"])
+        raise ctx.fail(
+            "PSK-4001", "ORDER BY with OFFSET but without LIMIT is unbounded on a stream", query.args["order"]
+        )
     if block.late:
         raise Uncorrelated
     own = frozenset(block.node.columns)
@@ -37,7 +39,7 @@ def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortK
 
 
 def _amount(ctx: Context, limit: exp.Expression) -> exp.Expression | None:
-    """The number in LIMIT n or FETCH FIRST n ROWS ONLY; one row where FETCH has none."""
+    """The number in LIMIT n or FETCH FIRST n ROWS ONLY; 1 if FETCH has none."""
     options = limit.args.get("limit_options")
     odd = [
         k for k, v in limit.args.items() if v and k not in ("this", "expression", "count", "direction", "limit_options")
@@ -56,4 +58,4 @@ def _amount(ctx: Context, limit: exp.Expression) -> exp.Expression | None:
 def _whole(ctx: Context, node: exp.Expression | None, what: str) -> int:
     if isinstance(node, exp.Literal) and node.is_int:
         return int(node.name)
-    raise ctx.fail("PSK-1012", f"{what} takes a whole number", node)
+    raise ctx.fail("PSK-1012", f"{what} must be a whole number", node)

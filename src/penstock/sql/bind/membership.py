@@ -1,6 +1,6 @@
-"""`e IN (select)` of a one-shot SELECT where NULL can be told from false.
+"""`e IN (select)` of a one-shot SELECT, where the surrounding expression distinguishes NULL from FALSE.
 
-Spark has FALSE there if the test is neither true nor false. So a test that is not a condition of its own is written as what it means.
+Spark returns FALSE there instead of NULL. So a test that is not itself a condition is rewritten to EXISTS tests.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from sqlglot import exp
 from penstock.sql.bind.context import Context
 from penstock.sql.trees import bare
 
-_HINT = "Put it into CREATE MATERIALIZED VIEW, and select from that."
+_HINT = "Put it into CREATE MATERIALIZED VIEW and select from that."
 
 
 def write_out(ctx: Context, tree: exp.Expression) -> None:
-    """Replaces each such test in the tree, or refuses it."""
-    # Those inside first: what is around them is copied.
+    """Rewrites each such test in the tree, or refuses it."""
+    # Innermost first, because rewriting copies the enclosing query.
     for node in reversed(list(tree.find_all(exp.In))):
         if node.args.get("query") is not None and not _is_condition(node):
             node.replace(_written(ctx, node))
 
 
 def _is_condition(node: exp.Expression) -> bool:
-    """True if NULL is as good as false for the test, or for its negation."""
+    """True if NULL has the same effect as FALSE for the test, or for its negation."""
     at = node
     while isinstance(at.parent, exp.Paren):
         at = at.parent
@@ -42,14 +42,14 @@ def _is_condition(node: exp.Expression) -> bool:
 def _written(ctx: Context, node: exp.In) -> exp.Expression:
     value, query = node.this, bare(node.args["query"])
     if isinstance(bare(value), exp.Tuple):
-        raise ctx.fail("PSK-1012", "here a one-shot SELECT takes IN (select) for one value only", node, hint=_HINT)
+        raise ctx.fail(
+            "PSK-1012", "a one-shot SELECT supports IN (select) here only for a single value", node, hint=_HINT
+        )
     found = exp.EQ(this=exp.column("__v", quoted=True), expression=exp.Paren(this=value.copy()))
     unknown = exp.Is(this=exp.column("__v", quoted=True), expression=exp.Null())
     outside = any(c.table and c.table.lower() not in _tables(query) for c in query.find_all(exp.Column))
     if outside and (not _plain(query) or any(not c.table for c in value.find_all(exp.Column))):
-        raise ctx.fail(
-            "PSK-1012", "here a one-shot SELECT takes IN (select) only if the query is by itself", node, hint=_HINT
-        )
+        raise ctx.fail("PSK-1012", "a one-shot SELECT does not support this correlated IN (select)", node, hint=_HINT)
     exists = _inside if outside else _exists
     null = exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null())
     case = exp.Case(
@@ -64,7 +64,7 @@ def _written(ctx: Context, node: exp.In) -> exp.Expression:
 
 
 def _exists(query: exp.Expression, condition: exp.Expression) -> exp.Expression:
-    """Whether a row of the query, whose column is `__v`, fulfils a condition."""
+    """An EXISTS test: whether a row of the query, whose column is `__v`, satisfies a condition."""
     names = [exp.to_identifier("__v", quoted=True)]
     alias = exp.TableAlias(this=exp.to_identifier("__q", quoted=True), columns=names)
     select = exp.Select(expressions=[exp.Literal.number(1)])
@@ -74,7 +74,7 @@ def _exists(query: exp.Expression, condition: exp.Expression) -> exp.Expression:
 
 
 def _plain(query: exp.Expression) -> bool:
-    """True if a condition on the query's column can stand in its WHERE."""
+    """True if a condition on the query's column can be added to its WHERE."""
     shaped = ("group", "having", "qualify", "distinct", "limit", "offset", "with_", "laterals")
     if not isinstance(query, exp.Select) or any(query.args.get(a) for a in shaped) or len(query.expressions) != 1:
         return False
@@ -83,7 +83,7 @@ def _plain(query: exp.Expression) -> bool:
 
 
 def _inside(query: exp.Expression, condition: exp.Expression) -> exp.Expression:
-    """The same with the condition in the query itself."""
+    """The same test with the condition in the query's own WHERE."""
     select = query.copy()
     assert isinstance(select, exp.Select)
     item = select.expressions[0].unalias()

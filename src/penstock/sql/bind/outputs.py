@@ -48,7 +48,7 @@ class Outputs(Draft):
                     "PSK-1012", "DISTINCT ON is not supported", self.select, hint="Use ROW_NUMBER() … QUALIFY rn = 1."
                 )
             if extra:
-                raise self.ctx.fail("PSK-1019", "with DISTINCT, ORDER BY uses selected columns only", self.select)
+                raise self.ctx.fail("PSK-1019", "with DISTINCT, ORDER BY can only use selected columns", self.select)
         self.node = Project(self.node, (*outputs, *extra, *kept))
         if distinct:
             self.node = Distinct(self.node)
@@ -120,7 +120,7 @@ class Outputs(Draft):
         return outputs, cols
 
     def _extra(self, order: list[SortKey], outputs: list[Named], shown: set[str]) -> list[Named]:
-        """Sort keys that are not selected ride along; every key becomes a column of the projection."""
+        """Extra columns for sort keys that are not selected. Every sort key becomes a column of the projection."""
         extra: list[Named] = []
         for i, key in enumerate(order):
             hit = next((o for o in (*outputs, *extra) if o.expr == key.expr), None)

@@ -1,4 +1,4 @@
-"""`e IN (select)` and `e op ANY | ALL (select)`, with NULLs as SQL has them.
+"""`e IN (select)` and `e op ANY | ALL (select)`, with SQL's NULL semantics.
 
 All are forms of ANY: `IN` is `= ANY`, and `op ALL` is the negation of ANY with the opposite comparison. ANY is true if a row
 matches; otherwise NULL if a comparison with some row is; otherwise false.
@@ -57,7 +57,7 @@ def any_of(node: exp.Expression) -> AnyOf:
 
 
 def filters_only(part: exp.Expression) -> exp.Expression:
-    """Notes that NULL is as good as false for the tests under AND and OR of a filter."""
+    """Marks the tests under AND and OR of a filter: NULL has the same effect as FALSE there."""
     if isinstance(part, (exp.And, exp.Or, exp.Paren)):
         for child in part.iter_expressions():
             filters_only(child)
@@ -67,5 +67,5 @@ def filters_only(part: exp.Expression) -> exp.Expression:
 
 
 def three_valued(node: exp.Expression) -> bool:
-    """False if nobody can tell NULL from false where this test stands."""
+    """Whether the surrounding expression distinguishes NULL from FALSE."""
     return not node.meta.get(_TWO_VALUED)

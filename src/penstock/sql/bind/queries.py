@@ -52,14 +52,14 @@ class Queries:
 
     def _set(self, node: exp.SetOperation, outer: Scope | None, ctes: Ctes) -> Block:
         if node.args.get("by_name") or node.args.get("side") or node.args.get("kind"):
-            raise self.ctx.fail("PSK-1012", "set operations match columns by position only", node)
+            raise self.ctx.fail("PSK-1012", "set operations match columns only by position", node)
         left, right = self.bind(node.this, outer, ctes), self.bind(node.expression, outer, ctes)
         if left.correlated or right.correlated:
             raise Uncorrelated
         if left.domain != right.domain:
             raise self.ctx.fail(
                 "PSK-1012",
-                "VALUES cannot be a part of a set operation that uses columns of the outer query",
+                "VALUES cannot be part of a set operation that uses columns of the outer query",
                 node,
                 hint="Write SELECT … UNION ALL SELECT ….",
             )

@@ -1,4 +1,4 @@
-"""WITH RECURSIVE: the step is bound like any query over a stand-in for r, and its plan is brought into the form of `Recursive`."""
+"""WITH RECURSIVE: binds the step like any query, over a placeholder for r, and converts its plan to a `Recursive` node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from penstock.sql.bind.joins import regular_join
 from penstock.sql.bind.scope import Col
 
 MAX_DEPTH = 10_000
-"""Steps that a recursion may take where the query does not say otherwise."""
+"""Default limit on the steps of a recursion."""
 
 _WHAT: dict[type[Node], str] = {
     Aggregate: "an aggregate",
@@ -45,7 +45,7 @@ _WHAT: dict[type[Node], str] = {
 
 
 def reads(query: exp.Expression, name: str) -> bool:
-    """True if a query names that table."""
+    """True if a query references that table."""
     return _mentions(query, name) > 0
 
 
@@ -55,7 +55,7 @@ def _mentions(query: exp.Expression, name: str) -> int:
 
 @dataclass(frozen=True)
 class _Rows(Node):
-    """Stands for r in the plan of a step."""
+    """The placeholder for r in the plan of a step."""
 
     names: tuple[str, ...]
 
@@ -70,7 +70,7 @@ class _Rows(Node):
 
 @dataclass(frozen=True)
 class Reference:
-    """What the name of a recursive query means inside its step."""
+    """The meaning of a recursive query's name inside its step."""
 
     node: Node
     cols: tuple[Col, ...]
@@ -78,7 +78,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Recursion:
-    """A recursive query of WITH RECURSIVE, to be bound where it is read."""
+    """A query of WITH RECURSIVE, bound at each reference."""
 
     name: str
     query: exp.Expression
@@ -99,7 +99,7 @@ class Recursion:
                 "PSK-1012",
                 f"the recursive query {self.name} is not of the form: first part UNION [ALL] step",
                 self.query,
-                hint="Put the rows to begin with first, then UNION, then a SELECT that reads the query itself.",
+                hint="Write the initial rows, then UNION, then a SELECT that reads the query itself.",
             )
         if reads(union.this, self.name):
             raise ctx.fail(
@@ -129,7 +129,7 @@ class Recursion:
         if ctx.options.get("unbounded_state", "").lower() != "true" and any(map(ctx.streaming, (base.node, other))):
             raise ctx.fail(
                 "PSK-3001",
-                "a recursion over streams keeps every row for ever",
+                "a recursion over streams keeps every row forever",
                 origin,
                 hint="Read tables or views, or allow it with WITH (unbounded_state = true).",
             )
@@ -149,7 +149,7 @@ class Recursion:
 
 @dataclass
 class _Flow:
-    """The part of a step that r goes through, so far: `exprs` says what each column is, over the columns of r and of `other`."""
+    """The part of a step above r, so far. `exprs` defines each column over the columns of r and of `other`."""
 
     exprs: dict[str, exp.Expression]
     other: Node | None = None
@@ -178,7 +178,7 @@ class _Step:
             "PSK-1012",
             f"the step of the recursive query {self.name} {what}",
             self.query,
-            hint=f"A step joins {self.name} once, by inner joins, with other relations, and filters and projects.",
+            hint=f"A step can only inner-join {self.name} once with other relations, filter and project.",
         )
 
     def _flow(self, node: Node) -> _Flow:
@@ -199,8 +199,8 @@ class _Step:
                 what = {"left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN"}.get(
                     node.kind, "EXISTS, IN or another subquery"
                 )
-                raise self.refused(f"has {what} over it")
-        raise self.refused(f"has {_WHAT.get(type(node), 'a join in time')} over it")
+                raise self.refused(f"applies {what} to it")
+        raise self.refused(f"applies {_WHAT.get(type(node), 'a temporal join')} to it")
 
     def _join(self, node: Join) -> _Flow:
         inside = any(isinstance(n, _Rows) for n in node.left.walk())
@@ -224,7 +224,7 @@ class _Step:
         return flow
 
     def _sorted(self, flow: _Flow) -> _Flow:
-        """Conditions on the other side alone become a filter of it, equalities between the two sides keys."""
+        """Conditions on the other side alone become its filter; equalities between the two sides become keys."""
         others = frozenset(flow.other.columns) if flow.other is not None else frozenset()
         alone, rest = [], []
         for part in flow.conditions:
@@ -247,7 +247,7 @@ class _Step:
 
 
 def _replaced(node: exp.Expression, exprs: dict[str, exp.Expression]) -> exp.Expression:
-    """The expression with each column replaced by what it is."""
+    """The expression with each column replaced by its definition."""
 
     def change(n: exp.Expression) -> exp.Expression:
         if not isinstance(n, exp.Column):

@@ -60,14 +60,14 @@ _EXTRAS: dict[str, tuple[str, str | None]] = {
     "pivots": ("PIVOT", "Write an aggregate for each column: sum(CASE WHEN k = 'a' THEN v END) AS a."),
     "sample": ("TABLESAMPLE", "Filter by a hash of the key: WHERE abs(hash(k)) % 10 = 0."),
     "ordinality": ("WITH ORDINALITY", "Use LATERAL VIEW posexplode(…)."),
-    "version": ("A version of a table", "SUBSCRIBE … AS OF EPOCH gives the past of a stream or view."),
-    "when": ("A version of a table", "SUBSCRIBE … AS OF EPOCH gives the past of a stream or view."),
+    "version": ("A version of a table", "SUBSCRIBE … AS OF EPOCH reads the history of a stream or view."),
+    "when": ("A version of a table", "SUBSCRIBE … AS OF EPOCH reads the history of a stream or view."),
 }
 
 
 @dataclass
 class From(TimeJoins):
-    """The plan and the names of a FROM clause as it grows, join by join."""
+    """The plan and the names of a FROM clause, built join by join."""
 
     ctx: Context
     ctes: Ctes
@@ -75,9 +75,9 @@ class From(TimeJoins):
     scope: Scope
     where: list[exp.Expression] = field(default_factory=list)
     start: Node | None = None
-    """What everything in FROM is joined with first."""
+    """The domain of a correlated subquery, which the items of FROM are joined to."""
     _covered: bool = False
-    """A RIGHT or FULL join is still to come: what WHERE says of its left side is not a condition of a join below it."""
+    """A RIGHT or FULL join follows, so WHERE conditions on its left side must not become conditions of a join below it."""
 
     def bind(self, select: exp.Select) -> Node:
         source = select.args.get("from_")
@@ -135,7 +135,7 @@ class From(TimeJoins):
             relation = self.scope.relations.pop()
             assert len(self.scope.relations) == before
             return made, relation
-        raise self.ctx.fail("PSK-1012", "this cannot stand in FROM", node)
+        raise self.ctx.fail("PSK-1012", "this is not allowed in FROM", node)
 
     def _refuse_extras(self, node: exp.Expression, allowed: tuple[str, ...]) -> None:
         for key, value in node.args.items():
@@ -211,7 +211,7 @@ class From(TimeJoins):
         return [Col(n, c.internal) for n, c in zip(names, cols, strict=True)]
 
     def _window_function(self, node: exp.Table) -> tuple[Node, Relation]:
-        """`TUMBLE(TABLE s, DESCRIPTOR(ts), size)`: the table's columns and window_start, window_end."""
+        """`TUMBLE(TABLE s, DESCRIPTOR(ts), size)`: the table's columns, window_start and window_end."""
         self._refuse_extras(node, ("this", "alias"))
         call = node.this
         kind = window_kind(call)
@@ -234,11 +234,13 @@ class From(TimeJoins):
             )
         if partition and kind != "session":
             raise self.ctx.fail(
-                "PSK-2003", f"PARTITION BY is for SESSION; {kind.upper()} gives every row the same windows", call
+                "PSK-2003",
+                f"PARTITION BY applies to SESSION only; the windows of {kind.upper()} are the same for all rows",
+                call,
             )
         child, relation = self._table(exp.Table(this=args[0].this))
         if len(args[1].expressions) != 1:
-            raise self.ctx.fail("PSK-2003", "DESCRIPTOR names one time column", call, hint=shape)
+            raise self.ctx.fail("PSK-2003", "DESCRIPTOR must name one time column", call, hint=shape)
         binder = ExprBinder(self.ctx, Scope([relation]))
         time = binder.bind(args[1].expressions[0])
         spec = window_spec(self.ctx, kind, time, args[2:], call)
@@ -272,7 +274,7 @@ class From(TimeJoins):
                     "PSK-1012", "WITH ORDINALITY is not supported", item, hint="Use LATERAL VIEW posexplode(…)."
                 )
             if len(item.expressions) != 1:
-                raise self.ctx.fail("PSK-1012", "UNNEST takes one array", item)
+                raise self.ctx.fail("PSK-1012", "UNNEST needs exactly one array", item)
         alias = item.args.get("alias")
         names = [c.name for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
         table = alias.name if isinstance(alias, exp.TableAlias) else ""
@@ -291,7 +293,7 @@ class From(TimeJoins):
             )
         if isinstance(item, exp.Unnest) or (isinstance(item, exp.Lateral) and not isinstance(item.this, exp.Subquery)):
             if join.args.get("on") is not None and not _is_true(join.args["on"]):
-                raise self.ctx.fail("PSK-1012", "put the condition on UNNEST into WHERE", item)
+                raise self.ctx.fail("PSK-1012", "a join with UNNEST cannot have a condition; put it into WHERE", item)
             return self._generated(left, item, outer=side == "LEFT")
         if isinstance(item, exp.Lateral):
             return self._lateral(left, join, item, side)
@@ -309,9 +311,9 @@ class From(TimeJoins):
         ):
             raise self.ctx.fail(
                 "PSK-3003",
-                "the condition of this join is a conjunction of equalities",
+                "the condition of this join must be a conjunction of equalities",
                 item,
-                hint="Put ON a.k = b.k AND …, without OR.",
+                hint="Write ON a.k = b.k AND …, without OR.",
             )
         crossed = kind_word == "CROSS" or (special is None and not parts and not join.args.get("using"))
         kind: JoinKind | None = "inner" if crossed else _KINDS.get((side, kind_word))
@@ -328,7 +330,7 @@ class From(TimeJoins):
                 using += [c.name for c in p.expressions]
                 rest.remove(p)
         if kind == "inner" and special is None and not self._covered:
-            # What an inner join asks of its rows can as well be asked of them afterwards, where subqueries are joined.
+            # A condition of an inner join can also be applied after it, in WHERE, where subqueries become joins.
             self.where += [p for p in rest if p.find(exp.Query) is not None]
             rest = [p for p in rest if p.find(exp.Query) is None]
         equalities, hide = self._using(using, before, relation, kind, item)
@@ -347,7 +349,7 @@ class From(TimeJoins):
     def _no_subquery(self, node: exp.Expression) -> exp.Expression:
         raise self.ctx.fail(
             "PSK-1012",
-            "a subquery cannot stand in ON of this join",
+            "a subquery is not allowed in ON of this join",
             node,
             hint="Join a derived table that has the subquery's value as a column.",
         )
@@ -367,7 +369,7 @@ class From(TimeJoins):
             return self._asof(left, right, bound, special, binder, item)
         if special is not None:
             if kind not in ("inner", "left"):
-                raise self.ctx.fail("PSK-3003", "a temporal join is INNER or LEFT", item)
+                raise self.ctx.fail("PSK-3003", "a temporal join must be INNER or LEFT", item)
             return self._temporal(left, right, "inner" if kind == "inner" else "left", bound, special, binder, item)
         if self._is_lookup(right):
             if kind not in ("inner", "left"):
@@ -381,7 +383,7 @@ class From(TimeJoins):
         if self._is_lookup(left):
             if kind != "inner":
                 raise self.ctx.fail(
-                    "PSK-3003", "a lookup table is the right side of its join", item, hint="Put the stream first."
+                    "PSK-3003", "a lookup table must be the right side of its join", item, hint="Put the stream first."
                 )
             return self._lookup(right, left, "inner", bound, item)
         if (
@@ -392,14 +394,14 @@ class From(TimeJoins):
         ):
             raise self.ctx.fail(
                 "PSK-3003",
-                "streams cannot be crossed",
+                "streams cannot be cross joined",
                 item,
                 hint="Join them ON an equality and a time bound, or make one of them a table.",
             )
         return regular_join(self.ctx, left, right, kind, bound, item, keyless=crossed)
 
     def _listed(self, node: Node, joins: list[exp.Join]) -> Node:
-        """`a, b, c`: each is joined when WHERE has an equality between it and what is there, whatever the order in the text."""
+        """`a, b, c`: joins each relation as soon as WHERE has an equality between it and the plan so far, in any textual order."""
         waiting = []
         for join in joins:
             right, relation = self.item(join.this)
@@ -428,7 +430,7 @@ class From(TimeJoins):
         return False
 
     def _from_where(self, left: Node, right: Node) -> list[exp.Expression]:
-        """For `FROM a, b WHERE …`: the conditions of WHERE over both sides are those of the join."""
+        """For `FROM a, b WHERE …`: WHERE conditions over both sides become join conditions."""
         lefts, rights = frozenset(left.columns), frozenset(right.columns)
         out: list[exp.Expression] = []
         if self._covered:
@@ -469,7 +471,7 @@ class From(TimeJoins):
         return LookupJoin(left, right, kind, tuple(c.left_keys), tuple(c.right_keys), residual, info.on_demand)
 
     def _whole_key(self, right: Node, c: Conditions, item: exp.Expression) -> ObjectInfo:
-        """A lookup finds one row, so its equalities must name a whole key."""
+        """A lookup finds one row, so its equalities must cover the whole key."""
         assert isinstance(right, Scan)
         info = self.ctx.catalog.get(right.object)
         assert info is not None
@@ -479,9 +481,9 @@ class From(TimeJoins):
         if missing:
             raise self.ctx.fail(
                 "PSK-3003",
-                f"this lookup does not say which {', '.join(missing)}: the key of {info.name} is ({', '.join(info.key)})",
+                f"this lookup has no equality for {', '.join(missing)}: the key of {info.name} is ({', '.join(info.key)})",
                 item,
-                hint="Compare every column of the key with =, or use a TABLE, whose join gives all matches.",
+                hint="Compare every column of the key with =, or use a TABLE, whose join returns all matches.",
             )
         return info
 
@@ -504,7 +506,7 @@ class From(TimeJoins):
         return parts, hide
 
     def _merge(self, node: Node, hide: list[tuple[str, str, str]], kind: JoinKind) -> Node:
-        """After USING each key is one column: the side that is never NULL, or the first that is not."""
+        """After USING each key is one column: that of the side which is never NULL, or COALESCE of both."""
         if not hide or kind in ("semi", "anti"):
             return node
         gone: set[str] = set()
@@ -527,7 +529,7 @@ class From(TimeJoins):
 
     def _lateral(self, left: Node, join: exp.Join, item: exp.Lateral, side: str) -> Node:
         if side not in ("", "LEFT"):
-            raise self.ctx.fail("PSK-3003", "a LATERAL join is INNER, LEFT or a comma", item)
+            raise self.ctx.fail("PSK-3003", "a LATERAL join must be INNER, LEFT or a comma", item)
         outer = Scope(list(self.scope.relations), self.scope.outer)
         on = join.args.get("on")
         always = False
@@ -558,7 +560,7 @@ class From(TimeJoins):
 
 
 def _is_comma(join: exp.Join) -> bool:
-    """A table or derived table after a comma (or CROSS JOIN), which does not depend on what stands before it."""
+    """A table or derived table after a comma (or CROSS JOIN), which does not depend on the items before it."""
     said = any(join.args.get(a) for a in ("on", "using", "side", "method")) or (join.kind or "CROSS") != "CROSS"
     return not said and isinstance(join.this, (exp.Table, exp.Subquery, exp.Values))
 

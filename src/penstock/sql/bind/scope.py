@@ -1,4 +1,4 @@
-"""Which columns a name can mean at a place in a query."""
+"""Name resolution: the columns in scope at a point in a query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.plan.nodes import Node
 
 @dataclass(frozen=True)
 class Col:
-    """`name` is what users write, `internal` the column of the plan. A hidden one is only found through its table."""
+    """`name` is the user-visible name, `internal` the column of the plan. A hidden column can only be referenced through its table."""
 
     name: str
     internal: str
@@ -31,7 +31,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class Domain:
-    """The values that some columns of an enclosing query take there, each combination once; `names` are the columns of `node`."""
+    """The distinct combinations of values of some columns of an outer query; `names` are the columns of `node`."""
 
     node: Node
     names: tuple[str, ...]
@@ -39,10 +39,10 @@ class Domain:
 
 @dataclass
 class Scope:
-    """The relations in FROM so far; `outer` is the scope of the enclosing query.
+    """The relations in FROM so far; `outer` is the scope of the outer query.
 
-    `domain`: queries directly inside start from it, and its columns are what the names here mean. `used` are the columns that queries
-    inside have named.
+    `domain`: directly nested queries start from it, and names in this scope resolve to its columns. `used` are the columns that nested
+    queries have referenced.
     """
 
     relations: list[Relation] = field(default_factory=list)

@@ -25,15 +25,15 @@ _KNOWN = {
 _EXTRAS: dict[str, tuple[str, str | None]] = {
     "locks": (
         "FOR UPDATE",
-        "Leave it out: a query sees whole commits, and BEGIN … COMMIT makes one of several writes.",
+        "Remove it: a query sees only whole commits, and BEGIN … COMMIT makes several writes one commit.",
     ),
     "into": ("SELECT … INTO", "Write CREATE STREAM name AS SELECT …, or INSERT INTO name SELECT …."),
     "sort": ("SORT BY", "Use ORDER BY … LIMIT n, or order when you SELECT from the view."),
-    "cluster": ("CLUSTER BY", "Leave it out: Penstock places the rows."),
-    "distribute": ("DISTRIBUTE BY", "Leave it out: Penstock places the rows."),
+    "cluster": ("CLUSTER BY", "Remove it: Penstock distributes the rows."),
+    "distribute": ("DISTRIBUTE BY", "Remove it: Penstock distributes the rows."),
     "match": ("MATCH_RECOGNIZE", None),
     "connect": ("CONNECT BY", None),
-    "hint": ("A hint", "Leave it out."),
+    "hint": ("A hint", "Remove it."),
 }
 
 
@@ -57,7 +57,7 @@ class SelectBinder(SelectList, GroupBy):
         return self._aggregated(items) if grouped else self._plain(items)
 
     def _from(self, where: list[exp.Expression]) -> list[exp.Expression]:
-        """FROM, and the domain; the conditions of WHERE that are left."""
+        """Binds FROM and the domain. Returns the remaining WHERE conditions."""
         outer, domain = self.scope.outer, self.domain
         if outer is None or domain is None:
             source = From(self.ctx, self.ctes, self.bind_query, self.scope, where)
@@ -79,7 +79,7 @@ class SelectBinder(SelectList, GroupBy):
         return source.where
 
     def _join_domain(self, domain: Domain, where: list[exp.Expression]) -> list[exp.Expression]:
-        """The domain joined by those conditions that are over it and FROM; the other conditions."""
+        """Joins the domain on the conditions over it and FROM. Returns the other conditions."""
         joining: list[exp.Expression] = []
         rest: list[exp.Expression] = []
         for part in where:
@@ -99,7 +99,7 @@ class SelectBinder(SelectList, GroupBy):
             if has_aggregate(part) or any(isinstance(n, exp.Window) for n in walk_block(part)):
                 raise self.ctx.fail(
                     "PSK-1019",
-                    "aggregates and analytic functions cannot stand in WHERE",
+                    "aggregates and analytic functions are not allowed in WHERE",
                     part,
                     hint="Use HAVING or QUALIFY.",
                 )
@@ -137,6 +137,6 @@ class SelectBinder(SelectList, GroupBy):
         return block
 
     def _resolved(self, node: exp.Expression, origin: exp.Expression | None) -> exp.Expression:
-        """QUALIFY and ORDER BY: their subqueries are attached when they are read."""
+        """For QUALIFY and ORDER BY: attaches their subqueries when they are bound."""
         self.node, node = self.subqueries.resolve(self.node, self.scope, node, lambda n, _: n)
         return node

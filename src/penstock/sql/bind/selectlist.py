@@ -1,4 +1,4 @@
-"""The select list: stars, generators and the names of its columns."""
+"""The select list: stars, generators and output names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.sql.functions import generator_name
 
 class SelectList(Draft):
     def _items(self) -> Items:
-        """(parsed expression, output name), stars expanded, generators put under the list."""
+        """(parsed expression, output name) pairs, with stars expanded and generators moved below the list."""
         out: Items = []
         for item in self.select.expressions:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
@@ -23,7 +23,7 @@ class SelectList(Draft):
             if generator_name(core) is not None:
                 out += self._generator(item, core)
             elif isinstance(item, exp.Aliases):
-                raise self.ctx.fail("PSK-1012", "only a generator has several aliases", item)
+                raise self.ctx.fail("PSK-1012", "only a generator can have several aliases", item)
             else:
                 out.append((core, output_name(item)))
         return out
@@ -50,7 +50,7 @@ class SelectList(Draft):
         return [(self._internal(c.internal), c.name) for c in cols if c.name.lower() not in dropped]
 
     def _internal(self, internal: str) -> exp.Expression:
-        """A parsed-looking reference that can only mean this column."""
+        """A reference, in parsed form, that can only resolve to this column."""
         relation = self.scope.relation("__star")
         if relation is None:
             every = tuple(Col(c.internal, c.internal, hidden=True) for r in self.scope.relations for c in r.cols)
@@ -63,7 +63,7 @@ class SelectList(Draft):
         if self.select.args.get("group"):
             raise self.ctx.fail(
                 "PSK-1012",
-                "a generator cannot stand in a grouped SELECT",
+                "a generator is not allowed in a grouped SELECT",
                 item,
                 hint="Put it into a derived table or LATERAL VIEW.",
             )

@@ -15,10 +15,10 @@ from penstock.sql.bind.scope import Col
 def sessions(
     ctx: Context, child: Node, cols: Sequence[Col], partition: Sequence[Expr], session: Session, origin: exp.Expression
 ) -> tuple[Node, list[Col]]:
-    """The rows of each session, gathered by a session aggregate and spread out again.
+    """The rows of each session: a session aggregate collects them, and a generator expands them again.
 
-    A row that joins or merges sessions changes the bounds of its neighbours, which is a retraction like any other; where
-    windows are told when they close, the rows of a session come out together, once.
+    A row that extends or merges sessions changes the bounds of its neighbours, which retracts them. If windows are emitted when
+    they close, the rows of a session are emitted together, once.
     """
     if session.time.column not in {t.column for t in child.times}:
         raise ctx.fail("PSK-2004", "SESSION needs an event-time column with a watermark", origin)

@@ -1,4 +1,4 @@
-"""The part of SQL that Spark and DuckDB read alike."""
+"""The subset of SQL that means the same in Spark and DuckDB."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PLAIN = (
     exp.Avg, exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE,
 )  # fmt: skip
 _CLAUSES = frozenset({"expressions", "from_", "where", "group", "having", "order", "limit", "offset", "kind"})
-# DuckDB's time to plan grows with the third power of a chain of operators, and it refuses one of 1,000.
+# DuckDB's planning time is cubic in the length of a chain of operators, and it refuses one of 1,000.
 _MOST_OPERATORS = 200
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
 def duckdb_text(tree: exp.Expression, info: ObjectInfo) -> str | None:
-    """The same query for DuckDB, or None if it uses anything on which the two might differ, or is too large for it."""
+    """The same query for DuckDB, or None if Spark and DuckDB might disagree on it or it is too large for DuckDB."""
     if not isinstance(tree, exp.Select) or any(v and k not in _CLAUSES for k, v in tree.args.items()):
         return None
     source = tree.args.get("from_")
@@ -75,7 +75,7 @@ def _agrees(node: exp.Expr, types: dict[str, str], alias: str) -> bool:
 
 
 def _kind(node: exp.Expr, types: dict[str, str]) -> str | None:
-    """number, string, boolean, or the name of another scalar type; None where it is not known."""
+    """`number`, `string`, `boolean`, or the name of another scalar type; None if unknown."""
     node = bare(node)
     if isinstance(node, exp.Column):
         t = types.get(node.name.lower())
@@ -102,7 +102,7 @@ def _fraction(node: exp.Expression) -> bool:
 
 
 def _translated(tree: exp.Select, types: dict[str, str]) -> exp.Expression:
-    """Spark's result types and its place for NULLs, made explicit."""
+    """Makes Spark's result types and NULL order explicit."""
 
     def change(node: exp.Expression) -> exp.Expression:
         if isinstance(node, exp.Sum) and types.get(node.this.name.lower()) in _WHOLE:

@@ -1,4 +1,4 @@
-"""Subqueries in expressions, turned into joins: semi, anti and mark joins for truth values, left joins for scalar ones."""
+"""Turns subqueries in expressions into joins: semi, anti and mark joins for predicates, left joins for scalar subqueries."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Subqueries:
     # -- as a whole conjunct of WHERE ----------------------------------------------------------------------------------
 
     def is_predicate(self, node: exp.Expression) -> bool:
-        """[NOT] EXISTS (…), e [NOT] IN (select) or e op ANY | ALL (select), and nothing around it."""
+        """True if the whole node is [NOT] EXISTS (…), e [NOT] IN (select) or e op ANY | ALL (select)."""
         inner = bare(node.this) if isinstance(node, exp.Not) else node
         return (isinstance(inner, exp.Exists) and isinstance(inner.this, exp.Query)) or is_quantified(inner)
 
     def predicate(self, node: Node, scope: Scope, part: exp.Expression) -> Node:
-        """The rows of `node` for which the predicate is true: a semi or an anti join."""
+        """Keeps the rows of `node` for which the predicate is true, with a semi or anti join."""
         negated = isinstance(part, exp.Not)
         inner = bare(part.this) if negated else part
         if isinstance(inner, exp.Exists):
@@ -56,7 +56,7 @@ class Subqueries:
     # -- anywhere else -------------------------------------------------------------------------------------------------
 
     def later(self, node: exp.Expression) -> exp.Expression:
-        """A placeholder for a subquery that is attached when the plan is ready for it; what is compared with it stays visible."""
+        """A placeholder for a subquery that is attached once the plan is ready for it. The values compared with it stay visible."""
         name = self.ctx.fresh("__sub")
         self._later[name] = node
         place = exp.Parameter(this=exp.Var(this=name))
@@ -65,7 +65,7 @@ class Subqueries:
         return place
 
     def resolve(self, node: Node, scope: Scope, expression: exp.Expression, lift: Lift) -> tuple[Node, exp.Expression]:
-        """Attaches the subqueries whose placeholders stand in `expression`; `lift` takes outer columns to where `node` is."""
+        """Attaches the subqueries whose placeholders are in `expression`; `lift` rewrites outer columns to columns of `node`."""
         if not self._later:
             return node, expression
         for place in list(expression.find_all(exp.Parameter)):
@@ -86,7 +86,7 @@ class Subqueries:
     def attach(
         self, node: Node, scope: Scope, query: exp.Expression, lift: Lift | None = None
     ) -> tuple[Node, exp.Expression]:
-        """`node` joined with a subquery, and the expression over it that is the subquery's value."""
+        """Joins `node` with a subquery. Returns the join and the expression for the subquery's value."""
         if isinstance(query, exp.Exists):
             return self._exists(node, scope, query, lift)
         if is_quantified(query):
@@ -105,7 +105,7 @@ class Subqueries:
     def _test(
         self, node: Node, scope: Scope, query: exp.Expression, values: list[exp.Expression], lift: Lift | None
     ) -> tuple[Node, exp.Expression]:
-        """e IN (select) and the like: true where a row matches, else NULL where one might, else false."""
+        """e IN (select) and similar tests: TRUE if a row matches, else NULL if one might, else FALSE."""
         test = any_of(query)
         block, parts = self._tested(test.query, node, scope, len(values), lift, query)
         mark = self.ctx.fresh("mark")
@@ -133,7 +133,7 @@ class Subqueries:
         lift: Lift | None,
         origin: exp.Expression,
     ) -> tuple[Node, exp.Expression]:
-        """Whether a row that is not equal might be, were a NULL known."""
+        """Whether a comparison with some row is NULL."""
         block, parts = self._bind(query, node, scope, lift, origin)
         unknown = Unknown(self.ctx, node, block, values)
         return unknown.counted(parts) or unknown.marked(parts, origin)
@@ -143,11 +143,11 @@ class Subqueries:
     ) -> tuple[Node, exp.Expression]:
         block, parts = self._bind(query.this, node, scope, lift, query, lenient=True)
         if len(block.cols) != 1:
-            raise self.ctx.fail("PSK-1016", f"a scalar subquery has one column, not {len(block.cols)}", query)
+            raise self.ctx.fail("PSK-1016", f"a scalar subquery must have one column, not {len(block.cols)}", query)
         if not block.single:
             raise self.ctx.fail(
                 "PSK-1012",
-                "a scalar subquery must give one row",
+                "a scalar subquery must return one row",
                 query,
                 hint="Select an aggregate without GROUP BY, or add LIMIT 1.",
             )
@@ -181,9 +181,9 @@ class Subqueries:
         *,
         lenient: bool = False,
     ) -> tuple[Block, list[exp.Expression]]:
-        """A subquery and the conditions that join it with `node`.
+        """Returns a subquery and the conditions that join it with `node`.
 
-        An aggregate without GROUP BY has a row where nothing matches; `lenient`: the caller evaluates what it is then.
+        An aggregate without GROUP BY has a row even if nothing matches. `lenient`: the caller computes the values of that row.
         """
         try:
             block = self.bind_query(query, scope, self.ctes)
@@ -206,7 +206,7 @@ class Subqueries:
 
 
 def _lifted(part: exp.Expression, own: frozenset[str], lift: Lift, origin: exp.Expression) -> exp.Expression:
-    """The largest parts that are over the outer query alone, as they are above its aggregate."""
+    """Rewrites the largest parts that refer only to the outer query to expressions above its aggregate."""
     refs = Expr(part).refs
     if not refs or refs <= own:
         return part.copy()

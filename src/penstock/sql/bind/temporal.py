@@ -1,4 +1,4 @@
-"""Conjuncts with now(): when a row enters and when it leaves."""
+"""Conjuncts with now(): they bound when a row enters and leaves the result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Bounds:
             for op, bound in ((">=", node.args["low"]), ("<=", node.args["high"])):
                 if not has_now(bound):
                     raise self.ctx.fail(
-                        "PSK-2007", "write a BETWEEN of which one bound has no now() as two comparisons", node
+                        "PSK-2007", "both bounds of a BETWEEN must use now(); otherwise write two comparisons", node
                     )
                 self._compare(node.this, op, bound, node)
             return
@@ -53,7 +53,7 @@ class Bounds:
             left, op, right = right, _FLIP[op], left
         shift = self._shift(right, origin)
         time = self.binder.bind(left)
-        # left op now + shift: with t = left - shift, t > now leaves at t, t < now enters after it.
+        # left op now + shift, with t = left - shift: for t > now the row leaves at t, for t < now it enters after t.
         if op == ">":
             self.exit.append(self._millis(time, -shift, up=True))
         elif op == ">=":
@@ -67,7 +67,7 @@ class Bounds:
             self.exit.append(self._plus(self._millis(time, -shift, up=False), 1))
 
     def _shift(self, node: exp.Expression, origin: exp.Expression) -> int:
-        """The milliseconds that are added to now()."""
+        """The number of milliseconds added to now()."""
         node = bare(node)
         if is_now(node):
             if isinstance(node, (exp.CurrentDate, exp.CurrentTime)):
@@ -80,13 +80,13 @@ class Bounds:
             value = intervals.from_node(other)
             ms = intervals.millis(value) if value else None
             if value is not None and ms is None:
-                raise self.ctx.fail("PSK-2008", "the distance to now() is whole milliseconds and not in months", origin)
+                raise self.ctx.fail("PSK-2008", "the distance to now() must be whole milliseconds, not months", origin)
             if ms is not None and has_now(base):
                 return self._shift(base, origin) + (ms if isinstance(node, exp.Add) else -ms)
         raise self._misuse(origin)
 
     def _millis(self, time: exp.Expression, shift: int, *, up: bool) -> exp.Expression:
-        """`time` + shift in epoch milliseconds, rounded down, or up to the next whole one."""
+        """`time` + shift in Unix milliseconds, rounded down, or up if `up`."""
         known = type_of(self.ctx, time)
         if known == "bigint":
             out = time.copy()
@@ -112,7 +112,7 @@ class Bounds:
 
     def _misuse(self, node: exp.Expression) -> Exception:
         return self.ctx.fail(
-            "PSK-2007", "now() can only stand in a comparison with a time column that is ANDed to WHERE", node
+            "PSK-2007", "now() is only allowed in a conjunct of WHERE that compares it with a time column", node
         )
 
     def result(self) -> tuple[Expr | None, Expr | None]:

@@ -1,4 +1,4 @@
-"""Joins in time: ASOF, temporal (FOR SYSTEM_TIME AS OF) and probe."""
+"""Time joins: ASOF, temporal (FOR SYSTEM_TIME AS OF) and probe."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from penstock.sql.trees import bare
 
 
 class TimeJoins(ABC):
-    """The part of FROM that reads their conditions; `add` makes a relation visible."""
+    """The part of FROM that binds the conditions of time joins."""
 
     ctx: Context
 
     @abstractmethod
     def add(self, relation: Relation, origin: exp.Expression) -> None:
-        """Makes a relation visible to what stands after it."""
+        """Makes a relation visible to the items after it."""
 
     def _keys(self, c: Conditions, what: str, item: exp.Expression) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
         if c.residual or c.null_safe:
             raise self.ctx.fail(
-                "PSK-3003", f"ON of {what} join is equalities only", item, hint="Put other conditions into WHERE."
+                "PSK-3003",
+                f"ON of {what} join can only contain equalities",
+                item,
+                hint="Put other conditions into WHERE.",
             )
         return tuple(c.left_keys), tuple(c.right_keys)
 
@@ -51,7 +54,7 @@ class TimeJoins(ABC):
     ) -> Node:
         kind: Literal["inner", "left"] = "inner" if call.expressions[0].name == "inner" else "left"
         if len(call.expressions) != 2:
-            raise self.ctx.fail("PSK-3003", "MATCH_CONDITION holds one condition", item)
+            raise self.ctx.fail("PSK-3003", "MATCH_CONDITION must be one condition", item)
         self._append_only(left, "an ASOF", item)
         self._append_only(right, "an ASOF", item)
         lefts, rights = frozenset(left.columns), frozenset(right.columns)
@@ -93,15 +96,15 @@ class TimeJoins(ABC):
                     strict = isinstance(node, (exp.GT, exp.LT))
                     left_time, right_time = a, b
                     continue
-            raise self.ctx.fail("PSK-3003", "this match condition is not understood", part, hint=shape)
+            raise self.ctx.fail("PSK-3003", "this match condition is not supported", part, hint=shape)
         if direction is None or left_time is None or right_time is None:
             raise self.ctx.fail("PSK-3003", "the match condition does not compare the two times", item, hint=shape)
         if not (Expr(left_time).refs <= lefts and Expr(right_time).refs <= rights):
-            raise self.ctx.fail("PSK-3003", "the match condition takes the left time first", item, hint=shape)
+            raise self.ctx.fail("PSK-3003", "the left time must come first in the match condition", item, hint=shape)
         for distance, limit in differences:
             if limit < 0 or not _is_distance(distance, left_time, right_time, direction):
                 raise self.ctx.fail(
-                    "PSK-3003", "the tolerance is not over the times that are matched", item, hint=shape
+                    "PSK-3003", "the tolerance must use the times of the match condition", item, hint=shape
                 )
             tolerance = limit if tolerance is None else min(tolerance, limit)
         c = Conditions(self.ctx, left, right, "asof", bound)
@@ -134,7 +137,9 @@ class TimeJoins(ABC):
         self._append_only(left, "a temporal", item)
         time = binder.bind(call.expressions[0])
         if not Expr(time).refs <= frozenset(left.columns):
-            raise self.ctx.fail("PSK-3003", "FOR SYSTEM_TIME AS OF names a time of the left side", call.expressions[0])
+            raise self.ctx.fail(
+                "PSK-3003", "FOR SYSTEM_TIME AS OF must name a time of the left side", call.expressions[0]
+            )
         c = Conditions(self.ctx, left, right, "temporal", bound)
         keys = self._keys(c, "a temporal", item)
         if not keys[0]:
@@ -142,7 +147,7 @@ class TimeJoins(ABC):
         return TemporalJoin(left, right, kind, *keys, to_expr(self.ctx, time), self._version(right, keys[1], item))
 
     def _version(self, right: Node, keys: tuple[Expr, ...], item: exp.Expression) -> Expr:
-        """The column that says since when a row is valid: the event time, or the only time column that is no key."""
+        """The column for the time from which a row is valid: the event time, or the only time column that is not a key."""
         times = [t.column for t in right.times]
         if not times:
             used = {k.column for k in keys}
@@ -151,7 +156,7 @@ class TimeJoins(ABC):
         if len(times) != 1:
             raise self.ctx.fail(
                 "PSK-3003",
-                "it is not clear which column says since when a row is valid",
+                "cannot determine the column for the time from which a row is valid",
                 item,
                 hint="The right side needs exactly one event time, TIMESTAMP or BIGINT column besides its key.",
             )
@@ -173,7 +178,7 @@ class TimeJoins(ABC):
                 if len(node.times) != 1:
                     raise self.ctx.fail(
                         "PSK-3003",
-                        "both sides of a probe join need one event time",
+                        "both sides of a probe join need exactly one event-time column",
                         item,
                         hint="Add TIMESTAMPS (a.ts, b.ts).",
                     )
@@ -194,7 +199,7 @@ def _is_distance(
     right: exp.Expression,
     direction: Literal["backward", "forward", "nearest"],
 ) -> bool:
-    """Whether the node is how far apart the two times are: the later less the earlier, or `abs` of it where either may be later."""
+    """Whether the node is the distance between the two times: later minus earlier, or its `abs` if either may be later."""
     absolute = isinstance(node, exp.Abs)
     difference = bare(node.this) if absolute else node
     if not isinstance(difference, exp.Sub):

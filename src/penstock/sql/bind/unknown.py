@@ -1,4 +1,4 @@
-"""The truth of `e op ANY (select)` as an expression over joins: matches, and comparisons with NULL that leave it open."""
+"""Evaluates `e op ANY (select)` with joins: one finds matches, another finds comparisons that are NULL."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def holds(matched: exp.Expression, unknown: exp.Expression) -> exp.Expression:
 
 
 class Unknown:
-    """Of the rows of `node` that match nothing in `block`: those for which a comparison is NULL."""
+    """Finds the rows of `node` without a match in `block` for which some comparison is NULL."""
 
     def __init__(self, ctx: Context, node: Node, block: Block, values: Sequence[exp.Expression]) -> None:
         self.ctx = ctx
@@ -37,7 +37,7 @@ class Unknown:
         self.own = frozenset(block.node.columns)
 
     def counted(self, parts: Sequence[exp.Expression]) -> tuple[Node, exp.Expression] | None:
-        """Correlated by equalities or not at all, and one value: a row for each group says whether it has NULLs."""
+        """For a single value, correlated by equalities or uncorrelated: one row per group has flags for NULLs."""
         keys = [self._key(p) for p in parts]
         if len(self.values) != 1 or None in keys:
             return None
@@ -48,7 +48,7 @@ class Unknown:
         grouped = Aggregate(
             self.block.node, tuple(inner), (AggCall(rows, "count", ()), AggCall(known, "count", (value,)))
         )
-        # Flags instead of counts: they change seldom, and with them the rows of the other side.
+        # Flags instead of counts: they rarely change, so the joined rows rarely change.
         flags = (
             Named(some, Expr(exp.GT(this=column(rows), expression=exp.Literal.number(0)))),
             Named(nulls, Expr(exp.LT(this=column(known), expression=column(rows)))),
@@ -65,7 +65,7 @@ class Unknown:
         return made, exp.Paren(this=exp.And(this=there, expression=exp.Paren(this=missing)))
 
     def marked(self, parts: Sequence[exp.Expression], origin: exp.Expression) -> tuple[Node, exp.Expression]:
-        """Any correlation: a mark join on what the comparison would be if every NULL fitted."""
+        """For any correlation: a mark join in which every NULL counts as a match."""
         possible = [self._possible(v, c) for v, c in zip(self.values, self.block.cols, strict=True)]
         mark = self.ctx.fresh("mark")
         made = regular_join(

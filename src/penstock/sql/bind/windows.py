@@ -45,7 +45,7 @@ def window_kind(node: exp.Expression) -> Kind | None:
 
 
 def bound_of(node: exp.Expression) -> tuple[Kind, str] | None:
-    """(kind, `start` or `end`) if the node is TUMBLE_START(…), SESSION_END(…) and so on."""
+    """(kind, `start` or `end`) if the node is TUMBLE_START(…), SESSION_END(…) or similar."""
     if not isinstance(node, exp.Anonymous):
         return None
     head, _, tail = node.name.upper().rpartition("_")
@@ -57,7 +57,7 @@ def bound_of(node: exp.Expression) -> tuple[Kind, str] | None:
 def window_spec(
     ctx: Context, kind: Kind, time: exp.Expression, args: list[exp.Expression], origin: exp.Expression
 ) -> WindowSpec:
-    """Checks and reads the arguments after the time; `time` is bound."""
+    """Checks and parses the arguments after the time; `time` is bound."""
     low, high = _COUNT[kind]
     if not low <= len(args) <= high:
         raise ctx.fail(
@@ -65,14 +65,14 @@ def window_spec(
         )
     known = type_of(ctx, time)
     if known is not None and known not in ("timestamp", "bigint"):
-        raise ctx.fail("PSK-2002", f"the time of {kind.upper()} is {known}", origin)
+        raise ctx.fail("PSK-2002", f"the time argument of {kind.upper()} has type {known}", origin)
     values = []
     for arg in args:
         value = intervals.from_node(arg)
         if value is None:
             raise ctx.fail(
                 "PSK-2008",
-                f"the arguments of {kind.upper()} after the time are intervals",
+                f"the arguments of {kind.upper()} after the time must be intervals",
                 origin,
                 hint=f"Write {_SHAPE[kind]}.",
             )
@@ -93,9 +93,9 @@ def _check(ctx: Context, spec: WindowSpec, known: str | None, origin: exp.Expres
     what = "gap" if spec.kind == "session" else "size"
     for name, value in ((what, spec.size), ("step", spec.step)):
         if value is not None and (value.micros < 0 or value.months < 0 or not (value.micros or value.months)):
-            raise ctx.fail("PSK-2003", f"the {name} of {spec.kind.upper()} must be above zero", origin)
+            raise ctx.fail("PSK-2003", f"the {name} of {spec.kind.upper()} must be positive", origin)
     if known == "bigint" and any(v.micros % 1000 for v in (spec.size, spec.step or spec.size, spec.offset)):
-        raise ctx.fail("PSK-2003", "windows over epoch milliseconds are whole milliseconds", origin)
+        raise ctx.fail("PSK-2003", "windows over BIGINT time must be whole milliseconds", origin)
     if spec.kind == "session" and spec.size.months:
         raise ctx.fail("PSK-2003", "the gap of SESSION cannot be in months", origin)
     step = spec.step
@@ -112,4 +112,4 @@ def _check(ctx: Context, spec: WindowSpec, known: str | None, origin: exp.Expres
             hint=f"Write {_SHAPE[spec.kind]}.",
         )
     if spec.kind == "cumulate" and large % small:
-        raise ctx.fail("PSK-2003", "the size of CUMULATE is a multiple of its step", origin)
+        raise ctx.fail("PSK-2003", "the size of CUMULATE must be a multiple of its step", origin)
