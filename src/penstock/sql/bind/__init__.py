@@ -8,7 +8,7 @@ from penstock.plan.passes import run_passes
 from penstock.plan.room import with_room
 from penstock.sql.bind.batch import BatchQuery, bind_batch
 from penstock.sql.bind.context import CatalogView, Context
-from penstock.sql.bind.correlation import Uncorrelated
+from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.emit import apply_emit
 from penstock.sql.bind.queries import Queries
 from penstock.sql.names import unfit
@@ -24,7 +24,7 @@ def bind(query: ParsedQuery, catalog: CatalogView, *, statement_text: str | None
     """
     try:
         return with_room(lambda: _bind(query, catalog))
-    except Uncorrelated:
+    except CannotDecorrelate:
         raise fail("PSK-1012", "this correlated subquery is not supported", sql=statement_text) from None
 
 

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from penstock.plan.nodes import AggCall, Expr, Named, SortKey
 from penstock.sql.bind.context import Context
-from penstock.sql.bind.correlation import Uncorrelated
+from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.exprs import column, to_expr, type_of, walk_block
 from penstock.sql.functions import MAINTAINED, aggregate_name
 from penstock.sql.trees import bare
@@ -172,7 +172,7 @@ class Grouped:
             if node.name in self.names:
                 return node
             if node.name not in self.own:
-                raise Uncorrelated
+                raise CannotDecorrelate
             shown = node.name.rpartition("$")[2]
             raise self.ctx.fail(
                 "PSK-1019",

@@ -21,7 +21,7 @@ from penstock.sql.bind.scope import Domain, Scope
 Lift = Callable[[exp.Expression, exp.Expression | None], exp.Expression]
 
 
-class Uncorrelated(Exception):
+class CannotDecorrelate(Exception):
     """Raised while a subquery is bound: join conditions cannot express its correlation."""
 
 
@@ -48,14 +48,14 @@ class Correlation:
         bind(query, trial)
         used = [c for c, name in names.items() if name in _used(trial)]
         if not used:
-            raise Uncorrelated
+            raise CannotDecorrelate
         _tell(self.scope.outer, set(used))
         outer = {c: self.lift(column(c), query) if self.lift else column(c) for c in used}
         items = tuple(Named(names[c], to_expr(self.ctx, e, query)) for c, e in outer.items())
         domain = Domain(Distinct(Project(self.node, items)), tuple(i.name for i in items))
         block = bind(query, self._renamed(self.scope, {c: names[c] for c in used}, domain))
         if block.correlated:
-            raise Uncorrelated
+            raise CannotDecorrelate
         return block, [exp.NullSafeEQ(this=_whole(e), expression=column(names[c])) for c, e in outer.items()]
 
     def _columns(self) -> list[str]:

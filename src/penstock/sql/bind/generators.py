@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from penstock.plan.nodes import Expr, Generate, Node
 from penstock.sql.bind.context import Context
-from penstock.sql.bind.correlation import Uncorrelated
+from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.exprs import ExprBinder, to_expr
 from penstock.sql.bind.scope import Col
 from penstock.sql.functions import generator_name
@@ -51,6 +51,6 @@ def generate(
     prefix = ctx.fresh(table or "gen")
     internals = tuple(f"{prefix}${n}" for n in names)
     if Expr(node).refs - frozenset(child.columns):
-        raise Uncorrelated
+        raise CannotDecorrelate
     made = Generate(child, to_expr(ctx, node, call), internals, outer)
     return made, [Col(n, i) for n, i in zip(names, internals, strict=True)]

@@ -7,7 +7,7 @@ from sqlglot import exp
 from penstock.plan.nodes import AggCall, Aggregate, Expr, Filter, Join, Mode, Named, Node, Project, Union, col
 from penstock.sql.bind.aggregates import Grouped, has_aggregate
 from penstock.sql.bind.block import Block
-from penstock.sql.bind.correlation import Uncorrelated
+from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.draft import Items
 from penstock.sql.bind.exprs import all_of, column, conjuncts, to_expr, type_of
 from penstock.sql.bind.grouping import grouping_sets
@@ -61,10 +61,10 @@ class GroupBy(GroupWindow, Outputs):
         for call in grouped.calls:
             for arg in (*call.args, *((call.filter,) if call.filter else ())):
                 if arg.refs - frozenset(self.node.columns):
-                    raise Uncorrelated
+                    raise CannotDecorrelate
         scalar = not self.select.args.get("group")
         if scalar and having is not None and self.correlated:
-            raise Uncorrelated
+            raise CannotDecorrelate
         self.node = self._aggregate(keys, grouped.calls, set_keys, grouping)
         if self.domain is not None and scalar:
             self.node = self._everywhere(self.node, self.domain, grouped.calls)
@@ -86,7 +86,7 @@ class GroupBy(GroupWindow, Outputs):
         made = {c.name: _on_nothing(c).node for c in calls}
         odd = any(self.select.args.get(k) for k in ("distinct", "qualify", "order", "limit", "offset", "windows"))
         if odd or any(b.find(exp.Window) is not None or Expr(b).refs - made.keys() for b in bound):
-            raise Uncorrelated
+            raise CannotDecorrelate
         kept = [*made, *(k for k in dict.fromkeys(inner) if k not in made)]
         cols: list[Col] = []
         late: dict[str, exp.Expression] = {}
@@ -141,7 +141,7 @@ class GroupBy(GroupWindow, Outputs):
     def _add_key(self, keys: list[Named], node: exp.Expression) -> Named:
         bound = self._binder(attach=True).bind(node)
         if self._outer_refs(bound):
-            raise Uncorrelated
+            raise CannotDecorrelate
         expr = to_expr(self.ctx, bound, node)
         for k in keys:
             if k.expr == expr:
@@ -161,7 +161,7 @@ class GroupBy(GroupWindow, Outputs):
             own = next((s for s in sides if Expr(s).refs and Expr(s).refs <= mine), None)
             other = next((s for s in sides if s is not own and not Expr(s).refs & mine), None)
             if own is None or other is None:
-                raise Uncorrelated
+                raise CannotDecorrelate
             expr = to_expr(self.ctx, bare(own))
             name = next((k.name for k in keys if k.expr == expr), None)
             if name is None:

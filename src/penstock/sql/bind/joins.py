@@ -7,7 +7,7 @@ from sqlglot import exp
 from penstock.plan.nodes import Expr, Filter, IntervalBound, Join, JoinKind, Node
 from penstock.sql import intervals
 from penstock.sql.bind.context import Context
-from penstock.sql.bind.correlation import Uncorrelated
+from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.exprs import all_of, conjuncts, to_expr, type_of
 from penstock.sql.trees import bare
 
@@ -34,7 +34,7 @@ class Conditions:
         for part in (p for whole in parts for p in conjuncts(whole)):
             refs = Expr(part).refs
             if refs - lefts - rights:
-                raise Uncorrelated
+                raise CannotDecorrelate
             if isinstance(part, exp.Boolean) and part.this:
                 continue
             if refs and refs <= lefts and kind in _PUSH_LEFT:

@@ -7,7 +7,7 @@ from sqlglot import exp
 from penstock.plan.nodes import Expr, SortKey, TopN, col
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context
-from penstock.sql.bind.correlation import Uncorrelated
+from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.exprs import to_expr
 
 
@@ -26,13 +26,13 @@ def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortK
             "PSK-4001", "ORDER BY with OFFSET but without LIMIT is unbounded on a stream", query.args["order"]
         )
     if block.late:
-        raise Uncorrelated
+        raise CannotDecorrelate
     own = frozenset(block.node.columns)
     partition = [col(d) for d in block.domain]
     for part in block.correlated:
         side = next((s for s in (part.this, part.expression) if isinstance(part, exp.EQ) and Expr(s).refs <= own), None)
         if side is None:
-            raise Uncorrelated
+            raise CannotDecorrelate
         partition.append(to_expr(ctx, side))
     block.node = TopN(block.node, tuple(partition), tuple(order), count, skip)
     block.single = block.single or count == 1

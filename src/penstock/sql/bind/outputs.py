@@ -8,7 +8,7 @@ from penstock.plan.nodes import Distinct, Expr, Filter, Named, Project, SortKey,
 from penstock.sql.bind.aggregates import sort_keys
 from penstock.sql.bind.analytic import Analytics
 from penstock.sql.bind.block import Block
-from penstock.sql.bind.correlation import Lift, Uncorrelated
+from penstock.sql.bind.correlation import CannotDecorrelate, Lift
 from penstock.sql.bind.draft import Draft, Items
 from penstock.sql.bind.exprs import to_expr, type_of
 from penstock.sql.bind.limit import limited
@@ -30,12 +30,12 @@ class Outputs(Draft):
         if self.correlated and (
             analytics.groups or (distinct and not all(isinstance(p, exp.EQ) for p in self.correlated))
         ):
-            raise Uncorrelated
+            raise CannotDecorrelate
         names = self.domain.names if self.domain is not None else ()
         self.node = analytics.apply(self.node, tuple(col(d) for d in names))
         checked = [*bound, *(k.expr.node for k in order), *([condition] if condition is not None else [])]
         if any(self._outer_refs(e) for e in checked):
-            raise Uncorrelated
+            raise CannotDecorrelate
         if condition is not None:
             self.node = Filter(self.node, to_expr(self.ctx, condition, qualify))
         outputs, cols = self._outputs(items, bound)

@@ -7,7 +7,7 @@ from sqlglot import exp
 from penstock.plan.nodes import Distinct, Node, SetKind, SetOp, SortKey, Union, Values, col
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context
-from penstock.sql.bind.correlation import Uncorrelated
+from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.exprs import ExprBinder, to_expr
 from penstock.sql.bind.limit import limited
 from penstock.sql.bind.recursion import Recursion, reads
@@ -55,7 +55,7 @@ class Queries:
             raise self.ctx.fail("PSK-1012", "set operations match columns only by position", node)
         left, right = self.bind(node.this, outer, ctes), self.bind(node.expression, outer, ctes)
         if left.correlated or right.correlated:
-            raise Uncorrelated
+            raise CannotDecorrelate
         if left.domain != right.domain:
             raise self.ctx.fail(
                 "PSK-1012",

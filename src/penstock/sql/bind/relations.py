@@ -26,7 +26,7 @@ from penstock.plan.nodes import (
 )
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context, qualified
-from penstock.sql.bind.correlation import Correlation, Uncorrelated
+from penstock.sql.bind.correlation import CannotDecorrelate, Correlation
 from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr, type_of
 from penstock.sql.bind.generators import generate
 from penstock.sql.bind.joins import Conditions, regular_join
@@ -541,8 +541,8 @@ class From(TimeJoins):
             known = frozenset((*left.columns, *block.node.columns))
             fits = all(Expr(p).refs <= known for p in parts)
             if not fits or (always and on is not None and not _is_true(on)):
-                raise Uncorrelated
-        except Uncorrelated:
+                raise CannotDecorrelate
+        except CannotDecorrelate:
             block, parts = Correlation(self.ctx, left, outer).bind(
                 item.this.this, lambda query, scope: self.bind_query(query, scope, self.ctes)
             )

@@ -7,7 +7,7 @@ from sqlglot import exp
 from penstock.plan.nodes import Expr, Filter, Generate, TemporalFilter
 from penstock.sql.bind.aggregates import has_aggregate
 from penstock.sql.bind.block import Block
-from penstock.sql.bind.correlation import Uncorrelated
+from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.draft import Items
 from penstock.sql.bind.exprs import ExprBinder, all_of, conjuncts, to_expr, walk_block
 from penstock.sql.bind.groupby import GroupBy
@@ -68,7 +68,7 @@ class SelectBinder(SelectList, GroupBy):
         try:
             self.node = source.bind(self.select)
             inside = bool(outer.used) or self.select.args.get("from_") is None
-        except Uncorrelated:
+        except CannotDecorrelate:
             inside = True
         outer.used |= used
         if not inside:

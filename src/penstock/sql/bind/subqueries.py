@@ -7,7 +7,7 @@ from sqlglot import exp
 from penstock.plan.nodes import Expr, Filter, JoinKind, Node
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context
-from penstock.sql.bind.correlation import Correlation, Lift, Uncorrelated
+from penstock.sql.bind.correlation import CannotDecorrelate, Correlation, Lift
 from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr
 from penstock.sql.bind.joins import regular_join
 from penstock.sql.bind.quantified import any_of, is_quantified, three_valued
@@ -189,9 +189,9 @@ class Subqueries:
             block = self.bind_query(query, scope, self.ctes)
             parts = self._parts(node, block, lift, origin)
             if block.late and not lenient:
-                raise Uncorrelated
+                raise CannotDecorrelate
             return block, parts
-        except Uncorrelated:
+        except CannotDecorrelate:
             return Correlation(self.ctx, node, scope, lift).bind(query, lambda q, s: self.bind_query(q, s, self.ctes))
 
     def _parts(self, node: Node, block: Block, lift: Lift | None, origin: exp.Expression) -> list[exp.Expression]:
@@ -201,7 +201,7 @@ class Subqueries:
         if lift is not None:
             parts = [_lifted(p, own, lift, origin) for p in parts]
         if any(Expr(p).refs - own - frozenset(node.columns) for p in parts):
-            raise Uncorrelated
+            raise CannotDecorrelate
         return parts
 
 
