@@ -16,7 +16,7 @@ class Block:
 
     `single`: at most one row (per value of the correlated columns). `total`: an aggregate without GROUP BY and HAVING, which has a row
     even if nothing matches. `domain`: the columns with the outer query's values that a row belongs to.
-    `late`: outputs that are expressions over columns of `node`, to be evaluated above a left join with the block. If the row is missing,
+    `deferred`: outputs that are expressions over columns of `node`, to be evaluated above a left join with the block. If the row is missing,
     they give the value of the aggregate over no rows.
     """
 
@@ -26,7 +26,7 @@ class Block:
     single: bool = False
     total: bool = False
     domain: tuple[str, ...] = ()
-    late: dict[str, exp.Expression] = field(default_factory=dict)
+    deferred: dict[str, exp.Expression] = field(default_factory=dict)
 
     def exact(self) -> Node:
         """A node whose columns are exactly the output columns, in order, and those of the domain."""

@@ -69,13 +69,13 @@ class GroupBy(GroupWindow, Outputs):
         if self.domain is not None and scalar:
             self.node = self._everywhere(self.node, self.domain, grouped.calls)
         if condition is not None:
-            condition = self._late(condition, grouped)
+            condition = self._attached(condition, grouped)
             self.node = Filter(self.node, to_expr(self.ctx, condition, having))
-        bound = [self._late(b, grouped) for b in bound]
+        bound = [self._attached(b, grouped) for b in bound]
         if scalar and self.correlated:
             return self._alone(items, bound, grouped.calls, inner)
         block = self._finish(
-            items, bound, lambda node, origin: self._late(grouped.rewrite(node, origin), grouped), inner
+            items, bound, lambda node, origin: self._attached(grouped.rewrite(node, origin), grouped), inner
         )
         block.single = block.single or scalar
         block.total = scalar and having is None
@@ -89,14 +89,14 @@ class GroupBy(GroupWindow, Outputs):
             raise CannotDecorrelate
         kept = [*made, *(k for k in dict.fromkeys(inner) if k not in made)]
         cols: list[Col] = []
-        late: dict[str, exp.Expression] = {}
+        deferred: dict[str, exp.Expression] = {}
         for (_, name), value in zip(items, bound, strict=True):
             cols.append(Col(name, self.ctx.fresh(name.replace("$", "_"))))
-            late[cols[-1].internal] = _replaced(value, made)
+            deferred[cols[-1].internal] = _replaced(value, made)
             if (known := type_of(self.ctx, value)) is not None:
                 self.ctx.types[cols[-1].internal] = known
         node = Project(self.node, tuple(Named(n, col(n)) for n in kept))
-        return Block(node, cols, self.correlated, single=True, total=True, late=late)
+        return Block(node, cols, self.correlated, single=True, total=True, deferred=deferred)
 
     def _prepare(self, grouped: Grouped) -> None:
         """Registers the aggregates of ORDER BY and QUALIFY before the Aggregate is built."""
@@ -109,7 +109,7 @@ class GroupBy(GroupWindow, Outputs):
                 if has_aggregate(core):
                     grouped.rewrite(self._binder(aliases=True).bind(core), core)
 
-    def _late(self, node: exp.Expression, grouped: Grouped) -> exp.Expression:
+    def _attached(self, node: exp.Expression, grouped: Grouped) -> exp.Expression:
         """Attaches the scalar subqueries of an expression over the Aggregate."""
         self.node, node = self.subqueries.resolve(self.node, self.scope, node, grouped.rewrite)
         return node

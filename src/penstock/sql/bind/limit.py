@@ -25,7 +25,7 @@ def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortK
         raise ctx.fail(
             "PSK-4001", "ORDER BY with OFFSET but without LIMIT is unbounded on a stream", query.args["order"]
         )
-    if block.late:
+    if block.deferred:
         raise CannotDecorrelate
     own = frozenset(block.node.columns)
     partition = [col(d) for d in block.domain]

@@ -553,8 +553,8 @@ class From(TimeJoins):
         kind: JoinKind = "left" if side == "LEFT" or always else "inner"
         keyless = not parts or bool(block.correlated)
         made: Node = regular_join(self.ctx, left, block.node, kind, parts, item, keyless=keyless)
-        if block.late:
-            values = (Named(c, to_expr(self.ctx, e, item)) for c, e in block.late.items())
+        if block.deferred:
+            values = (Named(c, to_expr(self.ctx, e, item)) for c, e in block.deferred.items())
             made = Project(made, (*(Named(c, col(c)) for c in left.columns), *values))
         return made
 

@@ -152,7 +152,7 @@ class Subqueries:
                 hint="Select an aggregate without GROUP BY, or add LIMIT 1.",
             )
         internal = block.cols[0].internal
-        value = block.late.get(internal) or column(internal)
+        value = block.deferred.get(internal) or column(internal)
         if not isinstance(value, (exp.Column, exp.Func)):
             value = exp.Paren(this=value)
         kind: JoinKind = "inner" if block.total and not block.correlated else "left"
@@ -188,7 +188,7 @@ class Subqueries:
         try:
             block = self.bind_query(query, scope, self.ctes)
             parts = self._parts(node, block, lift, origin)
-            if block.late and not lenient:
+            if block.deferred and not lenient:
                 raise CannotDecorrelate
             return block, parts
         except CannotDecorrelate:
