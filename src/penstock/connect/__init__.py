@@ -1,4 +1,4 @@
-"""Connectors: sinks that take a stream's epochs, sources that bring rows in, lookup sources, and decoders."""
+"""Connectors: sinks, sources, lookup sources, and decoders."""
 
 from penstock.connect import console, files, postgres, python, tablefiles
 from penstock.connect.access import Access

@@ -1,4 +1,4 @@
-"""What connectors may reach outside the database, and what the variables in their options stand for."""
+"""What connectors may access outside the database, and how variables in their options are resolved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _environment(text: str) -> str:
 
 
 def _default_roots() -> tuple[Path, ...]:
-    """The working directory and the folder for temporary files. A process that works in / has not chosen to open all of it."""
+    """The working directory and the temporary folder. A working directory of / is left out: it would allow everything."""
     roots = [Path(tempfile.gettempdir())]
     try:
         here = Path.cwd()
@@ -30,9 +30,9 @@ def _default_roots() -> tuple[Path, ...]:
 
 @dataclass(frozen=True)
 class Access:
-    """`roots`: folders that path options may reach. `python_imports`: whether `module:function` may be imported.
+    """`roots`: folders that path options may access. `python_imports`: whether `module:function` may be imported.
 
-    `substitute` replaces `${NAME}` in an option value; it is asked each time a connector starts, so that a new value counts.
+    `substitute` replaces `${NAME}` in an option value. It is called at each start of a connector, so that changed values take effect.
     """
 
     substitute: Substitute = _environment
@@ -41,13 +41,13 @@ class Access:
 
     @classmethod
     def of(cls, settings: Settings, folder: Path) -> Access:
-        """What the settings allow the database in `folder`."""
+        """The access that the settings grant to the database in `folder`."""
         given = settings.security.allowed_roots
         roots = (*_default_roots(), folder) if given is None else tuple(Path(r) for r in given)
         return cls(lambda text: substitute(text, settings.variables), roots, settings.security.allow_python_imports)
 
     def path(self, connector: str, option: str, text: str) -> Path:
-        """The file or folder that a path option names, links and `..` followed; PSK-0012 if it is outside the roots."""
+        """Resolves a path option, including links and `..`. Raises PSK-0012 if the result is outside the roots."""
         try:
             found = Path(text).resolve()
         except (OSError, ValueError, RuntimeError) as why:
@@ -56,7 +56,7 @@ class Access:
         return found
 
     def matching(self, connector: str, option: str, pattern: str) -> list[Path]:
-        """The files that a pattern (`*`, `?`, `[…]`, `**`) matches. Nothing outside the roots is even listed."""
+        """The files that match a pattern (`*`, `?`, `[…]`, `**`). Folders outside the roots are not even listed."""
         fixed = pattern
         while glob.has_magic(fixed):
             fixed = str(Path(fixed).parent)
@@ -66,7 +66,7 @@ class Access:
         return found
 
     def check(self, connector: str, paths: Iterable[Path]) -> None:
-        """PSK-0012 for the first path that leads out of the roots: a link inside may point anywhere."""
+        """Raises PSK-0012 for the first path that resolves to a place outside the roots: a link may point anywhere."""
         self._check(connector, [p.resolve() for p in paths])
 
     def _check(self, connector: str, paths: Iterable[Path]) -> None:
@@ -79,6 +79,6 @@ class Access:
         allowed = ", ".join(str(r) for r in self.roots) or "none"
         return fail(
             "PSK-0012",
-            f"{connector} may not reach {path}.",
-            hint=f"The setting security.allowed_roots allows: {allowed}. Give others to penstock.open(config=…).",
+            f"{connector} may not access {path}.",
+            hint=f"The setting security.allowed_roots allows: {allowed}. Pass others to penstock.open(config=…).",
         )

@@ -1,4 +1,4 @@
-"""CONSOLE: rows on standard output."""
+"""CONSOLE: a sink that prints rows to standard output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPTIONS = ("style",)
 
 
 class ConsoleSink:
-    """`style = 'table'` draws a table for each epoch, `plain` writes a line of tab-separated values for each row.
+    """`style = 'table'` prints a table for each epoch, `plain` prints tab-separated values, one line per row.
 
     At least once: an epoch that is replayed after a crash is printed again.
     """
@@ -48,7 +48,7 @@ class ConsoleSink:
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Standard output is not ours to close."""
+        """Leaves standard output open."""
 
     def last_epoch(self) -> int:
         return 0
@@ -62,5 +62,5 @@ def _cell(value: object) -> str:
 def _make(connector: Connector, access: Access) -> ConsoleSink:
     check_options("CONSOLE", connector.options, _OPTIONS)
     if connector.format or connector.format_options:
-        raise fail("PSK-1012", "CONSOLE has no FORMAT.", hint="Use style = 'table' or style = 'plain'.")
+        raise fail("PSK-1012", "CONSOLE does not support FORMAT.", hint="Use style = 'table' or style = 'plain'.")
     return ConsoleSink(choice("CONSOLE", "style", connector.options.get("style", "table"), ("table", "plain")))

@@ -1,4 +1,4 @@
-"""Lines of JSON as rows of a source."""
+"""Decodes lines of JSON to rows of a source."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MISSING = object()
 
 
 class JsonDecoder:
-    """Each line is an object, or an array of objects, of which each becomes a row.
+    """Each line is an object or an array of objects. Each object becomes a row.
 
-    A column is found under its own name, or under the dotted path in `json.column.<name>`; what is missing is NULL.
-    Numbers and strings are converted where nothing is lost; DECIMAL also from strings, BINARY from base64.
-    `on_error = 'skip'` leaves out rows that do not fit and counts them in `skipped`; otherwise they raise PSK-5007.
+    A column is read from the key of its name, or from the dotted path in `json.column.<name>`; a missing value is NULL.
+    Numbers and strings are converted if that is lossless; DECIMAL also from strings, BINARY from base64.
+    `on_error = 'skip'` drops invalid rows and counts them in `skipped`; otherwise they raise PSK-5007.
     """
 
     def __init__(self, columns: Sequence[Column], options: Mapping[str, str]) -> None:
@@ -44,7 +44,9 @@ class JsonDecoder:
                 continue
             name = folded.get(option[len(COLUMN_PREFIX) :].lower())
             if name is None:
-                raise fail("PSK-1004", f"{option!r} names no column.", hint=f"The columns are {', '.join(paths)}.")
+                raise fail(
+                    "PSK-1004", f"{option!r} does not name a column.", hint=f"The columns are {', '.join(paths)}."
+                )
             parts = tuple(path.split("."))
             if not all(parts):
                 raise fail("PSK-1011", f"{option} = {path!r} is not a dotted path.")
@@ -82,7 +84,7 @@ class JsonDecoder:
         except _UNFIT as why:
             raise fail("PSK-5007", f"Column {f.name!r} ({f.type}): {why}") from why
         if out.null_count and not f.nullable:
-            raise fail("PSK-5007", f"Column {f.name!r} is NOT NULL, and a row has no value for it.")
+            raise fail("PSK-5007", f"Column {f.name!r} is NOT NULL, but a row has no value for it.")
         return out
 
     def _fits(self, row: list[Any]) -> bool:
@@ -103,7 +105,7 @@ class JsonDecoder:
 
 
 def _at(item: dict[str, Any], path: tuple[str, ...]) -> Any:
-    """The value at a path; None where it ends early. A key that itself has the dots in it comes first."""
+    """The value at a path; None if the path does not exist. A key that itself contains the dots takes precedence."""
     if len(path) > 1:
         whole = item.get(".".join(path), _MISSING)
         if whole is not _MISSING:
@@ -117,7 +119,7 @@ def _at(item: dict[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def _prepared(value: Any, kind: pa.DataType) -> Any:
-    """What JSON has no type of its own for."""
+    """Converts values of types that JSON lacks."""
     if value is None:
         return None
     t = pa.types
@@ -138,7 +140,7 @@ def _prepared(value: Any, kind: pa.DataType) -> Any:
     if t.is_map(kind) and isinstance(value, dict):
         return {k: _prepared(v, kind.item_type) for k, v in value.items()}
     if t.is_struct(kind) and isinstance(value, dict):
-        # Fields that the type does not have are left out, as columns are that the source does not have.
+        # Drop undeclared fields, just like undeclared columns.
         return {f.name: _prepared(value.get(f.name), f.type) for f in kind}
     return value
 

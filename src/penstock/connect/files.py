@@ -1,4 +1,4 @@
-"""FILES: one file per epoch in a folder."""
+"""FILES: a sink that writes one file per epoch."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _OPTIONS = ("path", "format", "mode", "changelog")
 
 
 class FilesSink:
-    """Exactly once: an epoch's file is named after the epoch and appears whole, so that a replay puts the same file in its place.
+    """Exactly once: each file is named after its epoch and written atomically, so a replay replaces it with the same file.
 
-    `json` is one object per line. With `changelog = 'true'` rows carry `__weight`; otherwise a stream that retracts is refused.
+    `json` is one object per line. With `changelog = 'true'` rows include `__weight`; otherwise a stream with retractions is refused.
     """
 
     def __init__(self, folder: Path, format: str, access: Access, *, changelog: bool) -> None:
@@ -44,7 +44,9 @@ class FilesSink:
     def open(self, schema: pa.Schema, resume_epoch: int) -> None:
         nested = [f.name for f in schema if pa.types.is_nested(f.type)]
         if self._format == "csv" and nested:
-            raise fail("PSK-5002", f"CSV cannot hold the nested column {nested[0]!r}.", hint="Use PARQUET or JSON.")
+            raise fail(
+                "PSK-5002", f"CSV does not support the nested column {nested[0]!r}.", hint="Use PARQUET or JSON."
+            )
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as why:
@@ -53,7 +55,7 @@ class FilesSink:
     def write(self, epoch: int, lsn: int, table: pa.Table) -> None:
         rows = weighted(table) if self._changelog else inserted(table)
         path = self._folder / f"epoch-{epoch:012d}.{self._format}"
-        # The folder may have become a link since the sink was made.
+        # The folder may have been replaced by a link since the sink was created.
         self._access.check("FILES", [self._folder])
         write_durably(path, lambda out: _ENCODERS[self._format](rows, out))
 

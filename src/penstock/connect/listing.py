@@ -1,4 +1,4 @@
-"""What `SHOW CONNECTORS` shows."""
+"""The rows of `SHOW CONNECTORS`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ConnectorInfo:
 
 
 def connectors() -> list[ConnectorInfo]:
-    """Every connector and the options it takes, by name."""
+    """Every connector and its options, ordered by name."""
     sources = [ConnectorInfo(n, "source", o) for n, o in SOURCE_OPTIONS.items()]
     sinks = [ConnectorInfo(n, "sink", o) for n, o in SINK_OPTIONS.items()]
     lookups = [ConnectorInfo(n, "lookup", o) for n, o in LOOKUP_OPTIONS.items()]

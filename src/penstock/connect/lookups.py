@@ -1,4 +1,4 @@
-"""What a lookup table can be fed from."""
+"""Sources of lookup tables, and their registry."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from penstock.connect.sinks import unknown_connector
 
 
 class LookupSource(Protocol):
-    """Reference data that is kept elsewhere. A call that fails raises a PenstockError and can be made again.
+    """External reference data. A failed call raises a PenstockError and can be retried.
 
-    Rows come in the declared columns, converted where nothing is lost. One thread calls at a time; `cancel` may be called by any.
+    Rows have the declared columns, converted without loss. Calls come from one thread at a time, except `cancel`, which any thread may call.
     """
 
     def check(self) -> None:
-        """Raises if the source cannot be reached, or has not the declared columns."""
+        """Raises if the source is unreachable or lacks a declared column."""
 
     def scan(self) -> pa.Table:
-        """All rows, as of one moment."""
+        """All rows, as a consistent snapshot."""
 
     def fetch(self, keys: pa.Table) -> pa.Table:
-        """The rows that have one of these keys: distinct, none of them NULL. Rows of other keys may come too."""
+        """The rows with these keys, which are distinct and not NULL. The result may include rows with other keys."""
 
     def cancel(self) -> None:
-        """Makes a call that is under way come to an end, if it can."""
+        """Interrupts a running call, if possible."""
 
     def close(self) -> None: ...
 
 
 Factory = Callable[[Connector, Sequence[Column], Sequence[str], Access], LookupSource]
-"""Makes the source of a connector clause from the declared columns and the key. It checks all options and connects to nothing."""
+"""Creates the source for a connector clause, the declared columns and the key. It checks all options and does not connect."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class LookupConnector:
     make: Factory
     options: tuple[str, ...]
     by_key: bool
-    """Whether single rows can be asked for, as strategy = 'on-demand' does."""
+    """Whether single rows can be fetched by key, as strategy = 'on-demand' needs."""
 
     def factory(
         self, connector: Connector, columns: Sequence[Column], key: Sequence[str], access: Access | None = None
     ) -> LookupSource:
-        """The source of a connector clause as it was written: its variables are replaced here, and no error of the source shows them."""
+        """Creates the source of an unresolved connector clause. Substitutes its variables; the source's errors never show their values."""
         access = access or Access()
         connector = resolve(connector, access.substitute)
         return shielded(guarded(self.make, connector)(connector, columns, key, access), connector)
@@ -60,7 +60,7 @@ LOOKUP_OPTIONS: dict[str, tuple[str, ...]] = {}
 
 
 def register_lookup(name: str, options: tuple[str, ...], *, by_key: bool) -> Callable[[Factory], Factory]:
-    """Makes a factory known under a connector name."""
+    """Registers a factory under a connector name."""
 
     def register(factory: Factory) -> Factory:
         _CONNECTORS[name.upper()] = LookupConnector(factory, options, by_key)
@@ -75,7 +75,7 @@ def lookup_names() -> list[str]:
 
 
 def find_lookup(name: str) -> LookupConnector:
-    """PSK-5001 if no lookup table can be fed by that name."""
+    """Raises PSK-5001 if there is no lookup connector of that name."""
     found = _CONNECTORS.get(name.upper())
     if found is None:
         raise unknown_connector(name, lookup_names(), "lookup")

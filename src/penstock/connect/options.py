@@ -1,4 +1,4 @@
-"""Options of connectors: each is carried out or refused."""
+"""Validation of connector options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.errors import fail
 def check_options(
     connector: str, options: Mapping[str, str], known: Iterable[str], *, prefixes: Iterable[str] = ()
 ) -> None:
-    """PSK-1010, with the nearest known name, for an option that is neither in `known` nor begins with one of `prefixes`."""
+    """Raises PSK-1010, with the nearest known name, for an option that is not in `known` and has none of the `prefixes`."""
     names = sorted(known)
     for option in options:
         if option in names or any(option.startswith(p) and len(option) > len(p) for p in prefixes):
@@ -29,7 +29,7 @@ def required(connector: str, options: Mapping[str, str], option: str) -> str:
 
 
 def choice(connector: str, option: str, value: str, allowed: Iterable[str]) -> str:
-    """The lower-case value, if it is one of `allowed`."""
+    """Returns the lower-case value. Raises PSK-1011 if it is not one of `allowed`."""
     names = list(allowed)
     if value.lower() not in names:
         raise fail("PSK-1011", f"{connector}: {option} = {value!r} is not one of {', '.join(names)}.")
@@ -46,5 +46,5 @@ def seconds(connector: str, option: str, value: str) -> float:
     except ValueError:
         number = 0.0
     if not number > 0:
-        raise fail("PSK-1011", f"{connector}: {option} = {value!r} is not a number of seconds above zero.")
+        raise fail("PSK-1011", f"{connector}: {option} = {value!r} is not a positive number of seconds.")
     return number

@@ -1,4 +1,4 @@
-"""POSTGRES: a lookup table that is a table of, or a query on, a PostgreSQL server."""
+"""POSTGRES: a lookup table that reads a table or query of a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from penstock.sql.names import suggestion
 
 _OPTIONS = ("url", "table", "query", "user", "password", "timeout")
 _FILES = ("passfile", "servicefile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir")
-"""Parameters of a URL that name local files."""
+"""URL parameters that name local files."""
 _TIMEOUT = "30"
-# A server that does not answer is given up sooner than one that computes.
+# The timeout for connecting is shorter than the one for running a statement.
 _CONNECT_SECONDS = 10
 _FETCH_ROWS = 10_000
 _CANCEL_SECONDS = 2.0
@@ -33,9 +33,9 @@ T = TypeVar("T")
 
 
 class PostgresTable:
-    """Reads with one connection, made when it is first needed and again after it broke. Nothing is ever written.
+    """Uses one read-only connection, opened on first use and reopened after a failure.
 
-    A call is one statement, so its rows are as of one moment. STRING columns take any type, as the server writes it.
+    Each call is one statement, so its rows are a consistent snapshot. A STRING column accepts any type, in the server's text format.
     """
 
     def __init__(
@@ -92,13 +92,13 @@ class PostgresTable:
                 raise
 
     def _failed(self, why: psycopg.Error) -> PenstockError:
-        # The text of the server, without the statement that follows it: it is the engine's, not the user's.
+        # Only the server's message, without the statement after it: Penstock generated the statement, not the user.
         first = (why.diag.message_primary or str(why).strip().partition("\n")[0] or type(why).__name__).rstrip(".")
         where = f"{self._conninfo.get('host', 'localhost')}:{self._conninfo.get('port', 5432)}"
         return fail(
             "PSK-5002",
             f"POSTGRES at {where}: {first}.",
-            hint="Check url, table and query, and that the server runs and lets this user in.",
+            hint="Check url, table and query, and that the server is running and accepts this user.",
         )
 
     def _disconnect(self) -> None:
@@ -113,7 +113,7 @@ class PostgresTable:
             **self._conninfo, connect_timeout=min(_CONNECT_SECONDS, max(1, int(self._timeout))), autocommit=True
         )
         self._connection = connection
-        connection.prepare_threshold = None  # Poolers between us and the server do not keep prepared statements.
+        connection.prepare_threshold = None  # Connection poolers may not support prepared statements.
         for setting in (
             "SET TimeZone = 'UTC'",
             f"SET statement_timeout = {int(self._timeout * 1000)}",
@@ -124,7 +124,7 @@ class PostgresTable:
         return connection
 
     def _resolve(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-        """Finds the relation, and under which names and types it has the columns."""
+        """Finds the relation, and the names and types of its columns."""
         if self._kind == "table":
             found = connection.execute("SELECT to_regclass(%s)::text", (self._text,)).fetchone()
             if found is None or found[0] is None:
@@ -142,7 +142,7 @@ class PostgresTable:
                     raise fail("PSK-1004", f"POSTGRES: there is no column {name}.", hint=suggestion(name, have))
                 self._names[name] = own
             for name in self._key:
-                # -1: of no length. NULL would give `character`, which is one character long.
+                # -1: no length. NULL would give `character`, which means a length of one.
                 cursor.execute("SELECT format_type(%s::oid, -1)", (have[self._names[name]],))
                 row = cursor.fetchone()
                 assert row is not None
@@ -157,7 +157,7 @@ class PostgresTable:
 
     def _scan(self, connection: psycopg.Connection[tuple[Any, ...]]) -> pa.Table:
         parts = [self._schema.empty_table()]
-        # By a cursor on the server, so that its rows are never all here as Python objects.
+        # A server-side cursor, so that not all rows are in memory as Python objects at once.
         with connection.transaction():
             connection.execute(sql.SQL("DECLARE penstock_scan NO SCROLL CURSOR FOR {}").format(self._select()))
             while rows := connection.execute(f"FETCH {_FETCH_ROWS} FROM penstock_scan").fetchall():
@@ -169,7 +169,7 @@ class PostgresTable:
         try:
             rows = self._matching(connection, wanted)
         except psycopg.DataError:
-            # A key that its type on the server cannot hold ('x' for a uuid) has no row there; any other fault comes again.
+            # A key that is not valid for its type on the server ('x' for a uuid) has no row there. Any other error occurs again.
             rows = self._matching(connection, self._valid(connection, wanted))
         return coerce(rows, self._schema) if rows else self._schema.empty_table()
 
@@ -181,7 +181,7 @@ class PostgresTable:
             where = sql.SQL("{} = ANY({})").format(names[0], self._arrays())
         else:
             where = sql.SQL("({}) IN (SELECT * FROM unnest({}))").format(sql.SQL(", ").join(names), self._arrays())
-        # What the user wrote may hold a %, which begins a parameter.
+        # The user's text may contain a %, which would start a parameter.
         select = self._select().as_string(connection).replace("%", "%%")
         return connection.execute(
             sql.SQL("{} WHERE {}").format(sql.SQL(select), where), _columns(keys, names)
@@ -190,7 +190,7 @@ class PostgresTable:
     def _valid(
         self, connection: psycopg.Connection[tuple[Any, ...]], keys: list[tuple[Any, ...]]
     ) -> list[tuple[Any, ...]]:
-        """The keys that the server can take for values of their types: halves are tried until the others are found."""
+        """The keys that are valid for their types on the server. Bisects to find the invalid ones."""
         try:
             connection.execute(sql.SQL("SELECT {}").format(self._arrays()), _columns(keys, self._key))
             return keys
@@ -211,7 +211,7 @@ def _make(connector: Connector, columns: Sequence[Column], key: Sequence[str], a
     options = connector.options
     check_options("POSTGRES", options, _OPTIONS)
     if connector.format or connector.format_options:
-        raise fail("PSK-1012", "POSTGRES has no FORMAT.", hint="Leave FORMAT out.")
+        raise fail("PSK-1012", "POSTGRES does not support FORMAT.", hint="Remove FORMAT.")
     url = required("POSTGRES", options, "url")
     try:
         conninfo = conninfo_to_dict(url)
@@ -221,7 +221,7 @@ def _make(connector: Connector, columns: Sequence[Column], key: Sequence[str], a
         raise fail(
             "PSK-1011",
             "POSTGRES: url is not the address of a server.",
-            hint="Write it like 'postgresql://user@host:5432/database'.",
+            hint="Write a URL such as 'postgresql://user@host:5432/database'.",
         )
     for name in ("user", "password"):
         if options.get(name):

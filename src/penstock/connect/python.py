@@ -1,4 +1,4 @@
-"""PYTHON: a function of this process."""
+"""PYTHON: a sink that calls a function of this process."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from penstock.errors import PenstockError, fail
 Receiver = Callable[[int, pa.Table], Any]
 _OPTIONS = ("callable",)
 _CALLABLES: dict[str, Receiver] = {}
-_REGISTER = "Register the function with db.register_callable('name', function), and write callable = 'name'."
+_REGISTER = "Register the function with db.register_callable('name', function) and write callable = 'name'."
 
 
 def register_callable(name: str, receiver: Receiver) -> None:
-    """Makes a function known to `INTO PYTHON (callable = 'name')`."""
+    """Registers a function for `INTO PYTHON (callable = 'name')`."""
     _CALLABLES[name] = receiver
 
 
 def find_callable(name: str, *, imports: bool) -> Receiver:
-    """A registered function, or, if `imports` allows it, the one at `module:function`."""
+    """Returns a registered function or, if `imports` allows it, the one at `module:function`."""
     if name in _CALLABLES:
         return _CALLABLES[name]
     module, colon, attribute = name.partition(":")
@@ -35,7 +35,7 @@ def find_callable(name: str, *, imports: bool) -> Receiver:
     if not imports:
         raise fail(
             "PSK-0012",
-            f"PYTHON: {name!r} would be imported, and the setting security.allow_python_imports is false.",
+            f"PYTHON: {name!r} would have to be imported, but the setting security.allow_python_imports is false.",
             hint=f"{_REGISTER} Or set security.allow_python_imports in penstock.open(config=…).",
         )
     try:
@@ -49,9 +49,9 @@ def find_callable(name: str, *, imports: bool) -> Receiver:
 
 
 class PythonSink:
-    """Calls `receiver(epoch, table)`; changelogs come with `__weight`.
+    """Calls `receiver(epoch, table)`; the table of a changelog includes `__weight`.
 
-    At least once: an epoch that is replayed after a crash comes again, with the same number and the same rows.
+    At least once: after a crash, an epoch may be delivered again, with the same number and the same rows.
     """
 
     def __init__(self, name: str, receiver: Receiver) -> None:
@@ -74,10 +74,10 @@ class PythonSink:
             raise fail("PSK-5002", f"PYTHON: {self._name} raised {type(why).__name__}: {why}") from why
 
     def flush(self) -> None:
-        """A write is over when the function returns."""
+        """Nothing is buffered: a write completes when the function returns."""
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing to release."""
 
     def last_epoch(self) -> int:
         return 0
@@ -87,6 +87,6 @@ class PythonSink:
 def _make(connector: Connector, access: Access) -> PythonSink:
     check_options("PYTHON", connector.options, _OPTIONS)
     if connector.format or connector.format_options:
-        raise fail("PSK-1012", "PYTHON has no FORMAT: the function gets an Arrow table.")
+        raise fail("PSK-1012", "PYTHON does not support FORMAT: the function receives an Arrow table.")
     name = required("PYTHON", connector.options, "callable")
     return PythonSink(name, find_callable(name, imports=access.python_imports))

@@ -1,4 +1,4 @@
-"""Secrets in the options of connectors: resolved when a connector starts, and never shown."""
+"""Secrets in connector options: resolved when a connector starts, and never shown."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, repr=False)
 class Resolved(Connector):
-    """A connector whose options have the values of their references. It is made when it is needed, and never stored.
+    """A connector with the references in its options resolved. Created at each start and never stored.
 
-    `secrets` are the values that no text may show.
+    `secrets` are the values that must not appear in any text.
     """
 
     secrets: tuple[str, ...] = ()
@@ -29,9 +29,9 @@ class Resolved(Connector):
 
 
 def resolve(connector: Connector, substitute: Callable[[str], str]) -> Connector:
-    """The connector with every `${NAME}` in its options replaced; PSK-0003 if one has no value.
+    """Replaces every `${NAME}` in the options of the connector. Raises PSK-0003 if one has no value.
 
-    To be called at each start, so that a secret that was changed is taken up.
+    Call it at each start, so that a changed secret takes effect.
     """
     if isinstance(connector, Resolved):
         return connector
@@ -49,7 +49,7 @@ def _secrets(options: Mapping[str, str], substitute: Callable[[str], str]) -> It
     for name, written in options.items():
         for reference in REFERENCE.finditer(written):
             value = substitute(reference[0])
-            # A default is part of the statement, which is shown.
+            # A default is part of the statement, which is visible anyway.
             if value != reference["default"]:
                 yield value
         value = substitute(written)
@@ -60,7 +60,7 @@ def _secrets(options: Mapping[str, str], substitute: Callable[[str], str]) -> It
 
 
 def _in_url(url: str) -> Iterator[str]:
-    """The password and the secret parameters of a URL, as they are written and as they are meant."""
+    """The password and the secret parameters of a URL, both encoded and decoded."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -71,7 +71,7 @@ def _in_url(url: str) -> Iterator[str]:
 
 
 def redacted(shown: str | Connector, connector: Connector | None = None) -> str:
-    """Text, or a connector, as it may be shown or logged. Of `connector`, if it is resolved, no value appears."""
+    """Text, or a connector, that is safe to show or log. The secrets of a resolved `connector` are masked."""
     if isinstance(shown, Connector):
         return _described(shown)
     return redact(shown, connector.secrets if isinstance(connector, Resolved) else ())
@@ -90,7 +90,7 @@ def _described(connector: Connector) -> str:
 
 
 def cleaned(error: BaseException, connector: Connector) -> PenstockError:
-    """The error of a connector without secrets. What is not an error of ours becomes PSK-5002."""
+    """Removes secrets from a connector's error. An error that is not a PenstockError becomes PSK-5002."""
     if not isinstance(error, PenstockError):
         said = f"{connector.name.upper()}: {type(error).__name__}: {error}"
         return fail("PSK-5002", redacted(said, connector))
@@ -102,7 +102,7 @@ def cleaned(error: BaseException, connector: Connector) -> PenstockError:
 
 
 class _Shield:
-    """Passes calls on; what they raise is cleaned. The original error is left out: its texts, and its causes', hold the secrets."""
+    """Forwards calls and cleans their errors. The original error is dropped, because its text and its causes may contain secrets."""
 
     def __init__(self, inner: object, connector: Connector) -> None:
         self._inner = inner
@@ -114,7 +114,7 @@ class _Shield:
 
 
 def guarded(call: Callable[..., T], connector: Connector) -> Callable[..., T]:
-    """`call`, whose errors show no secrets of the connector."""
+    """Wraps `call` so that its errors show no secrets of the connector."""
 
     def guard(*arguments: Any, **options: Any) -> T:
         try:
@@ -126,7 +126,7 @@ def guarded(call: Callable[..., T], connector: Connector) -> Callable[..., T]:
 
 
 def shielded(made: T, connector: Connector) -> T:
-    """A sink, source or lookup source whose errors show no secrets of its connector."""
+    """Wraps a sink, source or lookup source so that its errors show no secrets of its connector."""
     return cast(T, _Shield(made, connector))
 
 

@@ -1,4 +1,4 @@
-"""What a sink is, and which there are."""
+"""The sink protocol and the registry of sinks."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from penstock.errors import fail
 
 
 class Sink(Protocol):
-    """Takes the epochs of one stream, in order. `write` may be called again with an epoch that was written before: after a crash."""
+    """Receives the epochs of one stream, in order. After a crash, `write` may be called again with an epoch that was already written."""
 
     @property
     def accepts_changelog(self) -> bool:
-        """True if rows may come with `__weight`, and with it as retractions."""
+        """True if the sink accepts rows with `__weight`, including retractions."""
 
     def open(self, schema: pa.Schema, resume_epoch: int) -> None:
-        """Before the first write. Epochs up to `resume_epoch` were acknowledged and will not come again."""
+        """Called before the first write. Epochs up to `resume_epoch` were acknowledged and will not be written again."""
 
     def write(self, epoch: int, lsn: int, table: pa.Table) -> None:
-        """Takes one epoch: durable when it returns, as far as the sink can be."""
+        """Writes one epoch. It is durable on return, as far as the sink supports that."""
 
     def flush(self) -> None:
-        """Everything written so far has left this process."""
+        """Returns once everything written so far has left this process."""
 
     def close(self) -> None: ...
 
@@ -42,7 +42,7 @@ SINK_OPTIONS: dict[str, tuple[str, ...]] = {}
 
 
 def register_sink(name: str, options: tuple[str, ...]) -> Callable[[Factory], Factory]:
-    """Makes a factory known under a connector name. It checks all options when it is called."""
+    """Registers a factory under a connector name. The factory must check all options."""
 
     def register(factory: Factory) -> Factory:
         _FACTORIES[name.upper()] = factory
@@ -57,10 +57,9 @@ def sink_names() -> list[str]:
 
 
 def make_sink(connector: Connector, *, changelog: bool, access: Access | None = None) -> Sink:
-    """The sink of a connector clause: PSK-5001 if there is none of that name, PSK-5004 if it cannot take the stream.
+    """Creates the sink of an unresolved connector clause. Substitutes its variables; the sink's errors never show their values.
 
-    The clause is as it was written: its variables are replaced here, and no error of the sink shows them. PSK-0012 for
-    what `access` does not allow.
+    Raises PSK-5001 for an unknown connector, PSK-5004 if it cannot accept the stream, PSK-0012 for anything that `access` does not allow.
     """
     factory = _FACTORIES.get(connector.name.upper())
     if factory is None:
@@ -69,11 +68,11 @@ def make_sink(connector: Connector, *, changelog: bool, access: Access | None = 
     connector = resolve(connector, access.substitute)
     sink = shielded(guarded(factory, connector)(connector, access), connector)
     if changelog and not sink.accepts_changelog:
-        raise fail("PSK-5004", f"{connector.name.upper()} cannot take back rows, and the stream retracts some.")
+        raise fail("PSK-5004", f"{connector.name.upper()} cannot apply retractions, and this stream produces them.")
     return sink
 
 
 def unknown_connector(name: str, names: list[str], what: str) -> Exception:
     near = get_close_matches(name.upper(), names, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(names)}."
+    hint = f"Did you mean {near[0]}?" if near else f"The connectors are {', '.join(names)}."
     return fail("PSK-5001", f"There is no {what} connector {name!r}.", hint=hint)

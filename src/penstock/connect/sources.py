@@ -1,4 +1,4 @@
-"""Which sources there are."""
+"""The source protocol and the registry of sources."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from penstock.connect.websocket import WEBSOCKET_OPTIONS, Insert, Report, Status
 
 
 class Source(Protocol):
-    """Brings rows in from a thread of its own."""
+    """Inserts rows from its own thread."""
 
     def start(self, insert: Insert, report: Report) -> None:
-        """Rows go to `insert`, changes of the connection and errors to `report`."""
+        """Starts the thread. It passes rows to `insert`, and connection changes and errors to `report`."""
 
     def stop(self) -> None:
-        """Returns when the last row is inserted."""
+        """Stops the thread, and returns once its last row is inserted."""
 
 
 _SOURCES: dict[str, Callable[[Connector, Sequence[Column]], Source]] = {"WEBSOCKET": WebSocketSource}
@@ -35,7 +35,7 @@ def source_names() -> list[str]:
 
 
 class _Reporting:
-    """A source that shows no secrets of its connector in what it reports."""
+    """Wraps a source so that its reports show no secrets of its connector."""
 
     def __init__(self, source: Source, connector: Connector) -> None:
         self._source = source
@@ -52,9 +52,9 @@ class _Reporting:
 
 
 def make_source(connector: Connector, columns: Sequence[Column], access: Access | None = None) -> Source:
-    """The source of a connector clause; all options are checked here. PSK-5001 if there is none of that name.
+    """Creates the source of an unresolved connector clause and checks all options. Raises PSK-5001 for an unknown connector.
 
-    The clause is as it was written: its variables are replaced here, and nothing that the source reports shows them.
+    Substitutes the variables of the clause; the source's reports never show their values.
     """
     factory = _SOURCES.get(connector.name.upper())
     if factory is None:

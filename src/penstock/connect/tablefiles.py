@@ -1,4 +1,4 @@
-"""FILES: a lookup table that is kept in Parquet or CSV files."""
+"""FILES: a lookup table in Parquet or CSV files."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _OPTIONS = ("path", "format", "csv.delimiter")
 
 
 class TableFiles:
-    """One file, all files of a folder whose names end in the format, or those that a pattern (`*`, `?`, `**`) matches.
+    """Reads one file, all files in a folder with the extension of the format, or the files that match a pattern (`*`, `?`, `**`).
 
-    Columns are found by name, without regard to case; others in the files are left out. CSV has a line of names; an empty field is
-    NULL, except in a STRING column. A file that is replaced while it is read is an error of that read.
+    Columns are matched by name, ignoring case; extra columns are dropped. CSV needs a header line; an empty field is NULL, except in
+    a STRING column. Replacing a file while it is read makes that read fail.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class TableFiles:
         return pa.concat_tables(parts) if parts else self._schema.empty_table()
 
     def fetch(self, keys: pa.Table) -> pa.Table:
-        raise fail("PSK-8001", "FILES is not asked for single rows.")
+        raise fail("PSK-8001", "FILES cannot fetch single rows.")
 
     def cancel(self) -> None:
-        """A read comes to an end by itself."""
+        """Nothing to interrupt: reads always finish."""
 
     def close(self) -> None:
         """No file is open between calls."""
@@ -75,7 +75,7 @@ class TableFiles:
         if format not in _FORMATS:
             raise fail(
                 "PSK-1011",
-                f"FILES: the name {file.name} does not tell its format.",
+                f"FILES: cannot infer the format of {file.name} from its name.",
                 hint="Add format = 'parquet' or format = 'csv'.",
             )
         return format
@@ -98,10 +98,10 @@ class TableFiles:
         parsing = pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)
         with pa.csv.open_csv(file, parse_options=parsing) as reader:
             names = self._names(reader.schema.names)
-        # Times may be written with or without an offset: Arrow's reader must be told which, ours takes both.
+        # Timestamps may have an offset or not. Arrow's CSV reader accepts only one of these, `coerce` accepts both.
         times = [pa.types.is_timestamp(f.type) for f in self._schema]
         types = {n: pa.string() if t else f.type for n, f, t in zip(names, self._schema, times, strict=True)}
-        # Not every null value that Arrow knows of is meant as one: 'NA' and 'nan' can be names.
+        # Override Arrow's default null values: 'NA' and 'nan' can be names.
         converting = pa.csv.ConvertOptions(column_types=types, include_columns=names, null_values=[""])
         table = pa.csv.read_csv(file, parse_options=parsing, convert_options=converting)
         for i, text in enumerate(times):
@@ -111,7 +111,7 @@ class TableFiles:
         return coerce(table.rename_columns(self._schema.names), self._schema)
 
     def _names(self, have: list[str]) -> list[str]:
-        """The file's own names of the declared columns."""
+        """The names of the declared columns as the file spells them."""
         folded = {n.lower(): n for n in have}
         exact = set(have)
         out = []
@@ -137,5 +137,5 @@ def _make(connector: Connector, columns: Sequence[Column], key: Sequence[str], a
         raise fail("PSK-1011", f"FILES: csv.delimiter = {delimiter!r} is not one character.")
     nested = [c.name for c in columns if c.type.startswith(("array", "map", "struct"))]
     if format == "csv" and nested:
-        raise fail("PSK-1011", f"FILES: CSV cannot hold the nested column {nested[0]!r}.", hint="Use PARQUET.")
+        raise fail("PSK-1011", f"FILES: CSV does not support the nested column {nested[0]!r}.", hint="Use PARQUET.")
     return TableFiles(required("FILES", options, "path"), format, delimiter, columns, access)

@@ -20,14 +20,14 @@ from penstock.errors import PenstockError, fail
 WEBSOCKET_OPTIONS = ("url", "format", "reconnect.min", "reconnect.max", *OPTIONS)
 _FIRST_WAIT = "0.1"
 _LONGEST_WAIT = "30"
-# How long a stop may take to be noticed by a thread that waits for a message.
+# How long a thread that waits for a message may take to notice a stop.
 _POLL_SECONDS = 0.1
 _MAX_BATCH = 1000
 
 
 @dataclass(frozen=True)
 class Status:
-    """`connected`, `disconnected` (it will try again) or `failed` (it will not), and why."""
+    """`connected`, `disconnected` (the source will reconnect) or `failed` (it will not), and the reason."""
 
     state: Literal["connected", "disconnected", "failed"]
     error: PenstockError | None = None
@@ -38,10 +38,10 @@ Report = Callable[[Status], object]
 
 
 class WebSocketSource:
-    """One thread that connects, decodes and inserts, and connects again with growing waits when the server goes away.
+    """One thread that connects, decodes and inserts, and reconnects with exponential backoff when the connection is lost.
 
     Options: `url`, `format` (json), `json.column.<name>`, `on_error`, `reconnect.min` and `reconnect.max` in seconds.
-    The server cannot be asked again for what was sent while there was no connection: such rows are not seen.
+    Messages that the server sends while there is no connection are lost.
     """
 
     def __init__(self, connector: Connector, columns: Sequence[Column]) -> None:
@@ -61,12 +61,12 @@ class WebSocketSource:
         self._thread: threading.Thread | None = None
 
     def start(self, insert: Insert, report: Report) -> None:
-        """Rows go to `insert`, changes of the connection and errors to `report`; both are called from the source's thread."""
+        """Starts the thread. It passes rows to `insert`, and connection changes and errors to `report`."""
         self._thread = threading.Thread(target=self._run, args=(insert, report), name="penstock-websocket", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when the thread has ended; what it had received is inserted."""
+        """Returns once the thread has ended and everything it received is inserted."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -101,7 +101,7 @@ class WebSocketSource:
             except TimeoutError:
                 pass
             finally:
-                # What came before a connection broke is kept.
+                # Keep messages that arrived before the connection broke.
                 if lines:
                     self._insert(lines, insert)
 
@@ -109,7 +109,7 @@ class WebSocketSource:
         try:
             batch = self.decoder.decode(lines)
         except PenstockError:
-            # Which lines came together is chance: those before the bad one are kept, whatever it was.
+            # Batch boundaries are arbitrary, so the lines before the bad one are kept in any case.
             for line in lines:
                 self._deliver(self.decoder.decode([line]), insert)
             raise
