@@ -50,9 +50,6 @@ class ConsoleSink:
     def close(self) -> None:
         """Leaves standard output open."""
 
-    def last_epoch(self) -> int:
-        return 0
-
 
 def _cell(value: object) -> str:
     return "NULL" if value is None else str(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,7 +19,6 @@ from penstock.errors import fail
 from penstock.serve.zset import inserted, weighted
 
 _FORMATS = ("parquet", "csv", "json")
-_NAME = re.compile(r"epoch-(\d{12})\.(?:parquet|csv|json)")
 
 _OPTIONS = ("path", "format", "mode", "changelog")
 
@@ -64,12 +62,6 @@ class FilesSink:
 
     def close(self) -> None:
         """No file is open between writes."""
-
-    def last_epoch(self) -> int:
-        if not self._folder.is_dir():
-            return 0
-        found = (_NAME.fullmatch(p.name) for p in self._folder.iterdir())
-        return max((int(m[1]) for m in found if m), default=0)
 
 
 def _parquet(table: pa.Table, out: BinaryIO) -> None:

@@ -79,9 +79,6 @@ class PythonSink:
     def close(self) -> None:
         """Nothing to release."""
 
-    def last_epoch(self) -> int:
-        return 0
-
 
 @register_sink("PYTHON", _OPTIONS)
 def _make(connector: Connector, access: Access) -> PythonSink:

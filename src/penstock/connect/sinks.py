@@ -32,9 +32,6 @@ class Sink(Protocol):
 
     def close(self) -> None: ...
 
-    def last_epoch(self) -> int:
-        """The newest epoch that the sink itself knows to hold; 0 if none, or if it cannot tell."""
-
 
 Factory = Callable[[Connector, Access], Sink]
 _FACTORIES: dict[str, Factory] = {}

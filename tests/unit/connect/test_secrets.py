@@ -119,9 +119,6 @@ class _LeakingSink:
 
     def close(self) -> None: ...
 
-    def last_epoch(self) -> int:
-        return 7
-
 
 class _LeakingLookup:
     def __init__(self, connector: Connector, columns: Any, key: Any, access: Access) -> None:
@@ -153,7 +150,7 @@ def shown(error: PenstockError) -> str:
 def test_errors_of_a_sink() -> None:
     connector = Connector("leaking", {"password": "${TOKEN}"})
     sink = make_sink(connector, changelog=True, access=ACCESS)
-    assert sink.accepts_changelog and sink.last_epoch() == 7
+    assert sink.accepts_changelog
     for call in (lambda: sink.open(pa.schema([]), 0), lambda: sink.write(1, 1, pa.table({}))):
         with pytest.raises(PenstockError) as caught:
             call()

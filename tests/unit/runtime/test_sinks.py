@@ -74,9 +74,6 @@ class Writer:
         self.away.closed += 1
         raise ValueError("nobody wants to know")
 
-    def last_epoch(self) -> int:
-        return 0
-
 
 class World:
     """A stream with a sink, which is made and stopped again and again."""

@@ -25,18 +25,14 @@ from penstock.sql.trees import bare
 
 @dataclass(frozen=True)
 class BatchQuery:
-    """`spark_sql` is over the objects' own (quoted) names; `objects` are the names of those it reads, each once.
+    """`spark_sql` uses the objects' own (quoted) names; `objects` are the distinct names of the objects it reads.
 
-    `simple`: one object and only what Spark and DuckDB agree on; then `duckdb_sql` is the same query for DuckDB.
+    `duckdb_sql` is the same query for DuckDB, if it reads a single object and means the same in Spark and DuckDB; otherwise None.
     """
 
     spark_sql: str
     objects: tuple[str, ...]
     duckdb_sql: str | None = None
-
-    @property
-    def simple(self) -> bool:
-        return self.duckdb_sql is not None
 
 
 def bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
