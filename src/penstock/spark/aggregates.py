@@ -34,10 +34,8 @@ NATIVE = frozenset(
         "avg",
         "min",
         "max",
-        "stddev",
         "stddev_samp",
         "stddev_pop",
-        "variance",
         "var_samp",
         "var_pop",
         "covar_samp",
@@ -45,9 +43,6 @@ NATIVE = frozenset(
         "corr",
         "bool_and",
         "bool_or",
-        "every",
-        "some",
-        "any",
         "count_if",
         "min_by",
         "max_by",
@@ -59,26 +54,21 @@ NATIVE = frozenset(
 )
 """Aggregates whose native result does not depend on the order of rows."""
 
-_OF_TRUTH = frozenset({"bool_and", "bool_or", "every", "some", "any", "count_if"})
+_OF_TRUTH = frozenset({"bool_and", "bool_or", "count_if"})
 _OF_NUMBERS = frozenset(
     {
         "sum",
         "avg",
-        "mean",
         "try_sum",
         "try_avg",
-        "stddev",
-        "std",
         "stddev_samp",
         "stddev_pop",
-        "variance",
         "var_samp",
         "var_pop",
         "covar_samp",
         "covar_pop",
         "corr",
         "percentile",
-        "percentile_cont",
         "percentile_disc",
         "median",
     }
