@@ -349,7 +349,7 @@ def test_a_writer_leaves_out_the_row_that_does_not_fit(db: penstock.Database) ->
     writer = db.source("s").writer(max_rows=100, max_delay=60)
     for row in [("a", 1), ("b", "no number"), ("c", 3)]:
         writer.write(row)
-    with refused("PSK-5003", "1 of 3 rows were left out"):
+    with refused("PSK-5003", "1 of 3 rows were dropped"):
         writer.flush()
     writer.write(("d", 4))
     writer.close()

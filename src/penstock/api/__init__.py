@@ -17,7 +17,7 @@ __all__ = ["Change", "Database", "Result", "SourceHandle", "Subscription", "open
 
 
 def __getattr__(name: str) -> object:
-    # What these import takes a second, in which `open` can already start Spark.
+    # Their imports take a second; `open` can start Spark meanwhile.
     if name in __all__:
         from penstock.api import database
 

@@ -1,4 +1,4 @@
-"""The database that `penstock.open` gives."""
+"""The database that `penstock.open` returns."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _open: weakref.WeakSet[Database] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """What a program left open is closed before the interpreter takes its parts away."""
+    """Closes databases that the program left open, before the interpreter shuts down."""
     for database in [*_open]:
         database.close()
 
 
 def opened(folder: Path | None, settings: Settings, start: bool, progress: Callable[[str], None] | None) -> Database:
-    """The database in a folder, with its queries running if `start`; None is a temporary folder."""
+    """Opens the database in a folder and starts its queries if `start` is set; None is a temporary folder."""
     engine = Engine(folder, settings, progress)
     database = Database(engine)
     _open.add(database)
@@ -76,17 +76,17 @@ class Transaction:
         self.lsn: int | None = None
 
     def insert(self, name: str, data: object) -> None:
-        """Rows are checked now and stored at the end."""
+        """Checks the rows now and stores them at the commit."""
         info = self._engine.writer.target(name)
         self._writes.append((info, "insert", self._engine.storage.feed(info).part(data)))
 
     def delete(self, name: str, data: object) -> None:
-        """Takes whole rows out of a table."""
+        """Deletes whole rows from a table."""
         info = self._engine.writer.target(name)
         self._writes.append((info, "delete", self._engine.storage.feed(info).part(data)))
 
     def execute(self, sql: str, params: Params = None) -> None:
-        """INSERT, UPDATE and DELETE statements as part of the commit; each sees what the transaction has written before."""
+        """Runs INSERT, UPDATE and DELETE statements as part of the commit. Each sees the transaction's earlier writes."""
         session = Session(self._engine, pending=self._writes)
         ex.execute(session, sql, params)
 
@@ -97,7 +97,7 @@ class Transaction:
 
 
 class Database:
-    """An open database. Every method works from any thread; after `close()` everything but `close()` raises."""
+    """An open database. All methods are thread-safe. After `close()`, every method except `close()` raises."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -106,39 +106,39 @@ class Database:
     # Statements
 
     def execute(self, sql: str, params: Params = None) -> Result | Subscription | None:
-        """Runs one or many statements; the last one's result."""
+        """Runs one or more statements and returns the result of the last."""
         outcome = ex.execute(self._session, sql, params)
         return Result(outcome) if isinstance(outcome, pa.Table) else outcome
 
     def sql(self, sql: str, params: Params = None) -> Result:
-        """Runs statements of which the last gives rows."""
+        """Runs statements and returns the rows of the last."""
         outcome = self.execute(sql, params)
         if isinstance(outcome, Result):
             return outcome
         if isinstance(outcome, Subscription):
             outcome.cancel()
             raise fail(
-                "PSK-0009", "SUBSCRIBE gives changes without end, not rows.", hint="Use db.subscribe or db.execute."
+                "PSK-0009", "SUBSCRIBE returns a stream of changes, not rows.", hint="Use db.subscribe or db.execute."
             )
         return Result(pa.table({}))
 
     def explain(self, sql: str, analyze: bool = False) -> str:
         """The plan of a SELECT or CREATE statement as text."""
         if len(parse_script(sql, connectors="keep", programs=True)) != 1:
-            raise fail("PSK-1001", "EXPLAIN takes one statement.")
+            raise fail("PSK-1001", "EXPLAIN needs exactly one statement.")
         rows = self.sql(f"EXPLAIN {'ANALYZE ' if analyze else ''}{sql}").fetchall()
         return "\n".join(str(r[0]) for r in rows)
 
     # Rows in
 
     def insert(self, name: str, data: object) -> int:
-        """One commit into a source or table; its LSN, when it is durable. On an error nothing of it is stored."""
+        """Inserts rows into a source or table in one commit. Returns its LSN once it is durable. On an error, nothing is stored."""
         self._engine.check_open()
         return self._engine.writer.insert(name, data)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Writes over several objects in one atomic commit."""
+        """Writes to several objects in one atomic commit."""
         self._engine.check_open()
         transaction = Transaction(self._engine)
         yield transaction
@@ -165,12 +165,12 @@ class Database:
         on_change: Callable[[Change], object] | None = None,
         on_error: Callable[[BaseException], object] | None = None,
     ) -> Subscription:
-        """The changes of a stream, view or table, or of a SELECT, from now on or from a past epoch."""
+        """Subscribes to the changes of a stream, view, table or SELECT, from now on or from a past epoch."""
         for argument, value in (("as_of", as_of), ("up_to", up_to), ("buffer_bytes", buffer_bytes)):
             if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-                raise fail("PSK-0009", f"{argument} is a number, not {type(value).__name__}.")
+                raise fail("PSK-0009", f"{argument} must be a number, not {type(value).__name__}.")
         if where is not None:
-            # As WHERE of SUBSCRIBE is read: what reaches out of the database is refused.
+            # The same checks as for WHERE of SUBSCRIBE: no access outside the database.
             where = parse_condition(where, programs=self._engine.settings.security.allow_programs).sql(dialect="spark")
         target: Any = name_or_select
         if self._engine.catalog.get(name_or_select) is None and len(name_or_select.split()) > 1:
@@ -200,16 +200,16 @@ class Database:
     # Progress and lifecycle
 
     def flush(self, timeout: float | None = None) -> None:
-        """Returns when every running query has taken in all that was committed before."""
+        """Returns once every running query has processed everything committed before the call."""
         self._engine.check_open()
         self._engine.flush(timeout)
 
     def wait(self, lsn: int, timeout: float | None = None) -> None:
-        """Returns when every running query has taken in everything up to an LSN."""
+        """Returns once every running query has processed everything up to an LSN."""
         self._engine.wait(lsn, timeout)
 
     def start(self) -> None:
-        """Starts every query, sink and connector; after the end of the JVM with a new one."""
+        """Starts every query, sink and connector. If the JVM has ended, starts a new one first."""
         if self._engine.lifecycle.state is not State.FAULTED:
             self._engine.check_open()
         self._engine.start()
@@ -228,7 +228,7 @@ class Database:
         return self._engine.lifecycle.state.value
 
     def checkpoint(self) -> int:
-        """Waits for all queries, writes contents down and marks the place; the checkpoint's number."""
+        """Waits for all queries, writes contents to disk and records the log position. Returns the checkpoint's number."""
         self._engine.check_open()
         return ex.checkpoint(self._engine)
 
@@ -243,7 +243,7 @@ class Database:
         return status(self._engine)
 
     def metrics(self) -> dict[str, ObjectStatus]:
-        """The same figures by name."""
+        """The result of `status`, by name."""
         return {s.name: s for s in self.status()}
 
     def topology(self) -> Topology:
@@ -252,7 +252,7 @@ class Database:
 
     @property
     def watermark(self) -> int | None:
-        """The smallest watermark over all sources that have one."""
+        """The smallest watermark of all sources that have one."""
         self._engine.check_open()
         marks = [self._engine.log.watermark(o.id) for o in self._engine.catalog.objects() if o.watermark is not None]
         known = [m for m in marks if m is not None]
@@ -263,11 +263,11 @@ class Database:
         self._engine.check_open()
         name = name or getattr(function, "__name__", None)
         if not callable(function) or not name:
-            raise fail("PSK-0009", f"{function!r} is not a function with a name.", hint="Give name='…'.")
+            raise fail("PSK-0009", f"{function!r} has no name.", hint="Pass name='…'.")
         self._engine.register_function(name, function, returns)
 
     def register_callable(self, name: str, function: Callable[..., object]) -> None:
-        """Makes a function known to `INTO PYTHON (callable = 'name')` sinks."""
+        """Registers a function for `INTO PYTHON (callable = 'name')` sinks."""
         self._engine.check_open()
         register_callable(name, function)
 

@@ -22,9 +22,9 @@ def open(
     start: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> Database:
-    """Opens a database folder, recovers it and starts its queries. Without a path, or with ":memory:", a temporary one.
+    """Opens a database folder, recovers it and starts its queries. Without a path, or with ":memory:", opens a temporary database.
 
-    `progress` is called with a word for each step of the way.
+    `progress` is called with the name of each step.
     """
     folder = None if path is None or str(path) == ":memory:" else Path(path)
     given = dict(config or {})
@@ -39,5 +39,5 @@ def open(
 
 
 async def open_async(path: str | Path | None = None, **options: Any) -> Database:
-    """`open`, without holding up the event loop."""
+    """`open`, without blocking the event loop."""
     return await asyncio.to_thread(lambda: open(path, **options))

@@ -1,4 +1,4 @@
-"""Rows that a statement gave."""
+"""The rows that a statement returned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Result:
-    """An Arrow table with the usual ways to read it. Fetching walks through it once; the other forms give all of it."""
+    """An Arrow table with the usual ways to read it. `fetch…` and iteration consume it once; the other methods return all rows."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -102,8 +102,8 @@ def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
     except (OverflowError, UnicodeDecodeError, ValueError) as why:
         raise fail(
             "PSK-7001",
-            f"Column {name!r} has a value that Python cannot hold: {why}.",
-            hint="Dates and times are of the years 1 to 9999, and text is UTF-8. Result.arrow() gives all values.",
+            f"Column {name!r} has a value that Python cannot represent: {why}.",
+            hint="Python needs dates and times in the years 1 to 9999, and UTF-8 text. Result.arrow() returns all values.",
         ) from None
 
 

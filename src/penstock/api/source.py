@@ -1,4 +1,4 @@
-"""The handle of one source or table, for those who write to it."""
+"""A handle for writing to one source or table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _BACKPRESSURE_ROWS = 10_000_000
 _MISFITS = frozenset({"PSK-5003", "PSK-5006", "PSK-5007"})
-"""What is wrong with a row itself."""
+"""Errors that concern single rows."""
 
 
 class SourceHandle:
@@ -36,26 +36,26 @@ class SourceHandle:
         return self._engine.catalog.by_id(self._id)
 
     def insert(self, data: object) -> int:
-        """One durable commit; its LSN."""
+        """Inserts rows in one durable commit and returns its LSN."""
         self._engine.check_open()
         return self._engine.writer.insert(self.name, data)
 
     def check(self, data: object) -> None:
-        """Raises what `insert` would find wrong with rows; nothing is stored."""
+        """Raises the error that `insert` would raise for these rows, without storing them."""
         self._engine.storage.feed(self._info).part(data, count=False)
 
     def insert_json(self, lines: Any) -> int:
-        """Raw JSON documents, decoded as the source's FORMAT and `json.column.*` options say; one commit."""
+        """Inserts raw JSON documents in one commit, decoded by the source's FORMAT and `json.column.*` options."""
         info = self._info
         options = dict(info.connector.options) | dict(info.connector.format_options) if info.connector else {}
         wanted = {k: v for k, v in options.items() if k.startswith("json.") or k == "on_error"}
         return self.insert(JsonDecoder(info.columns, wanted).decode(lines))
 
     def watermark(self, ts: int | dt.datetime) -> int:
-        """Moves the watermark by hand: a time (without a zone: UTC), or epoch milliseconds. It never goes back: a time that it has passed changes nothing."""
+        """Advances the watermark to a time (UTC if it has no zone) or to Unix milliseconds. An earlier time has no effect."""
         info = self._info
         if info.kind is not Kind.SOURCE:
-            raise fail("PSK-1008", f"{info.name} is a {info.kind.value} and has no watermark of its own.")
+            raise fail("PSK-1008", f"{info.name} is a {info.kind.value} and does not have its own watermark.")
         if isinstance(ts, dt.datetime):
             ts = int((ts if ts.tzinfo else ts.replace(tzinfo=dt.UTC)).timestamp() * 1000)
         millis = int(ts)
@@ -71,12 +71,12 @@ class SourceHandle:
 
     @property
     def current_watermark(self) -> int | None:
-        """Epoch milliseconds; None before the first row."""
+        """Unix milliseconds; None before the first row."""
         return self._engine.log.watermark(self._info.id)
 
     @property
     def pending(self) -> int:
-        """Rows that some running query has not taken in yet."""
+        """The number of rows that some running query has not processed yet."""
         info = self._info
         behind = 0
         for d in self._engine.catalog.dependents(info.id):
@@ -90,15 +90,15 @@ class SourceHandle:
         return self.pending > _BACKPRESSURE_ROWS
 
     def writer(self, *, max_rows: int = 10_000, max_delay: float = 0.05) -> BatchingWriter:
-        """Small inserts gathered into larger commits; a context manager."""
+        """A context manager that batches small inserts into larger commits."""
         return BatchingWriter(self, max_rows, max_delay)
 
 
 class BatchingWriter:
-    """Rows are committed when `max_rows` have gathered or the first has waited `max_delay` seconds, and on `flush` and exit.
+    """Commits when there are `max_rows` rows or the first has waited `max_delay` seconds, and on `flush` and exit.
 
-    An error of a commit in the background is raised by the next call. A row that does not fit is left out and named in the error;
-    the rows gathered with it are committed. Rows that could not be committed for another reason are kept, and go with the next commit.
+    The next call raises the error of a background commit. An invalid row is dropped and named in the error; the other rows of its batch are
+    committed. If a commit fails for another reason, its rows are kept for the next commit.
     """
 
     def __init__(self, source: SourceHandle, max_rows: int, max_delay: float) -> None:
@@ -120,7 +120,7 @@ class BatchingWriter:
                 self._lock.notify_all()
 
     def flush(self) -> int | None:
-        """Commits what has gathered; the LSN, or None if there was nothing."""
+        """Commits the buffered rows. Returns the LSN, or None if there were none."""
         with self._lock:
             self._check()
             return self._commit()
@@ -145,7 +145,7 @@ class BatchingWriter:
         return self._commit_fitting(rows)
 
     def _commit_fitting(self, rows: list[Any]) -> int | None:
-        """Commits the rows that fit and raises what is wrong with the first of the others."""
+        """Commits the valid rows and raises the error of the first invalid one."""
         fitting: list[Any] = []
         refused: list[tuple[Any, PenstockError]] = []
         for row in rows:
@@ -159,7 +159,7 @@ class BatchingWriter:
             row, first = refused[0]
             raise fail(
                 first.code,
-                f"{len(refused)} of {len(rows)} rows were left out, the others are committed. The first: {row!r}: {first.detail}",
+                f"{len(refused)} of {len(rows)} rows were dropped, the others are committed. The first: {row!r}: {first.detail}",
                 hint=first.hint,
             ) from first
         return lsn

@@ -53,7 +53,7 @@ def penstock(
       penstock run pipeline.sql        run a script
       penstock sql -c "SELECT 1"       run one statement
       penstock demo                    watch a market-data pipeline at work
-      penstock doctor                  is everything there that Penstock needs?
+      penstock doctor                  check the installation
     """
     if context.invoked_subcommand is None:
         _shell(None)
@@ -64,10 +64,10 @@ def shell(
     folder: Annotated[str | None, typer.Argument(metavar="FOLDER", help="The database's folder.")] = None,
     debug: Debug = False,
 ) -> None:
-    """Type SQL and see what comes out.
+    """Run SQL interactively.
 
     Statements end with a semicolon and may span lines.
-    SUBSCRIBE prints rows as they come until Ctrl-C.
+    SUBSCRIBE prints rows as they arrive, until Ctrl-C.
     The word help lists the shell's own commands.
     Input that does not come from a terminal is run as a script.
 
@@ -103,7 +103,7 @@ def run(
 ) -> None:
     """Run a script and print its last result.
 
-    It stops at its first error, which is shown with its place (exit code 1).
+    It stops at the first error and shows its position (exit code 1).
     A SUBSCRIBE in the script prints its rows until Ctrl-C.
 
     [bold]Examples[/bold]
@@ -132,7 +132,7 @@ def sql(
     """Run statements given on the command line and print the last result.
 
     Only rows go to standard output.
-    SUBSCRIBE prints each row as it comes, until Ctrl-C or --limit.
+    SUBSCRIBE prints each row as it arrives, until Ctrl-C or --limit.
 
     [bold]Examples[/bold]
 
@@ -154,9 +154,9 @@ def doctor(
     quick: Annotated[bool, typer.Option("--quick", metavar=SWITCH, help="Do not start Spark.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Check that everything is there that Penstock needs.
+    """Check that Penstock's requirements are met.
 
-    What is missing is shown with what to do about it; the exit code is then 1.
+    A failed check is shown with advice; the exit code is then 1.
 
     [bold]Examples[/bold]
 
@@ -177,16 +177,16 @@ def demo(
     rate: Annotated[
         int, typer.Option("--rate", min=10, max=100_000, metavar="N", help="Rows to push per second.")
     ] = 3000,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Other prices for another number.")] = 7,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random prices.")] = 7,
     plain: Annotated[bool, typer.Option("--plain", metavar=SWITCH, help="Lines instead of a screen.")] = False,
     debug: Debug = False,
 ) -> None:
     """Watch a market-data pipeline at work, on a temporary database.
 
-    Trades of twelve symbols are pushed while one-second bars close, positions
-    change, top movers change places and late trades go aside.
-    It ends by itself and checks that no share was lost or counted twice.
-    Ctrl-C ends it sooner.
+    It pushes trades of twelve symbols, and shows one-second bars as they close,
+    changing positions, the top movers, and late trades.
+    At the end it checks that no share was lost or counted twice.
+    Ctrl-C ends it early.
 
     [bold]Examples[/bold]
 
@@ -201,7 +201,7 @@ def demo(
 
 
 def main() -> None:
-    """Run the command line of this process and exit with its code. No error leaves as a traceback without --debug."""
+    """Run the command line of this process and exit with its code. Tracebacks are only shown with --debug."""
     console.utf8_output()
     try:
         interrupts.install()
@@ -209,7 +209,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        # the reader of a pipe has gone: nobody is there to be told
+        # the reader of the pipe is gone, so nobody can see a message
         sys.stderr.close()
         sys.exit(failure.FAILED)
     except Exception as error:

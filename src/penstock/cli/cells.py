@@ -1,4 +1,4 @@
-"""One value as text: for a table, for CSV, and for JSON."""
+"""Formats one value for a table, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON can hold.
+    """Converts a value to one that JSON supports.
 
-    Times are ISO 8601, decimals and binary (base64) are strings, so that nothing is rounded or lost; NaN and the infinities are strings
+    Times become ISO 8601, decimals and binary (base64) become strings, so that nothing is rounded or lost. NaN and infinities become strings
     because JSON has no number for them.
     """
     if isinstance(value, float) and not math.isfinite(value):
@@ -52,7 +52,7 @@ def to_csv(value: Any) -> str:
 
 
 def to_cell(value: Any) -> str:
-    """A value as people read it in a table."""
+    """A value as a table cell, for people."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -73,7 +73,7 @@ def _number(value: float) -> str:
     if not math.isfinite(value):
         return str(plain(value))
     text = repr(value)
-    # a sum of prices reads 101.30000000000001: ten significant digits are enough for the eye, files get them all
+    # avoid 101.30000000000001: ten significant digits are enough on screen; files get all digits
     return f"{value:.10g}" if len(text) > 14 and "e" not in text else text
 
 

@@ -1,4 +1,4 @@
-"""Command classes whose help says of a switch only what it does."""
+"""Command classes whose help shows no value type for switches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-# typer shows the type of every option that has no word of its own for its value, also of those that take none
+# typer shows the value type of every option without a metavar, even of switches, which have no value
 SWITCH = ""
 
 

@@ -1,4 +1,4 @@
-"""Where the command writes: results to stdout, everything about them to stderr."""
+"""The output streams: results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from rich.console import Console
 
 
 def out() -> Console:
-    """The console of results. Made anew each time, so that a replaced `sys.stdout` is honoured."""
+    """The console for results. Created at each call, so that a replaced `sys.stdout` is used."""
     return Console(file=sys.stdout, highlight=False)
 
 
 def err() -> Console:
-    """The console of progress and errors."""
+    """The console for progress and errors."""
     return Console(file=sys.stderr, highlight=False)
 
 
 def utf8_output() -> None:
-    """Results and error texts hold `−`, `…` and box lines: a locale without them must not turn output into an error."""
+    """Results and errors contain `−`, `…` and box lines. Printing them must not fail in a locale without them."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

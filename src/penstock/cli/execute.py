@@ -1,4 +1,4 @@
-"""One statement run and its outcome: rows, nothing to show, or a subscription to follow."""
+"""Runs one statement. The outcome is rows, nothing, or a subscription to follow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`table` is None where the statement has no rows; `subscription` is set for SUBSCRIBE. `elapsed` in seconds."""
+    """`table` is None if the statement returns no rows; `subscription` is set for SUBSCRIBE. `elapsed` is in seconds."""
 
     statement: Statement
     elapsed: float
@@ -31,7 +31,7 @@ class Outcome:
 
 
 def execute(db: Database, statement: Statement, script: str) -> Outcome:
-    """Run one statement of a script; an error carries its place in the script."""
+    """Run one statement of a script. The position of an error refers to the script."""
     from penstock.api import Subscription
 
     began = time.perf_counter()
@@ -46,7 +46,7 @@ def execute(db: Database, statement: Statement, script: str) -> Outcome:
 
 
 def follow(subscription: Subscription, output: Format, console: Console, *, limit: int | None = None) -> int:
-    """Print a subscription's rows until it ends, `limit` rows are out, or Ctrl-C; the number of rows printed."""
+    """Print a subscription's rows until it ends, `limit` rows are printed, or Ctrl-C. Returns the number of rows printed."""
     tail = tail_for(output, console)
     printed = 0
     with subscription, interrupts.awaited() as asked:

@@ -1,4 +1,4 @@
-"""How a failing command ends: the error as the user should see it, and the exit code."""
+"""How a command fails: the error message for the user, and the exit code."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ FAILED = 1
 
 
 def describe(error: BaseException) -> Text:
-    """Code, sentence, the place with a caret, and the hint, coloured for a terminal."""
+    """Code, message, position with a caret, and hint, coloured for a terminal."""
     if not isinstance(error, PenstockError):
         text = Text("PSK-8001", style="bold red")
         text.append(f": {type(error).__name__}: {error}\n", style="default not bold")
         text.append("Hint: ", style="yellow")
-        return text.append("This is a defect in Penstock. --debug shows where it happened.", style="default not bold")
+        return text.append("This is a bug in Penstock. --debug shows where it happened.", style="default not bold")
     text = Text()
     for i, line in enumerate(error.render().splitlines()):
         if i:
@@ -38,7 +38,7 @@ def describe(error: BaseException) -> Text:
 
 
 def report(error: BaseException, *, debug: bool = False) -> None:
-    """Print an error to stderr; with `debug`, the traceback before it."""
+    """Print an error to stderr, preceded by the traceback if `debug` is set."""
     if debug:
         traceback.print_exception(error, file=sys.stderr)
     console.err().print(describe(error), soft_wrap=True)

@@ -1,7 +1,7 @@
-"""What Ctrl-C and a request to end do to a command.
+"""How a command handles Ctrl-C and termination signals.
 
-An exception that a signal throws strikes between any two steps, also between those that clean up. So one is thrown at most once, never
-where a command waits or closes, and never again until `cancellable()` says so; otherwise a signal is noted, and whoever waits looks at the note.
+An exception raised by a signal handler can interrupt any two steps, even in cleanup code. So one is raised at most once, never while a
+command waits or closes, and not again until `cancellable()` allows it. Otherwise the handler only sets a flag, which waiting code checks.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _STDERR = 2
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
-# how soon one who waits sees a signal
+# how often waiting code checks the flag
 LOOK_S = 0.1
 
 
 class Note:
-    """A flag that a signal handler can set. `threading.Event` is none: its lock may be held by the code that the handler interrupts."""
+    """A flag that a signal handler can set. `threading.Event` is not safe there: the interrupted code may hold its lock."""
 
     def __init__(self) -> None:
         self._set = False
@@ -41,7 +41,7 @@ class Note:
         self._set = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Return when it is set, or after `timeout` seconds; whether it is set."""
+        """Return when it is set or after `timeout` seconds. The result says whether it is set."""
         end = None if timeout is None else time.monotonic() + timeout
         while not self._set:
             left = LOOK_S if end is None else min(LOOK_S, end - time.monotonic())
@@ -52,7 +52,7 @@ class Note:
 
 
 class Interrupts:
-    """The signals of this process. Before `install()` nothing is noted and Python's own handlers are at work."""
+    """The signal handling of this process. Before `install()`, Python's own handlers are active."""
 
     def __init__(self) -> None:
         self._noted = Note()
@@ -63,7 +63,7 @@ class Interrupts:
         self.terminated = False
 
     def install(self) -> None:
-        """Take the signals over, which only the main thread can. The first one is thrown."""
+        """Install the handlers, which only works in the main thread. The first signal raises."""
         if threading.current_thread() is threading.main_thread():
             self._throws = True
             signal.signal(signal.SIGINT, self._pressed)
@@ -72,7 +72,7 @@ class Interrupts:
 
     @contextmanager
     def cancellable(self) -> Iterator[None]:
-        """Within the block Ctrl-C raises KeyboardInterrupt and a request to end SystemExit. One that came before does so now."""
+        """Within the block, Ctrl-C raises KeyboardInterrupt and a termination signal raises SystemExit. A pending one raises at once."""
         self._unheeded = 0
         self._throws = True
         try:
@@ -84,7 +84,7 @@ class Interrupts:
 
     @contextmanager
     def at_prompt(self) -> Iterator[None]:
-        """Within the block Ctrl-C belongs to the input line, which knows it as a key; a request to end raises SystemExit."""
+        """Within the block, the input line handles Ctrl-C as a key; a termination signal raises SystemExit."""
         self._ends = True
         try:
             if self.terminated:
@@ -97,7 +97,7 @@ class Interrupts:
 
     @contextmanager
     def awaited(self) -> Iterator[Note]:
-        """Within the block nothing is raised: the note is set by Ctrl-C or a request to end, and has been answered when the block ends."""
+        """Within the block, nothing is raised: Ctrl-C or a termination signal sets the flag, which is cleared when the block ends."""
         before, self._throws = self._throws, False
         try:
             yield self._noted
@@ -108,7 +108,7 @@ class Interrupts:
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Within the block the first Ctrl-C is answered with a line of text and the second ends the process as it is."""
+        """Within the block, the first Ctrl-C prints a message and the second kills the process."""
         self._throws = False
         self._unheeded = 0
         self._closing = True
@@ -125,7 +125,7 @@ class Interrupts:
         if self._unheeded > 1:
             _leave_at_once()
         if self._closing:
-            _say("\nClosing; Ctrl-C again ends it at once.\n")
+            _say("\nClosing; press Ctrl-C again to quit at once.\n")
 
     def _asked_to_end(self, signum: int, frame: FrameType | None) -> None:
         self.terminated = True
@@ -141,7 +141,7 @@ class Interrupts:
 
 
 def _say(text: str) -> None:
-    # a handler runs in the middle of anything, a half-finished print included: no buffered file can be used
+    # the handler may interrupt a print, so it must not use a buffered file
     os.write(_STDERR, text.encode())
 
 

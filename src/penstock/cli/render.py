@@ -1,6 +1,6 @@
-"""A finished result on the screen or in a pipe.
+"""Prints a finished result to the screen or a pipe.
 
-JSON, JSON lines and CSV put rows on the stream and nothing else.
+JSON, JSON lines and CSV write only rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def print_result(
     table: pa.Table, output: Format, console: Console, *, elapsed: float | None = None, limit: int | None = None
 ) -> None:
-    """Print a result in one of the formats; `limit` cuts rows off the end. `elapsed` is shown under a table only."""
+    """Print a result in one of the formats, at most `limit` rows. `elapsed` is only shown below a table."""
     if limit is not None:
         table = table.slice(0, limit)
     if output is Format.TABLE:
@@ -34,13 +34,13 @@ def print_result(
 
 
 def print_table(table: pa.Table, console: Console, *, elapsed: float | None = None) -> None:
-    """A grid with numbers on the right and NULL dimmed, then the number of rows and the time."""
+    """A grid with right-aligned numbers and dimmed NULLs, then the number of rows and the time."""
     console.print(grid(table.column_names, [is_numeric(f.type) for f in table.schema], rows(table)))
     console.print(footer(table.num_rows, elapsed))
 
 
 def print_expanded(table: pa.Table, console: Console, *, elapsed: float | None = None) -> None:
-    """Each row as lines of `column | value`, for rows that are wider than the screen."""
+    """Each row as lines of `column | value`, for rows wider than the screen."""
     width = max((len(n) for n in table.column_names), default=0)
     for i, row in enumerate(rows(table), 1):
         console.print(Text(f"─[ row {i} ]" + "─" * max(0, width + 12 - len(str(i))), style="dim"))
@@ -61,7 +61,7 @@ def grid(names: list[str], numeric: list[bool], values: list[tuple[Any, ...]]) -
 
 
 def cell(value: Any) -> Text:
-    """A value as a table cell. Never read as markup: `[red]` in the data is five letters."""
+    """A value as a table cell. It is never parsed as markup: `[red]` in the data is printed as is."""
     return Text(to_cell(value), style="dim italic" if value is None else "")
 
 
@@ -82,14 +82,14 @@ def duration(seconds: float) -> str:
 
 
 def is_numeric(type_: pa.DataType) -> bool:
-    """Types whose values are compared by their last digit, and stand on the right."""
+    """Types whose values are right-aligned."""
     import pyarrow.types as t
 
     return bool(t.is_integer(type_) or t.is_floating(type_) or t.is_decimal(type_))
 
 
 def rows(table: pa.Table) -> list[tuple[Any, ...]]:
-    """The rows as tuples; unlike dicts they survive two columns of one name."""
+    """The rows as tuples. Unlike dicts, they support duplicate column names."""
     if not table.num_columns:
         return [()] * table.num_rows
     return list(zip(*(c.to_pylist() for c in table.columns), strict=True))

@@ -1,4 +1,4 @@
-"""`penstock run` and `penstock sql`: statements without a prompt."""
+"""`penstock run` and `penstock sql`: run statements without a prompt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run_script(file: str, folder: str | None, *, follow: bool, output: Format) -> int:
-    """Run a file, or standard input for `-`; the exit code."""
+    """Run a file, or standard input for `-`. Returns the exit code."""
     script = read_script(file)
     with database(folder) as db:
         code = run_statements(db, script, output=output)
@@ -30,7 +30,7 @@ def run_script(file: str, folder: str | None, *, follow: bool, output: Format) -
 
 
 def run_command(command: str, folder: str | None, *, output: Format, limit: int | None) -> int:
-    """Run the text of `sql -c`; the exit code."""
+    """Run the text of `sql -c`. Returns the exit code."""
     with database(folder) as db:
         return run_statements(db, command, output=output, limit=limit)
 
@@ -43,14 +43,14 @@ def read_script(file: str) -> str:
         return Path(file).read_text(encoding="utf-8")
     except OSError as error:
         raise fail(
-            "PSK-0009", f"{file} cannot be read: {error.strerror}.", hint="Give a file, or - for standard input."
+            "PSK-0009", f"{file} cannot be read: {error.strerror}.", hint="Pass a file, or - for standard input."
         ) from error
     except UnicodeDecodeError as error:
-        raise fail("PSK-0009", f"{file} is not UTF-8 text.", hint="Give a file of SQL statements.") from error
+        raise fail("PSK-0009", f"{file} is not UTF-8 text.", hint="Pass a file of SQL statements.") from error
 
 
 def run_statements(db: Database, script: str, *, output: Format, limit: int | None = None) -> int:
-    """Run a script up to its first error, with progress on stderr, and print the last result; the exit code."""
+    """Run a script up to its first error, with progress on stderr, and print the last result. Returns the exit code."""
     statements = split(script)
     last: Outcome | None = None
     for i, statement in enumerate(statements, 1):
@@ -63,7 +63,7 @@ def run_statements(db: Database, script: str, *, output: Format, limit: int | No
             failure.report(error, debug=options.debug_wanted)
             if len(statements) > 1:
                 console.err().print(
-                    f"In statement {i} of {len(statements)} (line {statement.line}); those before it have been carried out.",
+                    f"In statement {i} of {len(statements)} (line {statement.line}); the statements before it were executed.",
                     style="dim",
                     markup=False,
                 )
@@ -74,8 +74,8 @@ def run_statements(db: Database, script: str, *, output: Format, limit: int | No
 
 
 def _stay() -> None:
-    """Keep the pipeline running until Ctrl-C, or until the process is asked to end."""
+    """Keep the pipeline running until Ctrl-C or a termination signal."""
     with interrupts.awaited() as asked:
-        console.err().print("The pipeline is running. Ctrl-C ends it.", style="dim")
+        console.err().print("The pipeline is running. Press Ctrl-C to stop.", style="dim")
         with status("Running …"):
             asked.wait()

@@ -1,4 +1,4 @@
-"""Opening a database for a command: progress while it starts, and an end that Ctrl-C does not cut short."""
+"""Opens a database for a command: shows progress while it starts, and closes it without interruption by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def status(text: str) -> AbstractContextManager[object]:
-    """A spinner on stderr if it is a terminal, nothing otherwise."""
+    """A spinner, if stderr is a terminal."""
     screen = console.err()
     return screen.status(Text(text)) if screen.is_terminal else nullcontext()
 
 
 @contextmanager
 def database(folder: str | None) -> Iterator[Database]:
-    """An open database, closed at the end. None is a temporary one."""
+    """Open a database, and close it at the end. None: a temporary one."""
     db = _open(folder)
     try:
         yield db

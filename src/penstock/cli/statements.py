@@ -1,4 +1,4 @@
-"""SQL text cut at its semicolons, and whether text typed so far is complete."""
+"""Splits SQL text at semicolons, and tells whether typed text is complete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.errors import PenstockError, Position
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement without its semicolon, and where in the script it starts (1-based)."""
+    """One statement without its semicolon, and its start in the script (1-based)."""
 
     text: str
     line: int
@@ -32,8 +32,7 @@ class Statement:
 def split(text: str) -> list[Statement]:
     """The statements of a script in order. Semicolons in strings, quoted names and comments do not count.
 
-    Text that cannot be cut into tokens (an open string or comment) is one statement that is not terminated:
-    the engine says what is wrong with it.
+    Text that cannot be tokenized (an open string or comment) is one unterminated statement; the engine reports the error.
     """
     from penstock.sql.tokens import Script
 
@@ -59,12 +58,12 @@ def split(text: str) -> list[Statement]:
 
 
 def complete(text: str) -> bool:
-    """True if Enter should run the text: every statement in it is ended by a semicolon."""
+    """True if Enter should run the text: every statement in it ends with a semicolon."""
     return all(s.terminated for s in split(text))
 
 
 def relocate(error: PenstockError, statement: Statement, script: str) -> PenstockError:
-    """Move an error's place from the statement to the script that it stands in."""
+    """Convert an error's position in the statement to a position in the script."""
     at = error.position
     if at is not None:
         column = at.column + (statement.column - 1 if at.line == 1 else 0)

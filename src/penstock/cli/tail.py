@@ -1,4 +1,4 @@
-"""The live tail of a subscription: rows are printed as they come."""
+"""The live tail of a subscription: prints rows as they arrive."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Tail(Protocol):
     """Prints the rows of a subscription."""
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Print the rows of one change and flush, so that a reader of the pipe sees them now."""
+        """Print the rows of one change and flush, so that the reader of a pipe sees them immediately."""
 
     def progress(self, epoch: int, lsn: int, watermark: int | None) -> None:
-        """Say that nothing has changed up to this point; only asked of a subscription `WITH (progress = true)`."""
+        """Report that nothing has changed up to this point. Only called for a subscription `WITH (progress = true)`."""
 
     def close(self) -> None:
-        """Print what has to follow the last row."""
+        """Print the end of the output, after the last row."""
 
 
 def tail_for(output: Format, console: Console) -> Tail:
-    """The tail of an output format."""
+    """The tail for an output format."""
     if output is Format.JSON:
         return JsonTail(console.file)
     if output is Format.JSONL:
@@ -42,7 +42,7 @@ def tail_for(output: Format, console: Console) -> Tail:
 
 
 class TableTail:
-    """`+` rows green, `−` rows red, in columns that only ever get wider; the header comes again when they do."""
+    """`+` rows are green, `−` rows red. Columns only get wider; the header is then printed again."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -132,16 +132,14 @@ class CsvTail:
         self._file.flush()
 
     def progress(self, epoch: int, lsn: int, watermark: int | None) -> None:
-        raise fail(
-            "PSK-1012", "CSV has no place for progress.", hint="Use --format jsonl, or leave out progress = true."
-        )
+        raise fail("PSK-1012", "CSV cannot show progress.", hint="Use --format jsonl, or remove progress = true.")
 
     def close(self) -> None:
         pass
 
 
 def weight_of(row: Row) -> int:
-    """The weight of a row in any envelope; rows that say nothing of it are there once."""
+    """The weight of a row in any envelope; 1 if the row has none."""
     if row.get("__op") == "delete" or (row.get("op") == "d" and "before" in row):
         return -1
     return int(row.get(WEIGHT, 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def version() -> str:
-    """The version as `penstock.__version__` has it."""
+    """The same as `penstock.__version__`."""
     from penstock import __version__
 
     return __version__

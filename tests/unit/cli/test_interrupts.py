@@ -79,7 +79,7 @@ def test_one_that_comes_between_two_blocks_strikes_in_the_second(interrupts: Int
 def test_closing_survives_one_and_gives_in_to_two(capfd: pytest.CaptureFixture[str], interrupts: Interrupts) -> None:
     with interrupts.closing():
         send()
-    assert capfd.readouterr().err == "\nClosing; Ctrl-C again ends it at once.\n"
+    assert capfd.readouterr().err == "\nClosing; press Ctrl-C again to quit at once.\n"
     script = """
 import os, signal
 from penstock.cli.interrupts import interrupts

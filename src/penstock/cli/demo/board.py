@@ -1,4 +1,4 @@
-"""What the demo knows at a moment. Threads report to it; the screen and the summary read it."""
+"""The state of the demo. Threads report to it; the screen and the summary read it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Board:
         self._p50s: deque[float] = deque(maxlen=_CLOSES)
 
     def begin(self) -> None:
-        """The clock starts now: rows that came before were preparation, and count for everything but the latency."""
+        """Start the clock. Earlier rows were warm-up: they count for everything except latency."""
         with self._lock:
             self._began = time.monotonic()
             self._samples.clear()
@@ -90,7 +90,7 @@ class Board:
             self._ledger.stragglers += int(straggler)
 
     def bars(self, rows: Sequence[Row]) -> None:
-        """Windows that closed."""
+        """Record closed windows."""
         with self._lock:
             self._bars += len(rows)
             for row in rows:
@@ -99,10 +99,10 @@ class Board:
                 self._closes.setdefault(row["symbol"], deque(maxlen=_CLOSES)).append(row["closing"])
 
     def positions(self, rows: Sequence[Row], at: float) -> None:
-        """Changes of positions, retractions included, that arrived at `at`."""
+        """Record changes of positions, including retractions, that arrived at `at`."""
         with self._lock:
             self._changes += len(rows)
-            # a retraction and what replaces it are read together
+            # show a retraction next to its replacement
             self._changelog.extend(sorted(rows, key=lambda row: (row["symbol"], row["__weight"])))
             for row in rows:
                 if row["__weight"] < 0:
@@ -111,7 +111,7 @@ class Board:
                     self._latency.arrived(row["symbol"], row["trades"], at)
 
     def late(self, rows: Sequence[Row]) -> None:
-        """Trades that came after their window had closed."""
+        """Record trades that arrived after their window had closed."""
         with self._lock:
             self._late += len(rows)
             self._late_volume += sum(row["volume"] for row in rows)
@@ -123,7 +123,7 @@ class Board:
             self._selects += 1
 
     def sample(self) -> None:
-        """Note rate and latency; called twice a second, so that the histories have even steps."""
+        """Sample rate and latency. Called twice a second, so that the histories have even steps."""
         now = time.monotonic()
         with self._lock:
             self._samples.append((now - self._began, self._ledger.rows))
@@ -131,12 +131,12 @@ class Board:
             self._p50s.append(self._latency.recent(0.5, now) or 0.0)
 
     def balance(self) -> Balance:
-        """Where the shares are."""
+        """The balance of shares."""
         with self._lock:
             return self._ledger.balance(closed=self._closed_volume, late=self._late_volume)
 
     def settled(self) -> bool:
-        """True when every pushed row has come out where it must."""
+        """True when the output for every pushed row has arrived."""
         with self._lock:
             balance = self._ledger.balance(closed=self._closed_volume, late=self._late_volume)
             return balance.holds and self._latency.rows_arrived == self._ledger.rows

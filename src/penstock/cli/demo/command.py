@@ -19,13 +19,13 @@ from penstock.cli.session import database, status
 if TYPE_CHECKING:
     from rich.console import Console
 
-# smooth to the eye, and a small part of one core
+# looks smooth, and uses a small part of one core
 FRAMES_PER_S = 8
 SAMPLE_S = 0.5
 
 
 def run_demo(*, seconds: int, rate: int, seed: int, plain: bool) -> int:
-    """Run the demo; 0 if what came out adds up with what was pushed."""
+    """Run the demo. Returns 0 if the output adds up with the pushed rows."""
     out = console.out()
     plain = plain or not out.is_terminal
     board = Board()
@@ -46,7 +46,7 @@ def run_demo(*, seconds: int, rate: int, seed: int, plain: bool) -> int:
 
 
 def _watch(pipeline: Pipeline, board: Board, seconds: int, out: Console, *, plain: bool) -> float:
-    """Show the demo until its time is over, Ctrl-C, or an error; how long rows were pushed."""
+    """Show the demo until its time is over, Ctrl-C, or an error. Returns how long rows were pushed."""
     began = time.monotonic()
     with ExitStack() as stack:
         screen = Screen(board.view, float(seconds))
@@ -64,7 +64,7 @@ def _watch(pipeline: Pipeline, board: Board, seconds: int, out: Console, *, plai
             show = redraw
 
         next_sample = began + SAMPLE_S
-        # an early end is a good end: what was pushed is still checked
+        # stopping early is fine: the pushed rows are still checked
         asked = stack.enter_context(interrupts.awaited())
         while pipeline.error is None and (now := time.monotonic()) < began + seconds and not asked.is_set():
             if now >= next_sample:

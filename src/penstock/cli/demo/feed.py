@@ -1,4 +1,4 @@
-"""Made-up trades: twelve symbols whose prices walk at random. The same seed and clock give the same trades."""
+"""Random trades: twelve symbols whose prices follow random walks. The same seed and clock give the same trades."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ SYMBOLS: tuple[tuple[str, float], ...] = (
     ("HAZEL", 24.91), ("LARCH", 143.02), ("MAPLE", 72.58), ("OLIVE", 8.67), ("ROWAN", 221.90), ("TULIP", 35.33),
 )  # fmt: skip
 
-# trades arrive this much out of order; the watermark's delay in the pipeline is longer, so none of them is late
+# trades arrive up to this much out of order; the watermark delay of the pipeline is longer, so none of them is late
 JITTER_MS = 300
-# a straggler is this old when it arrives: its window has closed long ago
+# the age of a straggler when it arrives: its window closed long ago
 LATE_MS = (6_000, 10_000)
 
 
 @dataclass
 class Batch:
-    """Trades as columns. `quantity` is the signed volume: positive bought, negative sold. `ts` is epoch milliseconds."""
+    """Trades as columns. `quantity` is the signed volume: positive bought, negative sold. `ts` is Unix milliseconds."""
 
     symbol: list[str] = field(default_factory=list)
     price: list[float] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Batch:
         return len(self.symbol)
 
     def arrow(self) -> pa.Table:
-        """The batch as it is inserted."""
+        """The batch as an Arrow table to insert."""
         import pyarrow as pa
 
         stamp = pa.timestamp("us", tz="UTC")
@@ -51,7 +51,7 @@ class Batch:
 
 
 class Market:
-    """Makes trades. Each symbol has its own restlessness and a drift that turns now and then, so that the ranking moves."""
+    """Generates trades. Each symbol has its own volatility and a drift that changes now and then, so that the ranking changes."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

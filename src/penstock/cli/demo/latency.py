@@ -1,7 +1,7 @@
-"""How long a pushed row takes to a subscriber, for every row.
+"""Measures, for every row, the time from its push to its arrival at a subscriber.
 
-The subscriber sees a running count per symbol. The feeder notes the count after each push, so that a count of n that arrives says of each
-row up to the n-th that it has arrived.
+The subscriber sees a running count per symbol. The feeder records the count at each push, so a count of n means that all rows
+up to the n-th have arrived.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 
 def percentile(samples: Iterable[tuple[float, int]], share: float) -> float | None:
-    """The smallest value that at least `share` of the samples do not exceed; a sample is (value, how often)."""
+    """The smallest value that at least `share` of the samples do not exceed; a sample is (value, count)."""
     ordered = sorted(samples)
     total = sum(n for _, n in ordered)
     if not total:
@@ -25,7 +25,7 @@ def percentile(samples: Iterable[tuple[float, int]], share: float) -> float | No
 
 
 class Latencies:
-    """Not safe for several threads: the caller holds a lock."""
+    """Not thread-safe: the caller must hold a lock."""
 
     def __init__(self, recent_s: float = 5.0) -> None:
         self._recent_s = recent_s
@@ -36,14 +36,14 @@ class Latencies:
         self._recent: deque[tuple[float, float, int]] = deque()
 
     def pushed(self, counts: Mapping[str, int], at: float) -> None:
-        """A push with so many rows per symbol began at `at`. To be called before the push."""
+        """Record that a push with these row counts per symbol began at `at`. Call it before the push."""
         for symbol, n in counts.items():
             total = self._pushed.get(symbol, 0) + n
             self._pushed[symbol] = total
             self._waiting.setdefault(symbol, deque()).append((total, at))
 
     def arrived(self, symbol: str, total: int, at: float) -> None:
-        """The subscriber was told that `total` rows of the symbol are in."""
+        """Record that the subscriber received a count of `total` rows for the symbol."""
         waiting = self._waiting.get(symbol, deque())
         while waiting and waiting[0][0] <= total:
             through, began = waiting.popleft()
@@ -53,7 +53,7 @@ class Latencies:
             self._recent.append((at, at - began, n))
 
     def forget(self) -> None:
-        """Measure from now on; rows still on their way are measured when they arrive."""
+        """Discard all samples. Rows in flight are still measured when they arrive."""
         self._all.clear()
         self._recent.clear()
 

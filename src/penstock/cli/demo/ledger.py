@@ -1,4 +1,4 @@
-"""The feeder's own books: what was pushed, by window. The engine's answers are compared with them at the end."""
+"""The feeder's own books: pushed rows and shares per window. The engine's results are checked against them at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DELAY_MS = 500
 
 @dataclass(frozen=True)
 class Balance:
-    """Shares pushed against shares that the engine has in closed windows and has put aside as late, and those in open windows."""
+    """Shares pushed, compared with the shares in closed windows, late rows and open windows."""
 
     pushed: int
     closed: int
@@ -21,7 +21,7 @@ class Balance:
 
     @property
     def missing(self) -> int:
-        """Zero if every share is somewhere exactly once; negative if some were counted twice."""
+        """Zero if every share is counted exactly once; negative if some were counted twice."""
         return self.pushed - self.closed - self.late - self.open
 
     @property
@@ -40,7 +40,7 @@ class Ledger:
     by_window: dict[int, int] = field(default_factory=dict)
 
     def add(self, batch: Batch) -> None:
-        """Enter a batch that the engine has taken."""
+        """Record a batch that the engine has accepted."""
         self.rows += len(batch)
         for ts, volume in zip(batch.ts, batch.volume, strict=True):
             start = ts - ts % WINDOW_MS
@@ -50,7 +50,7 @@ class Ledger:
 
     @property
     def watermark_ms(self) -> int:
-        """Where the source's watermark must stand after what was pushed."""
+        """The expected watermark of the source after all pushed rows."""
         return self.latest_ms - DELAY_MS
 
     @property
@@ -59,5 +59,5 @@ class Ledger:
         return sum(v for start, v in self.by_window.items() if start + WINDOW_MS > self.watermark_ms)
 
     def balance(self, *, closed: int, late: int) -> Balance:
-        """The books against what the engine put out."""
+        """Compare the books with the engine's output."""
         return Balance(self.volume, closed, late, self.open_volume)

@@ -1,4 +1,4 @@
-"""The pipeline of the demo: its SQL, and the threads that push into it and listen to it."""
+"""The pipeline of the demo: its SQL, and the threads that push rows and subscribe."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ FROM movers
 ORDER BY change DESC
 """
 
-# an insert is durable, so each costs a sync: twenty a second is smooth to watch and leaves the disk alone
+# each durable insert costs a sync: twenty a second look smooth and are easy on the disk
 TICK_S = 0.05
-# after a pause of the process the rows that were not made are not made up for
+# after the process was suspended, do not push the rows it missed
 MAX_TICK_S = 0.5
 SELECT_S = 0.5
-# by then windows have been closing for some seconds, so that a straggler is sure to be late
+# by then, windows have been closing for some seconds, so a straggler is certainly late
 FIRST_STRAGGLER_S = 11.0
 STRAGGLER_S = 2.5
-# the last epochs take well under a second; more than this means that something is lost
+# the last epochs take well under a second; if this is exceeded, something was lost
 SETTLE_S = 10.0
 # the first epochs of a cold JVM on a busy machine
 FLUSH_S = 120.0
@@ -64,7 +64,7 @@ JOIN_S = 5.0
 
 
 class Pipeline:
-    """Runs the feed and the listeners. The first error of any of them is kept in `error` and ends the demo."""
+    """Runs the feed and the subscribers. The first error in any of them is stored in `error` and ends the demo."""
 
     def __init__(self, db: Database, board: Board, *, rate: int, seed: int) -> None:
         self._db = db
@@ -79,7 +79,7 @@ class Pipeline:
         self.error: BaseException | None = None
 
     def start(self) -> None:
-        """Create the objects, subscribe, let a few rows through a JVM that is still cold, and start pushing."""
+        """Create the objects, subscribe, warm up the JVM with a few rows, and start pushing."""
         self._db.execute(SQL)
         board = self._board
         self._listen("bars", lambda rows, at: board.bars(rows))
@@ -92,7 +92,7 @@ class Pipeline:
         self._feeder = self._thread(self._feed, "feed")
 
     def stop_feed(self) -> None:
-        """Push no more, and wait until the engine has put out everything that follows from what was pushed."""
+        """Stop pushing, and wait until the engine has emitted all results for the pushed rows."""
         self._no_more_rows.set()
         if self._feeder is not None:
             self._feeder.join()

@@ -1,4 +1,4 @@
-"""The demo without a terminal: a line about once a second."""
+"""The demo without a terminal: prints a line about once a second."""
 
 from __future__ import annotations
 

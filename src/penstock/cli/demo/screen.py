@@ -1,4 +1,4 @@
-"""The demo on a terminal: panels made from a `View`, drawn anew several times a second."""
+"""The demo on a terminal: draws panels from a `View` several times a second."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ BORDER_LINES = 2
 HEADER_LINES = 1
 UPPER_LINES = len(SYMBOLS) + HEADER_LINES + BORDER_LINES
 LOWER_LINES = 6
-# below this width the opening, high and low of a bar give way
+# below this width, the opening, high and low of a bar are hidden
 WIDE = 110
-# border and inner space of a panel
+# border and padding of a panel
 FRAME = 4
-# what a line of the ranking needs beside its sparkline
+# the width of a ranking line without its sparkline
 MOVER_WIDTH = 23
 
 
 def draw(view: View, *, seconds: float, width: int, height: int, note: str = "") -> Layout:
-    """The whole screen. What does not fit is cut off at the bottom of its panel."""
+    """The whole screen. Rows that do not fit are cut off at the bottom of their panel."""
     wide = width >= WIDE
     left = width * 58 // 100
     upper = max(4, min(UPPER_LINES, height - HEAD_LINES - LOWER_LINES))
@@ -75,7 +75,7 @@ def _head(view: View, seconds: float, width: int, note: str) -> Panel:
     grid.add_row(line, Text(note or "insert → subscriber, durable", style="dim"))
     shown = min(view.elapsed, seconds)
     bar = ProgressBar(total=seconds, completed=shown, width=left - 2, complete_style="cyan", finished_style="cyan")
-    grid.add_row(bar, Text(f"{shown:.0f} of {seconds:.0f} s · Ctrl-C ends it", style="dim"))
+    grid.add_row(bar, Text(f"{shown:.0f} of {seconds:.0f} s · Ctrl-C to stop", style="dim"))
     title = Text.assemble(("Penstock", "bold cyan"), " · market data, live")
     return Panel(grid, title=title, title_align="left", box=box.ROUNDED, border_style="cyan")
 
@@ -109,7 +109,7 @@ def _movers(view: View, width: int) -> Panel:
             Text(f"{mover.change:+.2f} %", style=style),
             Text(sparkline(view.closes.get(mover.symbol, ()), spark), style=style),
         )
-    body = table if view.movers else _soon("The first ranking comes in a moment.")
+    body = table if view.movers else _soon("The first ranking appears in a moment.")
     return _panel(body, "Top movers", "ORDER BY change", "magenta")
 
 
@@ -119,7 +119,7 @@ def _changelog(view: View, lines: int) -> Panel:
         style, sign = ("green", "+") if row["__weight"] > 0 else ("red", "−")
         cells = (sign, row["symbol"], f"{row['position']:>10,}", f"{row['trades']:>8,}")
         table.add_row(*(Text(c, style=style) for c in cells))
-    body = table if view.changelog else _soon("The first changes come in a moment.")
+    body = table if view.changelog else _soon("The first changes appear in a moment.")
     return _panel(body, "Positions", "EMIT CHANGES", "green")
 
 
@@ -127,14 +127,12 @@ def _late(view: View, lines: int) -> Panel:
     table = _table("symbol", "traded at", ">price", ">volume", gap=1)
     for row in _newest(view.late_rows, lines):
         table.add_row(Text(row["symbol"], style="bold"), _clock(row["ts"]), f"{row['price']:.2f}", f"{row['volume']:,}")
-    body = (
-        table if view.late_rows else _soon("None so far. Stragglers come later, seconds after their window has closed.")
-    )
+    body = table if view.late_rows else _soon("None so far. Stragglers arrive seconds after their window has closed.")
     return _panel(body, "Late trades", "LATE DATA TO", "yellow")
 
 
 def _soon(text: str) -> Text:
-    """What an empty panel says."""
+    """The text of an empty panel."""
     return Text(text, style="dim italic")
 
 
@@ -143,7 +141,7 @@ def _newest(rows: tuple[Row, ...], lines: int) -> tuple[Row, ...]:
 
 
 def _table(*headers: str, gap: int) -> Table:
-    """A borderless table; headers that start with `>` stand on the right."""
+    """A borderless table; columns whose headers start with `>` are right-aligned."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, gap, 0, 0))
     for header in headers:
         right = header.startswith(">")
@@ -161,7 +159,7 @@ def _clock(value: datetime) -> str:
 
 
 class Screen:
-    """Draws views of the board whenever it is asked to render, so that a resized terminal gets a fitting layout."""
+    """Draws the current view of the board at each render, with a layout for the current terminal size."""
 
     def __init__(self, view: Callable[[], View], seconds: float) -> None:
         self._view = view

@@ -1,4 +1,4 @@
-"""A row of numbers as a row of blocks."""
+"""Draws numbers as a row of block characters."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[float], width: int, *, from_zero: bool = False) -> str:
-    """The last `width` values, the smallest (or zero) as the lowest block and the largest as the highest.
+    """The last `width` values; the smallest (or zero) is the lowest block, the largest the highest.
 
-    Values that are all the same are drawn half high. The result is `width` wide, filled up on the left.
+    Equal values are drawn at half height. The result is padded on the left to `width`.
     """
     shown = list(values[-width:]) if width > 0 else []
     if not shown:

@@ -1,4 +1,4 @@
-"""What the demo did, and whether it adds up."""
+"""The totals of the demo, and whether they add up."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Summary:
         return self.balance.holds and self.arrived == self.rows
 
     def verdict(self) -> str:
-        """The check in a sentence."""
+        """The result of the check as a sentence."""
         b = self.balance
         parts = f"{b.closed:,} in closed windows + {b.late:,} late + {b.open:,} still open"
         if not b.holds:
@@ -65,23 +65,23 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def summary_table(summary: Summary) -> Table:
-    """The totals, a line each."""
+    """The totals, one per line."""
     rate = summary.rows / summary.seconds if summary.seconds > 0 else 0.0
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="cyan")
     table.add_column(justify="right", style="bold")
     table.add_column(style="dim")
     table.add_row("rows pushed", f"{summary.rows:,}", f"{rate:,.0f} rows/s for {summary.seconds:.0f} s")
-    table.add_row("windows closed", f"{summary.bars:,}", "one-second bars, each put out once")
+    table.add_row("windows closed", f"{summary.bars:,}", "one-second bars, each emitted once")
     table.add_row("changes", f"{summary.changes:,}", f"of positions, {summary.retractions:,} of them retractions")
-    table.add_row("late rows", f"{summary.late:,}", "put aside in late_trades")
+    table.add_row("late rows", f"{summary.late:,}", "stored in late_trades")
     table.add_row("latency p50", milliseconds(summary.p50), "insert → subscriber, durable, after warm-up")
     table.add_row("latency p99", milliseconds(summary.p99), "")
     return table
 
 
 def verdict_text(summary: Summary) -> Text:
-    """The check, green or red."""
+    """The result of the check, green or red."""
     return Text(
         ("✓ " if summary.holds else "✗ ") + summary.verdict(), style="bold green" if summary.holds else "bold red"
     )

@@ -1,4 +1,4 @@
-"""`penstock doctor`: what is there, what is missing, and what to do about it."""
+"""`penstock doctor`: checks the installation and says how to fix problems."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["run_doctor"]
 
 
 def run_doctor(folder: Path | None, *, quick: bool) -> int:
-    """Run the checks and print their table; 1 if one of them failed."""
+    """Run the checks and print their table. Returns 1 if a check failed."""
     checks = list(_checks(folder or Path.cwd(), quick=quick))
     console.out().print(report(checks))
     failed = [c.name for c in checks if c.ok is False]
@@ -26,7 +26,7 @@ def run_doctor(folder: Path | None, *, quick: bool) -> int:
             Text(f"{len(failed)} of {len(checks)} checks failed: {', '.join(failed)}.", style="bold red")
         )
         return 1
-    console.out().print(Text("Everything is in place.", style="green"))
+    console.out().print(Text("All checks passed.", style="green"))
     return 0
 
 
@@ -60,7 +60,7 @@ def _checks(folder: Path, *, quick: bool) -> Iterator[Check]:
     if quick:
         return
     if not good:
-        yield Check("pipeline", None, "not tried: fix the above first")
+        yield Check("pipeline", None, "skipped: fix the failures above first")
         return
     from penstock.cli.doctor.pipeline import check_pipeline
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Check:
-    """`ok` False is a failure; None means that it was not needed. `advice` says what to do about a failure."""
+    """`ok`: False is a failure, None means not needed. `advice` says how to fix a failure."""
 
     name: str
     ok: bool | None

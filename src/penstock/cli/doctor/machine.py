@@ -1,4 +1,4 @@
-"""Is the machine big enough: memory, disk, and a disk that keeps what it is given?"""
+"""Checks of the machine: memory, disk space, and durable writes."""
 
 from __future__ import annotations
 
@@ -15,37 +15,42 @@ MIN_DISK = 1 * 2**30
 
 
 def check_memory() -> Check:
-    """There is memory for the JVM."""
+    """There is enough memory for the JVM."""
     available = available_memory()
     if available is None:
-        return Check("memory", None, "this system does not tell")
+        return Check("memory", None, "unknown on this system")
     ok = available >= MIN_MEMORY
     return Check(
-        "memory", ok, f"{gib(available)} available", "" if ok else f"Free some: Spark needs about {gib(MIN_MEMORY)}."
+        "memory",
+        ok,
+        f"{gib(available)} available",
+        "" if ok else f"Free some memory: Spark needs about {gib(MIN_MEMORY)}.",
     )
 
 
 def check_disk(folder: Path) -> Check:
-    """There is room in the folder."""
+    """There is enough free space in the folder."""
     try:
         free = shutil.disk_usage(existing(folder)).free
     except OSError as error:
         return Check("disk", False, f"{folder}: {error.strerror}", "Choose another folder.")
     ok = free >= MIN_DISK
-    return Check("disk", ok, f"{gib(free)} free in {folder}", "" if ok else "Free some, or choose another folder.")
+    return Check(
+        "disk", ok, f"{gib(free)} free in {folder}", "" if ok else "Free some space, or choose another folder."
+    )
 
 
 def check_sync(folder: Path) -> Check:
-    """A small file can be written and synced in the folder; its time bounds how fast a durable insert can be."""
+    """A small file can be written and synced in the folder. The time it takes is a lower bound for a durable insert."""
     try:
         took = sync_time(existing(folder))
     except OSError as error:
-        return Check("write and sync", False, f"{folder}: {error.strerror}", "Choose a folder that can be written to.")
+        return Check("write and sync", False, f"{folder}: {error.strerror}", "Choose a writable folder.")
     return Check("write and sync", True, f"{took * 1000:.1f} ms")
 
 
 def sync_time(folder: Path) -> float:
-    """Seconds for one 4 KiB write with fsync: the middle of five."""
+    """Seconds for one 4 KiB write with fsync: the median of five."""
     times = []
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".penstock-doctor-") as file:
         for _ in range(5):
@@ -58,7 +63,7 @@ def sync_time(folder: Path) -> float:
 
 
 def available_memory() -> int | None:
-    """Bytes that a new process can have, or None where the system does not tell."""
+    """Bytes available to a new process, or None if the system does not report it."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -69,7 +74,7 @@ def available_memory() -> int | None:
 
 
 def existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that exists: `open` will make the rest."""
+    """The folder, or its nearest existing parent: `open` creates the rest."""
     path = folder.absolute()
     while not path.exists() and path != path.parent:
         path = path.parent

@@ -1,4 +1,4 @@
-"""Does it work: a database is opened and a row goes through a pipeline."""
+"""An end-to-end check: opens a database and runs a row through a pipeline."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CREATE SOURCE doctor_in (n BIGINT);
 CREATE MATERIALIZED VIEW doctor_out AS SELECT sum(n) AS total FROM doctor_in;
 """
 
-# the first epoch of a cold JVM compiles everything: seconds, not a minute
+# the first epoch compiles everything in a cold JVM, which takes seconds, not a minute
 _FLUSH_TIMEOUT_S = 60.0
 
 
 def check_pipeline() -> Check:
-    """One row pushed into a source arrives in a view of a temporary database."""
+    """A row inserted into a source of a temporary database arrives in a view."""
     began = time.perf_counter()
     try:
         with database(None) as db:
@@ -33,5 +33,5 @@ def check_pipeline() -> Check:
     found = f"started in {opened - began:.1f} s, first row through in {done - opened:.1f} s"
     ok = [tuple(row) for row in rows] == [(42,)]
     return Check(
-        "pipeline", ok, found if ok else f"expected 42, got {rows}", "" if ok else "This is a defect in Penstock."
+        "pipeline", ok, found if ok else f"expected 42, got {rows}", "" if ok else "This is a bug in Penstock."
     )

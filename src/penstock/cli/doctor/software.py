@@ -1,4 +1,4 @@
-"""Is the software there: Python, Java, PySpark, the kernel?"""
+"""Checks of the software: Python, Java, PySpark, the kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIN_PYTHON = (3, 11)
 MIN_JAVA = 17
 MIN_PYSPARK = (4, 2, 1)
 
-# a JVM that does not answer in this time has been found but does not work
+# a JVM that takes longer than this is broken
 _JAVA_TIMEOUT_S = 30
 
 
@@ -28,7 +28,7 @@ def check_python() -> Check:
 
 
 def check_java() -> Check:
-    """The Java that Spark will be started with is there and new enough."""
+    """The Java that Spark will use exists and is new enough."""
     java = find_tool("java")
     advice = "Install a JDK 17 or 21 and put it on PATH, or set JAVA_HOME."
     if java is None:
@@ -41,20 +41,18 @@ def check_java() -> Check:
         return Check("Java", False, f"{java} does not run: {error}", advice)
     major = java_major(answer.stderr + answer.stdout)
     if major is None:
-        return Check("Java", False, f"{java} does not tell its version", advice)
+        return Check("Java", False, f"{java} does not report a version", advice)
     return Check("Java", major >= MIN_JAVA, f"{major} ({java})", "" if major >= MIN_JAVA else advice)
 
 
 def check_javac(*, needed: bool) -> Check:
-    """The compiler is there, where the kernel has to be compiled first."""
+    """The compiler is available, if the kernel must be compiled."""
     javac = find_tool("javac")
     if javac is not None:
         return Check("javac", True, javac)
     if not needed:
-        return Check("javac", None, "not found, and not needed: the kernel is compiled")
-    return Check(
-        "javac", False, "not found", "Install a JDK, not only a Java runtime: the kernel is compiled with javac."
-    )
+        return Check("javac", None, "not found, and not needed: the kernel is already compiled")
+    return Check("javac", False, "not found", "Install a JDK, not just a Java runtime: javac compiles the kernel.")
 
 
 def check_pyspark() -> Check:
@@ -69,7 +67,7 @@ def check_pyspark() -> Check:
 
 
 def check_kernel() -> Check:
-    """The compiled Java kernel lies in the package."""
+    """The package contains the compiled Java kernel."""
     jar = kernel_jar()
     if jar is not None:
         return Check("kernel", True, f"{jar.name}, {jar.stat().st_size / 1024:.0f} KiB")
@@ -77,7 +75,7 @@ def check_kernel() -> Check:
         "kernel",
         False,
         "the jar is not in the package",
-        "Install Penstock again; in a source tree: python kernel/build.py.",
+        "Reinstall Penstock; in a source tree, run: python kernel/build.py.",
     )
 
 
@@ -88,7 +86,7 @@ def kernel_jar() -> Path | None:
 
 
 def find_tool(name: str) -> str | None:
-    """A Java tool: from JAVA_HOME if that is set, as Spark does it, otherwise from PATH."""
+    """A Java tool, from JAVA_HOME if it is set (as in Spark), otherwise from PATH."""
     home = os.environ.get("JAVA_HOME")
     if home:
         return shutil.which(name, path=str(Path(home) / "bin"))
@@ -96,7 +94,7 @@ def find_tool(name: str) -> str | None:
 
 
 def java_major(text: str) -> int | None:
-    """The major version in the answer of `java -version`; `1.8.0` is 8."""
+    """The major version in the output of `java -version`; `1.8.0` is 8."""
     found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if found is None:
         return None

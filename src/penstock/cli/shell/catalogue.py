@@ -1,4 +1,4 @@
-"""What completion knows of the database."""
+"""Reads the names for completion from the database."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def read_names(db: Database) -> Names:
-    """The names and columns of everything in the database."""
+    """The names and columns of all objects in the database."""
     nodes = db.topology().nodes
     return Names(
         {node.name: node.kind for node in nodes},

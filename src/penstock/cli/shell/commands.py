@@ -18,9 +18,9 @@ class Help(NamedTuple):
 COMMANDS: dict[str, Help] = {
     "d": Help(r"\d [NAME]", "list the objects, or describe one"),
     "i": Help(r"\i FILE", "run a script"),
-    "timing": Help(r"\timing", "show how long statements take, or stop showing it"),
-    "x": Help(r"\x", "a line per column instead of a table, or back"),
-    "q": Help(r"\q", "leave (also Ctrl-D)"),
+    "timing": Help(r"\timing", "turn the display of run times on or off"),
+    "x": Help(r"\x", "turn expanded display (a line per column) on or off"),
+    "q": Help(r"\q", "quit (also Ctrl-D)"),
     "?": Help(r"\?", "this list"),
 }
 
@@ -34,7 +34,7 @@ class Command:
 
 
 def parse(line: str) -> Command | None:
-    """The command on a line, or None if the line is SQL. An unknown command is refused."""
+    """The command on a line, or None if the line is SQL. Raises PSK-0009 for an unknown command."""
     text = line.strip().rstrip(";").strip()
     if text.lower() in ("exit", "quit"):
         return Command("q", "")

@@ -1,4 +1,4 @@
-"""What can follow the text before the cursor: keywords, names of objects, and columns."""
+"""Completion of the text before the cursor: keywords, object names and columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAST = re.compile(r"([\w`$]*)\Z")
 
 @dataclass(frozen=True)
 class Names:
-    """What the catalogue holds: each object's kind and columns."""
+    """The kind and columns of each object in the catalogue."""
 
     kinds: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A completion, and what kind of thing it is."""
+    """A completion and its kind."""
 
     text: str
     kind: str
@@ -73,13 +73,13 @@ def _columns(name: str, names: Names) -> list[Candidate]:
 
 
 def _mentioned(text: str, names: Names) -> list[str]:
-    """The known objects that the text speaks of; all of them if it speaks of none yet."""
+    """The known objects that the text mentions; all objects if it mentions none yet."""
     words = {w.lower() for w in _WORD.findall(text)}
     return [n for n in names.columns if n.lower() in words] or list(names.columns)
 
 
 def _columns_of(owner: str, text: str, names: Names) -> list[Candidate]:
-    """Columns of an object, or of the object that an alias stands for."""
+    """Columns of an object, given by name or alias."""
     for name in names.columns:
         if name.lower() == owner.lower():
             return _columns(name, names)

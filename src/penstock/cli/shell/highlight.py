@@ -1,4 +1,4 @@
-"""Colours for SQL as it is typed. Text that is not finished is coloured as far as it goes."""
+"""Syntax highlighting of SQL as it is typed, even if it is incomplete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOKEN = re.compile(
 )
 
 _PHRASES = (*STATEMENTS, *AFTER, *(w for words in AFTER.values() for w in words), *CLAUSES)
-# window_start and window_end are completed like keywords but are columns
+# window_start and window_end are completed like keywords, but they are columns
 KEYWORDS = frozenset(word for phrase in _PHRASES for word in phrase.split() if word.isupper()) | {
     "ALL", "ASC", "BY", "CASCADE", "CONNECTOR", "CROSS", "CURSOR", "DEFAULT", "DESC", "EPOCH", "EXCEPT", "FALSE", "FOR", "INTERSECT", "LATERAL",
     "NATURAL", "OF", "OFFSET", "RECURSIVE", "TO", "TRUE", "UP", "USING",
@@ -32,7 +32,7 @@ KEYWORDS = frozenset(word for phrase in _PHRASES for word in phrase.split() if w
 
 
 def pieces(text: str) -> list[tuple[str, str]]:
-    """The text cut into (class, piece); class is empty for what has no colour. The pieces joined are the text."""
+    """Splits the text into (class, piece) pairs; the class is empty for uncoloured text. The joined pieces are the text."""
     found: list[tuple[str, str]] = []
     at = 0
     for match in _TOKEN.finditer(text):
@@ -49,7 +49,7 @@ def pieces(text: str) -> list[tuple[str, str]]:
 
 
 class SqlHighlighter(Lexer):
-    """Colours the input line by line, with strings and comments that span lines."""
+    """Colours the input line by line. Strings and comments may span lines."""
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
         lines: list[StyleAndTextTuples] = [[]]

@@ -1,4 +1,4 @@
-"""Read, run, print, until the user leaves."""
+"""The read-eval-print loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CHANGES_NAMES = frozenset({"CREATE", "DROP", "ALTER", "RESTORE"})
 
 
 def run_shell(folder: str | None) -> int:
-    """Run the shell on a folder, or on a temporary database; the exit code."""
+    """Run the shell on a folder, or on a temporary database. Returns the exit code."""
     from penstock.cli.shell.prompt import prompt_session, read
 
     with database(folder) as db:
@@ -35,7 +35,7 @@ def run_shell(folder: str | None) -> int:
         session = prompt_session(lambda: shell.names)
         place = folder if folder is not None else "a temporary database"
         console.out().print(
-            f"Penstock {version()} on {place}. \\? for help, Ctrl-D to leave.", style="dim", markup=False
+            f"Penstock {version()} on {place}. \\? for help, Ctrl-D to quit.", style="dim", markup=False
         )
         while not shell.left:
             try:
@@ -50,7 +50,7 @@ def run_shell(folder: str | None) -> int:
 
 
 class Shell:
-    """What the shell remembers between two inputs."""
+    """The state of the shell between inputs."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -62,7 +62,7 @@ class Shell:
         self._refresh_names()
 
     def handle(self, text: str) -> None:
-        """Run one input. Errors are printed; Ctrl-C cancels what runs and comes back to the prompt."""
+        """Run one input. Errors are printed; Ctrl-C cancels the statement and returns to the prompt."""
         try:
             with interrupts.cancellable():
                 command = parse(text)
@@ -125,7 +125,7 @@ class Shell:
         if found:
             self._out.print(grid(["name", "kind", "columns"], [False, False, False], list(found)))
         else:
-            self._out.print("Nothing has been created yet.", style="dim")
+            self._out.print("There are no objects yet.", style="dim")
 
     def _refresh_names(self) -> None:
         try:

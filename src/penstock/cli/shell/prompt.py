@@ -1,4 +1,4 @@
-"""The input line: highlighting, history, completion, and Enter that runs only complete statements."""
+"""The input line: highlighting, history, completion; Enter runs only complete statements."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ STYLE = Style.from_dict(
 
 
 def history_file() -> Path:
-    """Where typed statements are kept: `$XDG_STATE_HOME/penstock/history`, by default below `~/.local/state`."""
+    """The history of typed statements: `$XDG_STATE_HOME/penstock/history`, by default below `~/.local/state`."""
     state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return Path(state) / "penstock" / "history"
 
 
 def runs_on_enter(text: str) -> bool:
-    """True if Enter ends the input: a shell command, an empty line, or statements that are all terminated."""
+    """True if Enter ends the input: it is a shell command, an empty line, or only terminated statements."""
     stripped = text.strip()
     if not stripped or stripped.startswith(("\\", ".")) or stripped.lower() in ("exit", "quit", "help"):
         return True
@@ -49,7 +49,7 @@ def runs_on_enter(text: str) -> bool:
 
 
 class SqlCompleter(Completer):
-    """Completion from the names that `names()` gives at the time of the key press."""
+    """Completes from the names that `names()` returns at the time of the key press."""
 
     def __init__(self, names: Callable[[], Names]) -> None:
         self._names = names
@@ -68,7 +68,9 @@ class SqlCompleter(Completer):
 
 
 def read(session: PromptSession[str]) -> str:
-    """The next input. KeyboardInterrupt for Ctrl-C in it or typed so soon after it that the terminal gave no signal; EOFError for Ctrl-D."""
+    """Reads the next input. Raises EOFError for Ctrl-D, and KeyboardInterrupt for Ctrl-C, even one typed right after the input, for which the
+    terminal sent no signal.
+    """
     text = session.prompt()
     ahead = get_typeahead(session.app.input)
     cut = max((i for i, press in enumerate(ahead, 1) if press.key == Keys.ControlC), default=0)
@@ -101,7 +103,7 @@ def _history() -> History:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
     except OSError:
-        # a home that cannot be written to is no reason to refuse a shell
+        # the shell must work even if the home folder is not writable
         return InMemoryHistory()
     return FileHistory(str(path))
 
@@ -115,7 +117,7 @@ def _keys() -> KeyBindings:
         chosen = buffer.complete_state is not None and buffer.complete_state.current_completion is not None
         at_end = not buffer.document.text_after_cursor.strip()
         if chosen:
-            # the word is in the text already: Enter only takes the menu away
+            # the word is already in the text: Enter only closes the menu
             buffer.complete_state = None
         elif at_end and runs_on_enter(buffer.text):
             buffer.validate_and_handle()

@@ -1,4 +1,4 @@
-"""The words that the shell completes: the statements and clauses of Penstock's SQL."""
+"""The keywords that the shell completes: statements and clauses of Penstock's SQL."""
 
 from __future__ import annotations
 
