@@ -1,4 +1,4 @@
-"""The commit log: everything that was put into the database, and everything that its streams put out, in one sequence."""
+"""The commit log: all input of the database and all output of its queries, in one sequence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log knows of an object beyond its entries."""
+"""The state of an object in the log, beyond its entries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FIRST_RECORD = struct.Struct("<QqQq")
 
 
 class Carry(NamedTuple):
-    """The state of an object after its last part. It outlives the entries: every segment begins with all of them.
+    """The state of an object after its last part. It outlives the entries: every segment begins with the states of all objects.
 
     `row_epoch` is the last epoch that had rows.
     """
@@ -22,7 +22,7 @@ class Carry(NamedTuple):
     row_epoch: int = 0
 
     def after(self, watermark: int | None, job_epoch: int, rows: int) -> Carry:
-        """The state after one more part: the watermark never falls, and a part outside any job keeps the job epoch."""
+        """The state after one more part. The watermark never falls, and a part without a job keeps the job epoch."""
         if watermark is None or (self.watermark is not None and self.watermark > watermark):
             watermark = self.watermark
         epoch = self.epoch + 1
@@ -40,7 +40,7 @@ def pack_carries(carries: dict[int, Carry]) -> bytes:
 
 def unpack_carries(data: bytes, version: int) -> dict[int, Carry]:
     if version == 1:
-        # It does not say which epoch was the last with rows; it may have been the last of all.
+        # Format 1 does not store the last epoch with rows; assume that it was the last epoch.
         records = [(*record, record[2]) for record in _FIRST_RECORD.iter_unpack(data)]
     else:
         records = list(_RECORD.iter_unpack(data))

@@ -1,4 +1,4 @@
-"""What an append returns."""
+"""The result of an append."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.log.entry import Entry
 
 
 class Commit(NamedTuple):
-    """A commit that is in the log: its number, and its entries in the order of the parts."""
+    """A commit in the log: its LSN, and its entries in the order of its parts."""
 
     lsn: int
     entries: tuple[Entry, ...]

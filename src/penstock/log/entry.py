@@ -1,4 +1,4 @@
-"""Where a part of a commit is."""
+"""The location of a part in the log."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 class Entry(NamedTuple):
     """One part as readers see it.
 
-    `path` is absolute; `offset` and `length` frame the payload in it. `batches` holds (offset, length, rows) of each
-    record-batch message, with offsets from the start of the file. `watermark` is the object's after this part, `epoch` counts
-    the object's entries from 1, `time_ms` is the wall clock of the commit. `input_lsn` is the commit that caused this one: the commit itself, or
-    for the output of a query the last one of its input. `idle` and `before`, which has one number for each message or none, are those of the part.
+    `path` is absolute; `offset` and `length` locate the payload in it. `batches` holds (offset, length, rows) of each
+    record-batch message, with offsets from the start of the file. `watermark` is the object's watermark after this part, `epoch` counts
+    the object's entries from 1, `time_ms` is the wall clock of the commit. `input_lsn` is the commit that caused this one: the commit itself
+    or, for the output of a query, the last commit of its input. `idle` and `before` (empty, or one number per message) are those of the part.
     """
 
     lsn: int

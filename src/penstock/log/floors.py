@@ -1,4 +1,4 @@
-"""Up to which LSN each object's entries are gone, kept durably."""
+"""The durable trim position (floor) of each object."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ FORGOTTEN = 2**63 - 1
 
 
 class Floors:
-    """Entries at or below an object's floor are not needed any more, even if their segment is still there.
+    """Entries at or below an object's floor are no longer needed, even if their segment still exists.
 
-    The floor of a dropped object is kept as long as a segment may have frames of it.
+    The floor of a dropped object is kept as long as a segment may contain its frames.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -60,12 +60,12 @@ class Floors:
         self._values[object_id] = max(lsn, self._values.get(object_id, 0))
 
     def forget(self, object_id: int, head: int) -> None:
-        """The object was dropped; `head` is the last commit that can have something of it."""
+        """Records that the object was dropped; `head` is the last commit that can contain parts of it."""
         self._values[object_id] = FORGOTTEN
         self._dropped_at[object_id] = head
 
     def dropped(self, seen: set[int], head: int) -> None:
-        """Called when the log is opened, with the objects that occur in its segments, and its last commit."""
+        """Called when the log is opened, with the objects in its segments and its last commit."""
         for object_id in [i for i, floor in self._values.items() if floor == FORGOTTEN]:
             if object_id in seen:
                 self._dropped_at[object_id] = head
@@ -73,13 +73,13 @@ class Floors:
                 del self._values[object_id]
 
     def settle(self, gone: Callable[[int, int], bool]) -> None:
-        """Removes dropped objects that have nothing left on disk; `gone` is asked with the object and the LSN of the drop."""
+        """Removes dropped objects that have nothing left on disk; `gone` is called with the object and the LSN of the drop."""
         for object_id, lsn in list(self._dropped_at.items()):
             if gone(object_id, lsn):
                 del self._values[object_id], self._dropped_at[object_id]
 
     def save(self) -> None:
-        """Makes the floors durable. Whatever lies below them may be deleted only after this."""
+        """Makes the floors durable. Entries below them may only be deleted after this."""
         values = dict(self._values)
         if values == self._saved:
             return

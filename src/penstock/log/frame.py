@@ -1,11 +1,11 @@
 """The header of a frame, as bytes.
 
 A frame is one object's part of one commit. Its header is a fixed struct, then a table of (offset, length, rows) for each
-record-batch message, then, if there are any, the watermarks that were in force for each of them, then for an external file its length and path; zeros fill
-it up to a multiple of eight. The payload follows.
+record-batch message, then optionally the watermark in force for each of them, then for an external file its length and path; it is
+zero-padded to a multiple of eight. The payload follows.
 The header's CRC32C covers everything after the CRC field; the payload has its own.
 
-The format is that of the segment. Format 1 has no `input_lsn`, `since`, `idle` and `before`.
+All frames of a segment have the segment's format. Format 1 has no `input_lsn`, `since`, `idle` and `before`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _CRC_END = 8
 class Frame(NamedTuple):
     """The content of a header.
 
-    `durable_lsn` is the last commit that was known to be on disk when this frame was written: damage to a commit at or before
+    `durable_lsn` is the last commit known to be on disk when this frame was written: damage to a commit at or before
     it cannot be a torn write. `last` marks the last frame of its commit. The object's epochs from `since` up to this one had no rows.
-    Offsets in `batches` count from the start of the payload, or of the external file.
+    Offsets in `batches` are relative to the start of the payload, or of the external file.
     """
 
     lsn: int
@@ -68,7 +68,7 @@ class Frame(NamedTuple):
 
 
 def pack(frame: Frame) -> bytes:
-    """The header of a frame; its length is a multiple of eight."""
+    """Serialises a header; its length is a multiple of eight."""
     tail = _BATCH.pack(*frame.batches[0]) if len(frame.batches) == 1 else _table(frame.batches)
     flags = (_COMMIT if frame.last else 0) | (_IDLE if frame.idle else 0)
     if frame.before:
@@ -108,7 +108,7 @@ def _table(batches: tuple[tuple[int, int, int], ...]) -> bytes:
 
 
 def header_length(batches: int, version: int, *, before: int = 0, external_path: str | None = None) -> int:
-    """How long the header of a frame with so many batches, and watermarks before them, is."""
+    """The length of a header with this number of batches, and `before` watermarks."""
     length = _FIXED[version].size + batches * _BATCH.size + before * _WATERMARK.size
     if external_path is not None:
         length += _EXTERNAL_LENGTH.size + len(external_path.encode())
@@ -116,7 +116,7 @@ def header_length(batches: int, version: int, *, before: int = 0, external_path:
 
 
 def header_at(data: pa.Buffer, position: int, version: int) -> tuple[int, Frame] | None:
-    """The header that begins here, and where its payload does; None if no sound header begins here."""
+    """The offset of the payload, and the header at a position; None if there is no valid header."""
     fixed = _FIXED[version]
     if position + fixed.size > data.size:
         return None
@@ -149,7 +149,7 @@ def _unpack(data: pa.Buffer, position: int, length: int, version: int) -> Frame:
         count,
         *later,
     ) = fixed.unpack_from(data, position)
-    # An older format does not say when the last rows came.
+    # Format 1 does not store when the last rows came.
     input_lsn, since = later or (lsn, epoch)
     at = position + fixed.size
     path, external_length = None, 0

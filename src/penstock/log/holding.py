@@ -1,4 +1,4 @@
-"""Who keeps how much of the log."""
+"""How much of the log each object retains."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Holding(NamedTuple):
-    """What one object keeps: its oldest entry, the bytes of its entries, and the space of the segments that nobody else needs."""
+    """The part of the log that one object retains: its oldest entry, the bytes of its entries, and the space of segments that only it needs."""
 
     object_id: int
     first_lsn: int
@@ -17,7 +17,7 @@ class Holding(NamedTuple):
 class Kept(NamedTuple):
     """A segment that cannot be deleted: its first LSN, its space on disk, and the bytes in it that each object needs.
 
-    The last segment is always kept, also if nobody needs anything in it.
+    The last segment is always kept, even if no object needs it.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""The index in memory: which entries each object has, and what is known of it."""
+"""The in-memory index: the entries and the state of each object."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.log.segment import Segment
 
 
 class _Object:
-    """The entries of an object, one run per segment. Every epoch from `since` on that had rows is there."""
+    """The entries of an object, one run per segment. They include every epoch from `since` on that had rows."""
 
     __slots__ = ("bytes", "rows", "runs", "since")
 
@@ -43,9 +43,9 @@ class Removed(NamedTuple):
 
 
 class Index:
-    """Entries by object, in LSN order. The caller sees to it that one thread at a time is in here.
+    """Entries by object, in LSN order. Not thread-safe: the caller must serialise calls.
 
-    Of consecutive entries without rows only the newest is kept: its watermark is the same or a later one. So a source that only sends heartbeats
+    Of consecutive entries without rows only the newest is kept: its watermark is the same or later. So a source that only sends heartbeats
     has one entry.
     """
 
@@ -130,7 +130,7 @@ class Index:
         return (of.bytes, of.rows, of.runs[0].time_ms(0)) if of else (0, 0, 0)
 
     def beyond_bytes(self, object_id: int, limit: int) -> int:
-        """The LSN up to which entries must go so that the rest is not larger than a limit; 0 if none."""
+        """The LSN up to which entries must be removed so that the rest fits a limit; 0 if none."""
         of = self._objects.get(object_id)
         size = 0
         for run in reversed(of.runs if of else []):
@@ -141,7 +141,7 @@ class Index:
         return 0
 
     def before_time(self, object_id: int, time_ms: int) -> int:
-        """The LSN of the last entry that was committed before a moment; 0 if none was."""
+        """The LSN of the last entry committed before a time; 0 if there is none."""
         of = self._objects.get(object_id)
         found = 0
         for run in of.runs if of else []:
@@ -155,7 +155,7 @@ class Index:
         return found
 
     def remove(self, object_id: int, up_to: int) -> Removed:
-        """Takes out an object's entries up to an LSN."""
+        """Removes an object's entries up to an LSN."""
         of = self._objects.get(object_id)
         count, files = 0, []
         while of is not None and of.runs:
@@ -215,7 +215,7 @@ class Index:
         return found
 
     def _let_go(self, of: _Object, run: Run, count: int) -> None:
-        """Some entries of a run, the first or the last of its object, are not needed any more."""
+        """Accounts for entries of a run, the first or the last of its object, that are no longer needed."""
         run.segment.needed -= count
         if not len(run):
             of.runs.remove(run)
@@ -226,7 +226,7 @@ class Index:
 
 
 def _marks(frame: Frame) -> bool:
-    """Whether a frame has nothing that has to be stored."""
+    """Whether a frame has no payload."""
     return not frame.batches and frame.external_path is None
 
 

@@ -12,10 +12,10 @@ from penstock.errors import fail
 
 
 class FolderLock:
-    """An exclusive claim on a database folder.
+    """An exclusive lock on a database folder.
 
-    The claim is the operating system's: it ends with the process, however that ends, so a lock file left behind by a crash
-    stands in nobody's way.
+    The operating system holds the lock and releases it when the process ends for any reason, so a lock file left behind by a crash
+    does no harm.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -27,9 +27,9 @@ class FolderLock:
         return self._fd is not None
 
     def acquire(self) -> None:
-        """Takes the claim, or raises PSK-0005 if another holder has it. Taking it twice is an error as well."""
+        """Acquires the lock. Raises PSK-0005 if it is already held, even by this object."""
         if self._fd is not None:
-            raise fail("PSK-0005", f"{self._path.parent} is already held by this database.")
+            raise fail("PSK-0005", f"{self._path.parent} is already locked by this database.")
         make_folder(self._path.parent)
         try:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -46,16 +46,16 @@ class FolderLock:
             os.close(fd)
             raise
         self._fd = fd
-        # The number only serves a message: a full disk must not keep a database shut.
+        # The process id is only for a message: a full disk must not prevent opening.
         with suppress(OSError):
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Gives the claim up. Without a claim it does nothing."""
+        """Releases the lock, if it is held."""
         fd, self._fd = self._fd, None
         if fd is not None:
-            # The file stays: removing it would let two processes lock two files of the same name.
+            # Keep the file: if it were removed, two processes could lock two files of the same name.
             with suppress(OSError):
                 os.ftruncate(fd, 0)
             os.close(fd)

@@ -29,13 +29,13 @@ from penstock.log.writer import Mode, Writer, Written
 
 _NOTHING = Carry()
 
-# Entries that are made into objects at once.
+# Entries materialised at once.
 _PAGE = 10_000
 
-# How a record-batch message begins, with a marker that is not zero.
+# A record-batch message begins with a marker of this length, which is not zero.
 _BEGIN = 4
 
-# The unit in which file systems give space; an error here makes a wrong estimate and nothing worse.
+# The allocation unit of file systems. A wrong value only makes estimates wrong.
 _BLOCK = 4096
 
 _logger = logging.getLogger(__name__)
@@ -44,11 +44,11 @@ _logger = logging.getLogger(__name__)
 class Log:
     """All commits of a database, in one sequence of LSNs that starts at 1 and rises by one.
 
-    A commit is there as a whole or not at all, whatever happens. In mode `sync` it is on disk before it is acknowledged or seen by
-    anyone; in mode `async` it is written before, and on disk after `async_interval_ms` at the latest.
+    Commits are atomic. In mode `sync`, a commit is on disk before it is acknowledged or visible; in mode `async`, it is written before,
+    and on disk within `async_interval_ms`.
 
-    All methods may be called from any thread. `on_durable` is called on the writer's thread with the entries of each group of
-    commits in LSN order, after readers can see them and before they are acknowledged; it must not append, nor wait for a thread that does.
+    All methods are thread-safe. `on_durable` is called on the writer's thread with the entries of each group of commits, in LSN order,
+    after they become visible and before they are acknowledged. It must not append, nor wait for a thread that does.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class Log:
         segment_bytes: int = 64 << 20,
         on_durable: Callable[[list[Entry]], None] | None = None,
     ) -> Self:
-        """Opens the log of a database folder, or makes it; segments are in `folder/log`.
+        """Opens or creates the log of a database folder; segments are in `folder/log`.
 
-        A tail that a crash left unfinished is cut off; any other damage raises PSK-6001. The caller holds the folder's lock.
+        Truncates a tail that a crash left unfinished; any other damage raises PSK-6001. The caller must hold the folder's lock.
         """
         if mode not in get_args(Mode):
-            raise fail("PSK-0002", f"The mode of the log is {' or '.join(get_args(Mode))}, not {mode}.")
+            raise fail("PSK-0002", f"The mode of the log must be {' or '.join(get_args(Mode))}, not {mode}.")
         return cls(
             folder,
             mode=mode,
@@ -119,30 +119,30 @@ class Log:
     def append(self, parts: Sequence[Part]) -> Commit:
         """Appends a commit and returns it when it is durable (`sync`) or written (`async`).
 
-        Raises PSK-7004 if it cannot be written; nothing of it is kept then. An interrupt ends the wait, not the commit.
+        Raises PSK-7004 if it cannot be written; it is then not in the log. An interrupt ends the wait, not the commit.
         """
         return self.append_future(parts).result()
 
     def append_future(self, parts: Sequence[Part]) -> Future[Commit]:
-        """Appends a commit without waiting. Commits of one thread get LSNs in the order of the calls."""
+        """Appends a commit without waiting. Commits from one thread get LSNs in the order of the calls."""
         for part in parts:
             if self._floors.forgotten(part.object_id):
-                raise fail("PSK-0009", f"Object {part.object_id} was dropped and takes no more commits.")
+                raise fail("PSK-0009", f"Object {part.object_id} was dropped and accepts no more commits.")
         return self._writer.submit(prepare(parts, self._database))
 
     def entries(
         self, object_id: int, after: int = 0, up_to: int | None = None, *, limit: int | None = None
     ) -> list[Entry]:
-        """The object's entries with `after` < LSN <= `up_to` (the head, if not given), in LSN order; the first `limit` of them, if given.
+        """The object's entries with `after` < LSN <= `up_to` (default: the head), in LSN order, at most `limit`.
 
-        Of consecutive entries without rows only the newest is there, so epochs can be missing between two entries.
+        Of consecutive entries without rows only the newest is kept, so epochs can be missing between two entries.
         """
         with self._lock:
             end = self._head if up_to is None else min(up_to, self._head)
             return self._index.entries(object_id, after, end, limit)
 
     def iterate(self, object_id: int, after: int = 0, up_to: int | None = None) -> Iterator[Entry]:
-        """The same entries one after the other, for an object that may have very many; the head is that of the call."""
+        """Yields the same entries one at a time, for an object with very many. The head is that at the time of the call."""
         return self._pages(object_id, after, self._head if up_to is None else up_to)
 
     def _pages(self, object_id: int, after: int, up_to: int) -> Iterator[Entry]:
@@ -151,13 +151,13 @@ class Log:
             after = page[-1].lsn
 
     def object_ids(self) -> list[int]:
-        """The objects that have ever had an entry and were not forgotten."""
+        """The objects that ever had an entry and were not forgotten."""
         with self._lock:
             return sorted(self._index.carries)
 
     @property
     def highest_id(self) -> int:
-        """The highest id that an object of the log has had, also one that was forgotten; 0 in a new log."""
+        """The highest object id that the log has seen, even if forgotten; 0 in a new log."""
         with self._lock:
             return max([0, *self._index.carries, *self._floors.ids()])
 
@@ -171,27 +171,27 @@ class Log:
             return self._index.last(object_id, self._head if up_to is None else up_to)
 
     def lsn_at_epoch(self, object_id: int, epoch: int) -> int:
-        """The LSN of the object's newest entry at or before an epoch; 0 if it has none. What follows it are the epochs after."""
+        """The LSN of the object's newest entry at or before an epoch; 0 if there is none. Entries after it belong to later epochs."""
         with self._lock:
             return self._index.lsn_at_epoch(object_id, epoch)
 
     def reaches_back(self, object_id: int, epoch: int) -> bool:
-        """Whether every epoch after this one is still there, or had no rows."""
+        """Whether every epoch after this one is still retained, or had no rows."""
         with self._lock:
             return self._index.reaches_back(object_id, epoch)
 
     def amount(self, object_id: int, after: int = 0, up_to: int | None = None) -> tuple[int, int]:
-        """The bytes and the rows of the entries with `after` < LSN <= `up_to` (the head, if not given)."""
+        """The bytes and rows of the entries with `after` < LSN <= `up_to` (default: the head)."""
         with self._lock:
             return self._index.amount(object_id, after, self._head if up_to is None else min(up_to, self._head))
 
     def beyond_bytes(self, object_id: int, limit: int) -> int:
-        """The LSN up to which entries have to go so that the rest is not larger than `limit` bytes; 0 if none."""
+        """The LSN up to which entries must be removed so that the rest fits in `limit` bytes; 0 if none."""
         with self._lock:
             return self._index.beyond_bytes(object_id, limit)
 
     def before_time(self, object_id: int, time_ms: int) -> int:
-        """The LSN of the last entry that was committed before a moment (epoch ms); 0 if there is none."""
+        """The LSN of the last entry committed before a time (Unix ms); 0 if there is none."""
         with self._lock:
             return self._index.before_time(object_id, time_ms)
 
@@ -200,15 +200,15 @@ class Log:
         return self._index.carries.get(object_id, _NOTHING).watermark
 
     def epoch(self, object_id: int) -> int:
-        """How many entries the object has ever had."""
+        """The number of entries that the object has ever had."""
         return self._index.carries.get(object_id, _NOTHING).epoch
 
     def job_epoch(self, object_id: int) -> int:
-        """The job epoch of the object's last part that came from a job; -1 if there was none."""
+        """The job epoch of the object's last part from a job; -1 if there is none."""
         return self._index.carries.get(object_id, _NOTHING).job_epoch
 
     def read(self, entry: Entry, schema: pa.Schema) -> pa.Table:
-        """The rows of an entry, over memory-mapped files. Raises PSK-5011 if they were trimmed away."""
+        """The rows of an entry, backed by memory-mapped files. Raises PSK-5011 if they were trimmed."""
         if not entry.batches:
             return schema.empty_table()
         try:
@@ -216,23 +216,21 @@ class Log:
         except FileNotFoundError:
             raise _gone(entry) from None
         begin = entry.batches[0][0] - entry.offset
-        # No message begins with zeros.
+        # A message never begins with zeros.
         if data.size != entry.length or not data.slice(begin, _BEGIN).to_pybytes().strip(b"\0"):
             with self._lock:
                 needed = self._index.has(entry.object_id, entry.lsn)
             if not needed:
                 # Its segment was thinned out.
                 raise _gone(entry)
-            raise fail(
-                "PSK-6001", f"{entry.path} is damaged at offset {entry.offset}: commit {entry.lsn} is not there."
-            )
+            raise fail("PSK-6001", f"{entry.path} is damaged at offset {entry.offset}: commit {entry.lsn} is missing.")
         messages = (data.slice(offset - entry.offset, length) for offset, length, _ in entry.batches)
         return pa.Table.from_batches([pa.ipc.read_record_batch(m, schema) for m in messages], schema)
 
     def forget(self, object_id: int) -> None:
-        """The object was dropped: its entries are not needed, now or after a restart, and it takes no more commits. Its id must not be used again.
+        """Forgets a dropped object: its entries are no longer needed, even after a restart, and it accepts no more commits. Its id must not be reused.
 
-        The space is freed by the next `trim`, its external files at once.
+        Deletes its external files; the next `trim` frees the rest of its space.
         """
         with self._trimming:
             with self._lock:
@@ -243,23 +241,23 @@ class Log:
             self._delete_files(removed.files)
 
     def trim(self, keep_after: Mapping[int, int]) -> int:
-        """Removes, for each object given, the entries up to and including the LSN given.
+        """Removes the entries of each given object up to and including the given LSN.
 
-        Deletes the segments and external files in which no entry is needed any more, and returns the bytes freed. Thins out segments that still have
-        the same needed entries as at the last trim, if that frees half of them. Watermarks,
-        epochs and the LSN go on as if nothing had been removed. A call with nothing to do is cheap.
+        Deletes segments and external files without needed entries, and returns the bytes freed. Thins out segments whose needed entries
+        have not changed since the last trim, if that frees half of them. Watermarks, epochs and LSNs are not affected. A call with nothing
+        to do is cheap.
         """
         with self._trimming:
             files: list[tuple[str, int]] = []
             with self._lock:
                 for object_id, lsn in keep_after.items():
-                    # A floor above the head would swallow commits that are yet to come.
+                    # A floor above the head would drop future commits.
                     floor = min(lsn, self._head)
                     removed = self._index.remove(object_id, floor)
                     if removed.number:
                         self._floors.raise_to(object_id, floor)
                         files += removed.files
-                # The last segment stays: its head carries the states of all objects.
+                # Keep the last segment: its head has the states of all objects.
                 older = self._segments[:-1]
                 unneeded = [s for s in older if s.needed == 0]
                 pinned = [s for s in older if s.needed and s.needed == s.before != s.judged]
@@ -271,35 +269,35 @@ class Log:
                 try:
                     self._floors.save()
                 except PenstockError:
-                    # A full disk is when trimming matters most. The oldest segments can go without floors, for what is left
-                    # has no holes; that makes room for them.
+                    # Trimming matters most on a full disk. The oldest segments can be deleted without saved floors, because the
+                    # remaining ones have no gaps. That frees the space for the floors.
                     leading = [s for s, of in zip(unneeded, self._segments, strict=False) if s is of]
                     freed += self._delete_segments(leading)
                     unneeded = unneeded[len(leading) :]
                     self._floors.save()
             freed += self._delete_files(files)
             freed += self._delete_segments(unneeded)
-            # On a nearly full disk the smallest copies make room for the others.
+            # Smallest first: on a nearly full disk, they free the space for the larger copies.
             return freed + sum([self._thin_out(s) for s in sorted(pinned, key=lambda s: s.needed)])
 
     def retained(self, object_id: int) -> tuple[int, int, int]:
-        """Bytes and rows of the object's entries, and the time (epoch ms) of the oldest; zeros if it has none."""
+        """Bytes and rows of the object's entries, and the time (Unix ms) of the oldest; zeros if it has none."""
         with self._lock:
             return self._index.retained(object_id)
 
     @property
     def size(self) -> int:
-        """The bytes that the log takes on disk: all segments, with what is reserved for the last, and all external files."""
+        """The size of the log on disk: all segments, including the space reserved for the last, and all external files."""
         with self._lock:
             return sum(s.disk_bytes for s in self._segments) + self._index.external_bytes
 
     def holdings(self) -> list[Holding]:
-        """What each object keeps in the log."""
+        """The part of the log that each object retains."""
         with self._lock:
             return self._index.holdings()
 
     def kept(self) -> list[Kept]:
-        """The segments that are there, oldest first, and for which objects."""
+        """The existing segments, oldest first, with the objects that need them."""
         with self._lock:
             return self._index.kept(self._segments)
 
@@ -308,9 +306,9 @@ class Log:
         self._writer.submit([]).result()
 
     def close(self) -> None:
-        """Writes and syncs what was handed over and ends the writer. Entries can still be read.
+        """Writes and syncs all submitted commits and ends the writer. Entries can still be read.
 
-        Raises PSK-7004 if the last commits of an asynchronous log could not be made durable; the files are closed all the same.
+        Raises PSK-7004 if the last commits of an asynchronous log could not be made durable; the files are closed anyway.
         """
         try:
             self._writer.close()
@@ -331,7 +329,7 @@ class Log:
             try:
                 self._on_durable(written.entries)
             except Exception:
-                # The commits are in the log: they must not be reported as failed.
+                # The commits are in the log, so they must not be reported as failed.
                 _logger.exception("the listener of the log failed at commit %d", written.head)
 
     def _rolled(self, segment: Segment) -> None:
@@ -373,7 +371,7 @@ class Log:
             thin_out(segment, following, ranges)
             left = disk_bytes(segment.path)
         except (PenstockError, OSError) as error:
-            # The segment is unchanged. A later trim may find room.
+            # The segment is unchanged. A later trim may have more disk space.
             segment.judged = -1
             if not self._cramped:
                 _logger.warning("%s could not be thinned out: %s", segment.path, error)
@@ -385,7 +383,7 @@ class Log:
             segment.holds = frozenset(run.object_id for run in runs)
             freed, segment.disk_bytes = segment.disk_bytes - left, left
         if left > 2 * expected:
-            # This file system does not store holes, or in larger pieces.
+            # This file system has no sparse files, or a larger allocation unit.
             self._holes = False
         return freed
 

@@ -1,4 +1,4 @@
-"""Files mapped into memory for reading."""
+"""Memory-mapped files for reading."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def map_file(path: str) -> pa.Buffer:
     try:
         if os.fstat(fd).st_size == 0:
             return pa.py_buffer(b"")
-        # Shared, so that what is appended within the mapped size later on is seen.
+        # Shared, so that later writes within the mapped size are visible.
         return pa.py_buffer(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
     finally:
         os.close(fd)
 
 
 class Maps:
-    """The mappings used last. A file that has grown past its mapping is mapped anew."""
+    """The most recently used mappings. A file that has outgrown its mapping is mapped again."""
 
     def __init__(self) -> None:
         self._maps: OrderedDict[str, pa.Buffer] = OrderedDict()
         self._lock = threading.Lock()
 
     def slice(self, path: str, offset: int, length: int) -> pa.Buffer:
-        """Bytes of a file, without copying; fewer if it ends before. Raises FileNotFoundError if it is gone."""
+        """Bytes of a file, without copying; fewer if the file is shorter. Raises FileNotFoundError if it is gone."""
         with self._lock:
             buffer = self._maps.pop(path, None)
             if buffer is None or buffer.size < offset + length:

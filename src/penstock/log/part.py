@@ -1,4 +1,4 @@
-"""What is appended to the log: one object's part of a commit."""
+"""The unit of appending: one object's part of a commit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class ExternalFile:
-    """A finished file of record-batch messages that a commit takes over without copying it.
+    """A finished file of record-batch messages that a commit adopts without copying.
 
     `path` is relative to the database folder and uses `/`. `batches` holds (offset, length, rows) of each message in the file.
     """
@@ -24,10 +24,10 @@ class ExternalFile:
 class Part:
     """One object's part of a commit: rows inline (`batches`), rows in a file (`file`), or a marker with neither.
 
-    The batches are in the object's canonical Arrow schema of `schema_version`. `watermark` (epoch ms) is the object's watermark
-    after this part; it never lowers the one in force. `job_epoch` is Spark's batch id for the output of a job, otherwise -1.
-    `input_lsn` is the commit that caused this part; None is the commit that it is in. An `idle` object holds back nobody's watermark until its
-    next part. `before` has, for each batch, the watermark that was in force for its rows; it is empty where that is the object's own.
+    The batches are in the object's canonical Arrow schema of `schema_version`. `watermark` (Unix ms) is the object's watermark
+    after this part; it never lowers the current one. `job_epoch` is Spark's batch id for the output of a job, otherwise -1.
+    `input_lsn` is the commit that caused this part; None means its own commit. An `idle` object holds back no watermark until its
+    next part. `before` has, for each batch, the watermark in force for its rows; it is empty if that is the object's own.
     """
 
     object_id: int

@@ -1,4 +1,4 @@
-"""Parts made ready for writing: the work that the appending thread does itself."""
+"""Serialises parts, on the appending thread."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock.errors import fail
 from penstock.log.part import ExternalFile, Part
 
 MAX_BATCH_ROWS = 32_768
-"""Larger batches are cut, so that readers can share out the work of one commit."""
+"""Larger batches are split, so that readers can process one commit in parallel."""
 
 
 class Payload(NamedTuple):
-    """A part in its written form: the messages, and what the frame header says of them."""
+    """A serialised part: the messages, and their metadata for the frame header."""
 
     part: Part
     messages: tuple[bytes | pa.Buffer, ...]
@@ -30,18 +30,18 @@ class Payload(NamedTuple):
 
 
 def prepare(parts: Sequence[Part], database: Path) -> list[Payload]:
-    """Serialises the parts of one commit; external files are made durable."""
+    """Serialises the parts of one commit, and makes external files durable."""
     if not parts:
         raise fail("PSK-0009", "A commit needs at least one part.")
     if len({part.object_id for part in parts}) != len(parts):
-        raise fail("PSK-0009", "A commit can hold only one part of each object.")
+        raise fail("PSK-0009", "A commit can contain only one part of each object.")
     for part in parts:
         _check_numbers(part)
     return [_serialise(part) if part.file is None else _adopt(part, part.file, database) for part in parts]
 
 
 def _check_numbers(part: Part) -> None:
-    """Refuses here what the header cannot hold, so that it fails this commit and not its whole group."""
+    """Rejects values that do not fit in the header here, so that they fail this commit and not its whole group."""
     if not 0 <= part.object_id < 2**32 or not 0 <= part.schema_version < 2**32:
         raise fail("PSK-0009", f"Object {part.object_id} with schema version {part.schema_version} is out of range.")
     if part.watermark is not None and not -(2**63) < part.watermark < 2**63:
@@ -54,7 +54,7 @@ def _check_numbers(part: Part) -> None:
         if any(not -(2**63) <= watermark < 2**63 for watermark in part.before):
             raise fail("PSK-0009", f"One of the watermarks {part.before} is out of range.")
         if len(part.before) != len(part.batches):
-            raise fail("PSK-0009", f"{len(part.batches)} batches cannot have {len(part.before)} watermarks.")
+            raise fail("PSK-0009", f"There are {len(part.before)} watermarks for {len(part.batches)} batches.")
 
 
 def _serialise(part: Part) -> Payload:
@@ -92,7 +92,9 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _refuse_dictionaries(schema: pa.Schema) -> None:
     for i, kind in enumerate(schema.types):
         if _has_dictionary(kind):
-            raise fail("PSK-0009", f"Column {schema.names[i]} is dictionary-encoded; the log takes plain arrays only.")
+            raise fail(
+                "PSK-0009", f"Column {schema.names[i]} is dictionary-encoded; the log accepts only plain arrays."
+            )
 
 
 def _has_dictionary(kind: pa.DataType) -> bool:
@@ -104,15 +106,15 @@ def _has_dictionary(kind: pa.DataType) -> bool:
 def _adopt(part: Part, file: ExternalFile, database: Path) -> Payload:
     relative = PurePosixPath(file.path)
     if part.batches:
-        raise fail("PSK-0009", "A part holds batches or a file, not both.")
+        raise fail("PSK-0009", "A part has batches or a file, not both.")
     if relative.is_absolute() or ".." in relative.parts or "\0" in file.path or not relative.parts:
         raise fail("PSK-0009", f"{file.path} is not a path inside the database folder.")
     if relative.parts[:-1] == ("log",):
-        raise fail("PSK-0009", f"{file.path} lies among the segments; external files need a folder of their own.")
+        raise fail("PSK-0009", f"{file.path} is in the folder of the segments; external files need their own folder.")
     if sum(rows for _, _, rows in file.batches) != file.rows:
         raise fail("PSK-0009", f"The batches of {file.path} do not add up to {file.rows} rows.")
     if any(offset < 0 or length <= 0 or offset + length > file.length for offset, length, _ in file.batches):
-        raise fail("PSK-0009", f"A batch of {file.path} lies outside its {file.length} bytes.")
+        raise fail("PSK-0009", f"A batch of {file.path} is outside its {file.length} bytes.")
     path = database / relative
     try:
         size = path.stat().st_size

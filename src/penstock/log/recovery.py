@@ -1,4 +1,4 @@
-"""Opening a log that exists."""
+"""Opens an existing log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.log.thin import disk_bytes
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A log as it was found."""
+    """A recovered log."""
 
     index: Index
     segments: list[Segment]
@@ -27,7 +27,7 @@ class Recovered:
 
 
 def recover(database: Path, folder: Path, floors: Floors) -> Recovered:
-    """Builds the index from the segments, cuts off an unfinished tail, and opens the last segment for writing."""
+    """Builds the index from the segments, truncates an unfinished tail, and opens the last segment for writing."""
     try:
         return _recover(database, folder, floors)
     except OSError as error:
@@ -51,7 +51,7 @@ def _recover(database: Path, folder: Path, floors: Floors) -> Recovered:
             _check_follows(segments[-1], number, opened.first_lsn, expected)
         segment = Segment(number, path, opened.first_lsn, opened.data.size, opened.head.version)
         segments.append(segment)
-        # Segments between this one and the last may be gone; its head knows what they held.
+        # Segments before this one may have been deleted; its head has the states of their objects.
         index.carries.update({i: c for i, c in opened.head.carries.items() if not floors.forgotten(i)})
         replay = _Replay(index, segment, floors, database)
         expected, segment.size = scan_segment(opened, replay.add, last=number == found[-1][0])
@@ -61,10 +61,10 @@ def _recover(database: Path, folder: Path, floors: Floors) -> Recovered:
         else:
             segment.disk_bytes = segment.size
     if opened.map is not None:
-        raise fail("PSK-6001", f"{path} was thinned out, and the segments that followed it are missing.")
+        raise fail("PSK-6001", f"{path} was thinned out, but the segments after it are missing.")
     floors.dropped(seen, expected - 1)
     active = SegmentWriter(segments[-1], segments[-1].size)
-    # Commits that a crash left written but not synced are seen from now on, so they must stay.
+    # Commits that were written but not synced before a crash become visible now, so they must be durable.
     active.withdraw()
     return Recovered(index, segments, active, expected)
 
@@ -80,7 +80,7 @@ def _check_follows(previous: Segment, number: int, first_lsn: int, expected: int
 
 
 class _Replay:
-    """Takes in the frames of a segment."""
+    """Indexes the frames of a segment."""
 
     def __init__(self, index: Index, segment: Segment, floors: Floors, database: Path) -> None:
         self._index = index
@@ -102,7 +102,7 @@ class _Replay:
                 self._check_external(frame, frame.external_path)
             self._index.add(payload, frame, self._segment)
         elif frame.external_path is not None:
-            # A crash can come between raising the floor and deleting the file.
+            # A crash between raising the floor and deleting the file leaves the file behind.
             (self._database / frame.external_path).unlink(missing_ok=True)
 
     def _check_external(self, frame: Frame, file: str) -> None:

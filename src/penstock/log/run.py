@@ -1,4 +1,4 @@
-"""The entries of one object in one segment, as plain numbers."""
+"""The entries of one object in one segment, as arrays of numbers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _AT, _LENGTH, _ROWS, _WATERMARK, _EPOCH, _JOB_EPOCH, _TIME, _INPUT_LSN, _BEFORE,
 _FIELDS = 10
 _RECORD = struct.Struct(f"{_FIELDS}q")
 
-# The form is the schema version, above it how the rows are stored, and above that whether the object is idle.
+# Bits of the form, from the lowest: the schema version, how the rows are stored, whether the object is idle.
 _KIND_AT, _IDLE_AT = 32, 34
 _SCHEMA, _KIND = (1 << _KIND_AT) - 1, 3
 _NONE, _ONE, _ONE_BEFORE, _OTHER = range(4)
 
 
 class Other(NamedTuple):
-    """The rest of an entry that is not a single message in the segment: several messages, or an external file."""
+    """Extra data of an entry that is not a single message in the segment: it has several messages or an external file."""
 
     batches: tuple[tuple[int, int, int], ...]
     before: tuple[int, ...]
@@ -55,8 +55,8 @@ class Run:
         return len(self._lsns) - self._start
 
     def add(self, at: int, frame: Frame) -> None:
-        """Adds the entry of a frame whose payload, if it is in the segment, begins at an offset."""
-        # Faster than by name, and every commit passes here.
+        """Adds the entry of a frame. `at` is the offset of its payload, if that is in the segment."""
+        # Unpacking is faster than access by name, and this runs for every commit.
         (
             lsn,
             _,
@@ -109,22 +109,22 @@ class Run:
         return self._get(i, _TIME)
 
     def count_up_to(self, lsn: int) -> int:
-        """How many entries are at or before an LSN."""
+        """The number of entries at or before an LSN."""
         return bisect_right(self._lsns, lsn, self._start) - self._start
 
     def count_up_to_epoch(self, epoch: int) -> int:
         return bisect_right(range(len(self)), epoch, key=self.epoch)
 
     def count_before(self, time_ms: int) -> int:
-        """How many entries were committed before a moment. If the clock was set back meanwhile, it errs by as much."""
+        """The number of entries committed before a time. If the clock was set back meanwhile, the result is off by as much."""
         return bisect_left(range(len(self)), time_ms, key=self.time_ms)
 
     def bytes(self, start: int, end: int) -> int:
-        """The length of some entries together; that of all is `size`."""
+        """The total length of some entries; that of all is `size`."""
         return self.size if end - start == len(self) else sum(self._column(_LENGTH, start, end))
 
     def beyond(self, limit: int) -> int | None:
-        """The last entry such that it and the entries after it are larger than a limit."""
+        """The last entry for which it and the entries after it exceed a limit."""
         sizes = accumulate(reversed(self._column(_LENGTH, 0, len(self))))
         return next((len(self) - back for back, size in enumerate(sizes, 1) if size > limit), None)
 
@@ -140,7 +140,7 @@ class Run:
         return next((i for i in range(count - 1, -1, -1) if self._get(i, _ROWS)), None)
 
     def entries(self, database: Path, start: int, end: int) -> list[Entry]:
-        """Some entries as objects."""
+        """Materialises some entries."""
         file, object_id = self.segment.file, self.object_id
         start, end = self._start + start, self._start + end
         records = _RECORD.iter_unpack(self._values[start * _FIELDS : end * _FIELDS])
@@ -191,7 +191,7 @@ class Run:
                     yield other.file, self._get(i, _LENGTH)
 
     def frames(self) -> Iterator[tuple[int, int]]:
-        """Where the frames of the entries begin and end in the segment."""
+        """The start and end offsets of the entries' frames in the segment."""
         version = self.segment.version
         plain = {
             _NONE: header_length(0, version),
@@ -212,7 +212,7 @@ class Run:
             for lsn in self._lsns[self._start : self._start + count]:
                 self._others.pop(lsn, None)
         self._start += count
-        # Moving the rest down costs as much as what was dropped, at most.
+        # Moving the rest costs at most as much as the entries that were dropped.
         if self._start >= len(self):
             del self._values[: self._start * _FIELDS], self._lsns[: self._start]
             self._start = 0
@@ -223,7 +223,7 @@ class Run:
         del self._values[-_FIELDS:]
 
     def copy(self) -> Run:
-        """The entries as they are now, for a reader that does not hold the lock."""
+        """A copy of the entries, for a reader that does not hold the lock."""
         copy = Run(self.object_id, self.segment)
         copy.size = self.size
         copy._lsns, copy._values = self._lsns[self._start :], self._values[self._start * _FIELDS :]

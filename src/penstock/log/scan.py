@@ -1,4 +1,4 @@
-"""Reading a segment back when the log is opened."""
+"""Scans a segment when the log is opened."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from penstock.log.segment import HEAD_LENGTH, Head, read_head
 from penstock.log.thin import Map, read_map
 
 Found = Callable[[int, Frame], None]
-"""Called with each sound frame, in order, and with the offset of its payload."""
+"""Called with each valid frame, in order, and the offset of its payload."""
 
 
 class Opened(NamedTuple):
-    """A segment that can be scanned: its content, its head, and the map of one that was thinned out."""
+    """A segment to scan: its content, its head and, if it was thinned out, its map."""
 
     path: Path
     data: pa.Buffer
@@ -44,10 +44,10 @@ def open_segment(path: Path, number: int) -> Opened:
 
 
 def scan_segment(opened: Opened, found: Found, *, last: bool) -> tuple[int, int]:
-    """Reads the headers of a segment; returns the LSN that follows and where the last commit ends.
+    """Reads the headers of a segment. Returns the next LSN and the end of the last commit.
 
-    In the last segment payloads are verified as well, and an unfinished tail is left out. Anything else that is not sound is damage:
-    PSK-6001 with the file and the offset.
+    In the last segment, payloads are verified too, and an unfinished tail is ignored. Any other invalid data is damage: PSK-6001 with
+    the file and the offset.
     """
     if opened.map is not None:
         return _scan_ranges(opened, opened.map, found)
@@ -72,7 +72,7 @@ def scan_segment(opened: Opened, found: Found, *, last: bool) -> tuple[int, int]
 
 
 def _scan_ranges(opened: Opened, of: Map, found: Found) -> tuple[int, int]:
-    """The frames that are left are those of whole commits, and the map says where they are."""
+    """Scans a thinned-out segment. The map locates its frames, all of which belong to complete commits."""
     lsn, end = of.first_lsn, HEAD_LENGTH
     for position, end in of.ranges:
         while position < end:
@@ -100,12 +100,12 @@ def _frame_at(data: pa.Buffer, position: int, lsn: int, version: int, *, verify:
 
 
 def _is_zero(data: pa.Buffer, position: int) -> bool:
-    """Whether there is nothing but reserved space from here on."""
+    """Whether there is only reserved space from here on."""
     return position >= data.size or not data.slice(position).to_pybytes().strip(b"\0")
 
 
 def _was_durable(data: pa.Buffer, position: int, lsn: int, version: int) -> bool:
-    """Whether a later frame bears witness that this commit was on disk before: then it is damaged, not torn."""
+    """Whether a later frame shows that this commit was already on disk: then it is damaged, not torn."""
     rest = data.slice(position).to_pybytes()
     at = rest.find(frame.MAGIC)
     while at >= 0:
@@ -117,4 +117,4 @@ def _was_durable(data: pa.Buffer, position: int, lsn: int, version: int) -> bool
 
 
 def _damaged(path: Path, position: int, lsn: int) -> PenstockError:
-    return fail("PSK-6001", f"{path} is damaged at offset {position}: commit {lsn} is not sound.")
+    return fail("PSK-6001", f"{path} is damaged at offset {position}: commit {lsn} is not valid.")

@@ -1,4 +1,4 @@
-"""A segment file: its head, and the one that is being written."""
+"""Segment files: their head, and the writer of the last one."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ THIN = 256
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """A segment, the space that it takes on disk, and how many of its entries are still needed.
+    """A segment, its size on disk, and the number of its entries that are still needed.
 
-    `size` is settled when the segment is not written any more. A thinned-out segment has frames
-    of the objects in `holds` only. `before` is the number of needed entries at the last trim, `judged` the number when the segment
-    was last considered for thinning out.
+    `size` is final once the segment is no longer written. A thinned-out segment has only frames of the objects in `holds`. `before` is
+    the number of needed entries at the last trim, `judged` the number when the segment was last considered for thinning out.
     """
 
     number: int
@@ -58,12 +57,12 @@ class Segment:
         self.disk_bytes = self.disk_bytes or self.size
 
     def may_hold(self, object_id: int, up_to: int) -> bool:
-        """Whether this segment can have frames of an object whose last commit is at or before an LSN."""
+        """Whether this segment can contain frames of an object whose last commit is at or before an LSN."""
         return self.first_lsn <= up_to if self.holds is None else object_id in self.holds
 
 
 class Head(NamedTuple):
-    """The head of a segment: where its frames begin, or for one that was thinned out, where the map of them is."""
+    """The head of a segment: the offset of its frames or, if it was thinned out, of its map."""
 
     version: int
     thin: bool
@@ -84,29 +83,29 @@ def list_segments(folder: Path) -> list[tuple[int, Path]]:
 
 
 def create_segment(folder: Path, number: int, first_lsn: int, carries: dict[int, Carry]) -> Segment:
-    """Makes a segment durable, with a head that carries what is known of every object, so that older ones can be deleted."""
+    """Durably creates a segment. Its head has the state of every object, so that older segments can be deleted."""
     head = pack_head(number, FORMAT, first_lsn, pack_carries(carries))
     path = segment_path(folder, number)
     try:
         write_durably(path, head)
     except PenstockError:
-        # Commits go on in the segment before, which a newer one would contradict.
+        # Commits continue in the previous segment, which a newer one would contradict.
         path.unlink(missing_ok=True)
         raise
     return Segment(number, path, first_lsn, len(head))
 
 
 def pack_head(number: int, version: int, place: int, rest: bytes = b"") -> bytes:
-    """The head of a segment. `place` is its first LSN, or the offset of the map of one that was thinned out."""
+    """Serialises the head of a segment. `place` is its first LSN or, if it was thinned out, the offset of its map."""
     head = bytearray(_HEAD.pack(_MAGIC, 0, version, _HEAD.size + len(rest), number, place) + rest)
     _CRC.pack_into(head, 4, google_crc32c.value(bytes(head[_CRC_END:])))
     return bytes(head)
 
 
 def read_head(path: Path, number: int, data: pa.Buffer) -> Head:
-    """The head of a segment.
+    """Reads the head of a segment.
 
-    A segment gets its name only when its head is durable, so a bad head is damage and never a torn write.
+    A segment gets its name only once its head is durable, so a bad head is damage and never a torn write.
     """
     if data.size >= _HEAD.size:
         magic, crc, version, length, stored_number, place = _HEAD.unpack_from(data)
@@ -119,11 +118,11 @@ def read_head(path: Path, number: int, data: pa.Buffer) -> Head:
                 if thin:
                     return Head(version, True, length, 0, {}, place)
                 return Head(version, False, length, place, unpack_carries(head[_HEAD.size :], version), 0)
-    raise fail("PSK-6001", f"{path} is damaged at offset 0: its head is not sound.")
+    raise fail("PSK-6001", f"{path} is damaged at offset 0: its head is not valid.")
 
 
 class SegmentWriter:
-    """The segment at the end of the log, open for writing. `end` is where the next frame goes."""
+    """The last segment of the log, open for writing. `end` is the offset of the next frame."""
 
     def __init__(self, segment: Segment, end: int) -> None:
         self.segment = segment
@@ -140,26 +139,26 @@ class SegmentWriter:
         write_all(self._fd, buffers, self.end)
 
     def rewrite(self, buffers: Sequence[bytes | pa.Buffer], offset: int) -> None:
-        """Writes once more what is part of the log."""
+        """Rewrites data that is already part of the log."""
         write_all(self._fd, buffers, offset)
 
     def sync(self) -> None:
         datasync(self._fd)
 
     def accept(self, length: int) -> None:
-        """What was written is part of the log."""
+        """Makes the written data part of the log."""
         self.end += length
         self.segment.size = self.end
         self.segment.disk_bytes = max(self.end, self._reserved)
 
     def withdraw(self) -> None:
-        """Removes, durably, whatever was written past the end."""
+        """Durably removes everything written past the end."""
         os.ftruncate(self._fd, self.end)
         self._reserved = self.segment.disk_bytes = self.end
         os.fsync(self._fd)
 
     def close(self) -> None:
-        """Gives reserved space back and closes the file. What was written must have been synced."""
+        """Releases reserved space and closes the file. All data must have been synced."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             self.segment.disk_bytes = self.end

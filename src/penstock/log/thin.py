@@ -1,10 +1,10 @@
 """Thinned-out segments.
 
-One needed entry keeps its whole segment on disk. When at most half of a segment is needed, a sparse file replaces it that has only the needed
-frames, at the same offsets. So no reader has to be told: a Spark task that holds an offset finds the same bytes there, and a mapping of the old
-file stays valid until it is dropped. The new file is written beside the old one and renamed, so a crash leaves one or the other.
+One needed entry keeps its whole segment on disk. When at most half of a segment is needed, it is replaced by a sparse file with only the
+needed frames, at the same offsets. Readers need not be notified: a Spark task that holds an offset finds the same bytes there, and a mapping
+of the old file stays valid until it is dropped. The new file is written beside the old one and renamed, so a crash leaves one or the other.
 
-The head of a thinned-out segment points to its map, behind the last frame: the LSNs that the segment covers, and the ranges of its frames.
+The head of a thinned-out segment points to its map after the last frame: the LSNs that the segment covers, and the ranges of its frames.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.log.maps import map_file
 from penstock.log.segment import HEAD_LENGTH, THIN, Head, Segment, pack_head
 
 Range = tuple[int, int]
-"""Start and end of neighbouring frames in a file."""
+"""Start and end of adjacent frames in a file."""
 
 # crc, number of ranges | first lsn, lsn after the last
 _MAP = struct.Struct("<II QQ")
@@ -33,7 +33,7 @@ _CRC = struct.Struct("<I")
 
 
 class Map(NamedTuple):
-    """What a thinned-out segment holds."""
+    """The map of a thinned-out segment."""
 
     first_lsn: int
     next_lsn: int
@@ -41,12 +41,12 @@ class Map(NamedTuple):
 
 
 def disk_bytes(path: Path) -> int:
-    """The space that a file takes; holes take none."""
+    """The disk space of a file; holes take none."""
     return os.stat(path).st_blocks * 512
 
 
 def space_of(ranges: Sequence[Range], block: int) -> int:
-    """The bytes that a segment with only these ranges takes on disk."""
+    """The disk space of a segment with only these ranges."""
     count, last = 0, -1
     map_at = ranges[-1][1]
     map_end = map_at + _MAP.size + len(ranges) * _RANGE.size
@@ -58,7 +58,7 @@ def space_of(ranges: Sequence[Range], block: int) -> int:
 
 
 def merge(frames: Iterable[Range]) -> list[Range]:
-    """Frames in any order as ranges in order; neighbours are one."""
+    """Sorts frames and merges adjacent ones into ranges."""
     ranges: list[Range] = []
     for start, end in sorted(frames):
         if ranges and ranges[-1][1] == start:
@@ -69,7 +69,7 @@ def merge(frames: Iterable[Range]) -> list[Range]:
 
 
 def thin_out(segment: Segment, next_lsn: int, ranges: Sequence[Range]) -> None:
-    """Replaces a segment by a sparse file with only these ranges. Raises PSK-7004 if there is no room; the segment is unchanged then."""
+    """Replaces a segment by a sparse file with only these ranges. Raises PSK-7004 if the disk is full; the segment is then unchanged."""
     data = map_file(segment.file)
     map_at = ranges[-1][1]
     table = bytearray(_MAP.pack(0, len(ranges), segment.first_lsn, next_lsn))
@@ -88,10 +88,10 @@ def thin_out(segment: Segment, next_lsn: int, ranges: Sequence[Range]) -> None:
 
 
 def read_map(path: Path, head: Head, data: pa.Buffer) -> Map:
-    """The map of a thinned-out segment. It was durable before the file got its name, so a bad one is damage."""
+    """Reads the map of a thinned-out segment. It was durable before the file got its name, so a bad map is damage."""
     if head.map_at + _MAP.size <= data.size:
         table = data.slice(head.map_at).to_pybytes()
         crc, count, first_lsn, next_lsn = _MAP.unpack_from(table)
         if len(table) == _MAP.size + count * _RANGE.size and google_crc32c.value(table[_CRC.size :]) == crc:
             return Map(first_lsn, next_lsn, list(_RANGE.iter_unpack(table[_MAP.size :])))
-    raise fail("PSK-6001", f"{path} is damaged at offset {head.map_at}: its map is not sound.")
+    raise fail("PSK-6001", f"{path} is damaged at offset {head.map_at}: its map is not valid.")

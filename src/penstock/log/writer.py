@@ -1,8 +1,7 @@
-"""The one thread that writes.
+"""The writer thread.
 
-Appending threads hand over finished payloads and wait; the writer takes everything that waits, gives it numbers, writes it with
-one call and syncs once. It is a thread of its own so that an interrupt in an appending thread can never strike halfway
-through a write.
+Appending threads submit serialised payloads and wait. The writer drains the queue, assigns LSNs, writes everything with one call and syncs
+once. It is a separate thread so that an interrupt of an appending thread can never hit the middle of a write.
 """
 
 from __future__ import annotations
@@ -30,31 +29,31 @@ from penstock.log.segment import Segment, SegmentWriter, create_segment
 
 Mode = Literal["sync", "async"]
 
-# One group is written before anyone in it is acknowledged: this bounds how long the first waits for the last.
+# A group is acknowledged as a whole, so this bounds how long its first commit waits for its last.
 _GROUP_BYTES = 32 << 20
 
-# Threads that were acknowledged together come back together: waiting this long for the rest of them saves a sync.
+# Threads that were acknowledged together append again together: waiting this long for the rest of them saves a sync.
 _GATHER_S = 0.0005
 
-# How long after a failed sync the next one is tried, if no commit comes before.
+# How long to wait after a failed sync before the next attempt, unless a commit comes first.
 _RETRY_S = 1.0
 
-# What is not synced stays in memory, for a sync can fail: this bounds how much.
+# Unsynced data stays in memory, because a sync can fail: this bounds it.
 _UNSYNCED_BYTES = 128 << 20
 
 _logger = logging.getLogger(__name__)
 
 
 class _Work(NamedTuple):
-    """Work for the writer: payloads to append, or none to sync what was written."""
+    """Work for the writer: payloads to append, or none to sync written data."""
 
     payloads: list[Payload]
     future: Future[Commit]
 
 
 class Written(NamedTuple):
-    """A group that was written: where it begins, its frames in LSN order with the offsets of their payloads from there, the entries that
-    they are, the states after it, and the segment it is in.
+    """A written group: its offset, its frames in LSN order with the offsets of their payloads relative to it, their entries, the states
+    after it, and its segment.
     """
 
     base: int
@@ -68,10 +67,10 @@ class Written(NamedTuple):
 class Writer:
     """Numbers, writes and syncs commits.
 
-    `publish` is called on the writer's thread, once for each group, before its commits are acknowledged; it moves the states in
-    `carries` forward. `rolled` is told of every new segment before anything is in it.
+    `publish` is called on the writer's thread, once for each group, before its commits are acknowledged; it updates the states in
+    `carries`. `rolled` is called with every new segment before anything is written to it.
 
-    While the disk fails, commits fail. Each group first repairs what the last failure left, so the writer recovers as soon as the disk does.
+    While the disk fails, commits fail. Each group first repairs the damage of the last failure, so the writer recovers as soon as the disk does.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class Writer:
         self._closed = False
         # A failed write could not be removed from past the end.
         self._torn = False
-        # Acknowledged but not synced: offsets and bytes; and whether a sync of them has failed.
+        # Acknowledged but unsynced data: offsets and bytes; and whether syncing it has failed.
         self._unsynced: list[tuple[int, list[bytes | pa.Buffer]]] = []
         self._unsynced_bytes = 0
         self._unsure = False
@@ -115,9 +114,9 @@ class Writer:
         self._thread.start()
 
     def submit(self, payloads: list[Payload]) -> Future[Commit]:
-        """Hands over a commit. With no payloads the future gives an empty one, with the LSN up to which all is synced."""
+        """Submits a commit. Without payloads, the future returns an empty commit with the LSN up to which everything is synced."""
         work = _Work(payloads, Future())
-        # A commit taken over before it is written could not be called back.
+        # A submitted commit cannot be cancelled.
         work.future.set_running_or_notify_cancel()
         with self._gate:
             if self._closed:
@@ -126,7 +125,7 @@ class Writer:
         return work.future
 
     def close(self) -> None:
-        """Writes and syncs what was handed over, then ends the thread and closes the file. After that it raises if the last sync has failed."""
+        """Writes and syncs all submitted commits, ends the thread and closes the file. Then raises if the last sync failed."""
         with self._gate:
             if self._closed:
                 return
@@ -156,7 +155,7 @@ class Writer:
         self._last_failure = failure
 
     def _take(self) -> tuple[list[_Work], list[_Work], bool]:
-        """Everything that waits, up to the size of a group; waits for the first, but not past the next sync that is due, and a moment for as many as came the last time."""
+        """Drains the queue, up to one group. Blocks for the first commit (at most until a sync is due), then lingers briefly for as many commits as the last group had."""
         group: list[_Work] = []
         syncs: list[_Work] = []
         size = 0
@@ -190,7 +189,7 @@ class Writer:
                 failure = error
                 self._withdraw()
             except Exception as error:
-                failure = fail("PSK-8001", f"The log could not take a commit: {error!r}.")
+                failure = fail("PSK-8001", f"The log could not append a commit: {error!r}.")
                 self._withdraw()
             else:
                 for work, commit in zip(group, commits, strict=True):
@@ -203,15 +202,15 @@ class Writer:
         self._torn = True
         failure = self._mend()
         if failure is not None:
-            _logger.error("the log takes no commits until the disk does: %s", failure)
+            _logger.error("the log accepts no commits until the disk recovers: %s", failure)
 
     def _mend(self) -> PenstockError | None:
-        """Repairs what failures left: removes what is past the end, and repeats a failed sync. Returns an error if that is not possible now."""
+        """Repairs the damage of failures: removes data past the end, and repeats a failed sync. Returns an error if that is not possible now."""
         try:
             if self._torn:
                 self._tear_off()
             if self._unsure:
-                # After a failed sync the system no longer knows which pages it lost, so all of them are written again.
+                # After a failed sync, the operating system does not know which pages it lost, so all of them are written again.
                 for offset, buffers in self._unsynced:
                     self._active.rewrite(buffers, offset)
                 self._active.sync()
@@ -221,11 +220,11 @@ class Writer:
         return None
 
     def _tear_off(self) -> None:
-        """Removes what is past the end. Its content is unknown, so nothing may be appended before."""
+        """Removes data past the end. Its content is unknown, so nothing may be appended before this succeeds."""
         try:
             self._active.withdraw()
         except OSError:
-            # It syncs the whole file.
+            # `withdraw` syncs the whole file.
             self._unsure = bool(self._unsynced)
             raise
         self._torn = False
@@ -233,7 +232,7 @@ class Writer:
             self._synced()
 
     def _write(self, group: list[_Work]) -> list[Commit]:
-        """Writes a group as a whole: it is all in the log afterwards, or an OSError says that nothing is."""
+        """Writes a group atomically: afterwards all of it is in the log, or none if it raises OSError."""
         first = self._next_lsn
         time_ms = time.time_ns() // 1_000_000
         carries: dict[int, Carry] = {}
@@ -280,7 +279,7 @@ class Writer:
 
     def _is_full(self, length: int) -> bool:
         segment = self._active.segment
-        # Frames of two formats cannot be in one segment.
+        # All frames of a segment have the same format.
         older = segment.version < frame.FORMAT
         return older or (self._active.end + length > self._segment_bytes and self._next_lsn > segment.first_lsn)
 
@@ -359,7 +358,7 @@ def entry_of(header: Frame, segment: str, payload: int, database: Path) -> Entry
         header.idle,
         header.before,
     )
-    # Every commit passes here, and this is twice as fast as the constructor.
+    # This runs for every commit, and is twice as fast as the constructor.
     return Entry._make(values)
 
 

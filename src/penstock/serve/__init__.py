@@ -1,1 +1,1 @@
-"""What is kept for readers: the current contents of views and tables, and the fan-out of their changes."""
+"""Serves readers: the current contents of views and tables, and the fan-out of their changes."""

@@ -18,7 +18,7 @@ class Compactor:
     """One thread. For each submitted object it
 
     1. writes a new base from the old one and the deltas that are closed (all but the last), without the lock;
-    2. puts it in their place, with the lock, in one transaction; readers that began before keep what they saw.
+    2. replaces them with it, with the lock, in one transaction; earlier readers keep their snapshot.
 
     If that fails, the object is damaged: `damaged` is called with the cause, and other objects are not affected. Out of memory (PSK-7009) is not
     damage: the object stays as it is, and is submitted again when it has grown.

@@ -32,7 +32,7 @@ def size_of(text: str) -> int:
     """Parses a size such as `2gb` or `512 MiB` into bytes; PSK-0002 if it is not one."""
     found = re.fullmatch(r"\s*(\d+)\s*([kmgt])(i?)b\s*", text, re.IGNORECASE)
     if found is None or not int(found[1]):
-        raise fail("PSK-0002", f"{text!r} is not a size.", hint="Write it as '512mb' or '2gb'.")
+        raise fail("PSK-0002", f"{text!r} is not a size.", hint="Write a size such as '512mb' or '2gb'.")
     return int(found[1]) * int((1024 if found[3] else 1000) ** _UNITS[found[2].lower()])
 
 
@@ -160,4 +160,4 @@ class Duck:
 
 
 def _too_large(why: str) -> PenstockError:
-    return fail("PSK-7009", f"The result does not fit into memory: {why}.")
+    return fail("PSK-7009", f"The result does not fit in memory: {why}.")

@@ -1,4 +1,4 @@
-"""The forms in which changes are handed out."""
+"""The envelopes in which changes are delivered."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ EnvelopeKind = Literal["diff", "upsert", "debezium"]
 
 @dataclass(frozen=True)
 class Form:
-    """`diff` gives rows as `emit` says: `changes` with `__weight` last and retractions first, `update` the new rows only,
-    `append` and `close` the rows. `upsert` gives one row per key with `__op` last: `upsert`, or `delete` with nothing but the key.
-    `debezium` gives `before`, `after`, `op` and `ts_ms`; with keys an old and a new row of one key make one update.
+    """`diff` delivers rows by `emit`: `changes` with `__weight` last and retractions first, `update` only the new rows,
+    `append` and `close` the rows. `upsert` delivers one row per key with `__op` last: `upsert`, or `delete` with only the key.
+    `debezium` delivers `before`, `after`, `op` and `ts_ms`; with keys, the old and the new row of one key become one update.
     """
 
     emit: EmitKind = "changes"
@@ -49,7 +49,7 @@ class Form:
 
 
 def _key(value: Any) -> Any:
-    """A value that can stand in a set, equal exactly if the values are."""
+    """A hashable form of a value; two are equal exactly if the values are."""
     if isinstance(value, (list, dict)):
         return repr(value)
     return "NaN" if value != value else value
@@ -66,7 +66,7 @@ def _halves(table: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
     live = _keys(new, keys)
     twice = len(set(live)) != len(live) or (new.num_rows and pc.max(new[WEIGHT]).as_py() > 1)
     if twice:
-        raise fail("PSK-5006", f"Two rows are alive for one key ({', '.join(keys)}).", hint="Use the envelope 'diff'.")
+        raise fail("PSK-5006", f"Two rows have the same key ({', '.join(keys)}).", hint="Use the envelope 'diff'.")
     return old, new
 
 

@@ -1,8 +1,8 @@
-"""How one object lies in DuckDB, and the SQL that reads it.
+"""The DuckDB tables of one object, and the SQL that reads them.
 
-Append-only objects are one table, `base`. The others have deltas beside it: tables of rows with a weight, in the order
-of their age, of which the last takes the changes. The object is the sum of all of them: rows are grouped by all their columns,
-so that NULL equals NULL, NaN equals NaN and 0.0 equals -0.0, and filters on columns go through the grouping to the tables.
+An append-only object is one table, `base`. Other objects also have deltas: tables of weighted rows, oldest first; changes go to the last one.
+The object is the sum of all of them: rows are grouped by all their columns, so that NULL equals NULL, NaN equals NaN and 0.0 equals -0.0,
+and DuckDB can push filters on columns through the grouping to the tables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.errors import PenstockError
 
 WEIGHT = "__weight"
 _ROWS = "__rows"
-# No name is used twice, so that a table which could not be dropped is in nobody's way.
+# Names are never reused, so a table that could not be dropped does no harm.
 _numbers = itertools.count(1)
 
 
@@ -54,7 +54,7 @@ class Layout:
         return f"t{self.id}_{next(_numbers)}"
 
     def reading(self, restrict: str = "", base: str | None = None, deltas: list[str] | None = None) -> str:
-        """SELECT of the rows, each as often as it is there. `restrict` is a WHERE clause put on each table, named `t`."""
+        """A SELECT of the rows, with duplicates. `restrict` is a WHERE clause for each table, whose alias is `t`."""
         base = self.base if base is None else base
         deltas = self.deltas if deltas is None else deltas
         plain = f"SELECT {self.columns} FROM {base} t {restrict}"
@@ -70,7 +70,7 @@ class Layout:
         alive = f"CASE WHEN {_ROWS} NOT BETWEEN 0 AND {most} THEN error('{_BROKEN}') ELSE {_ROWS} > 0 END"
         if self.keys:
             return f"SELECT {self.columns} FROM ({merged}) WHERE {alive}"
-        # Nearly every row is there once; a constant list for those is half the cost of range().
+        # Nearly every row has a count of one; a constant list for those costs half of range().
         times = f"unnest(CASE WHEN {_ROWS} = 1 THEN [1] ELSE range({_ROWS}) END)"
         return f"SELECT {self.columns} FROM (SELECT {self.columns}, {times} FROM ({merged}) WHERE {alive})"
 

@@ -1,4 +1,4 @@
-"""Arrow files that are checked before they are read. One flipped bit in such a file can end the process that reads it."""
+"""Arrow files with a checksum that is verified before reading. One flipped bit in an Arrow file can crash the reading process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pyarrow as pa
 
 _MAGIC = b"PSKz"
 _ARROW = b"ARROW1"
-"""How an Arrow file ends. One that ends so has no seal: a version before this one has written it."""
+"""The end of a plain Arrow file. A file that ends with it has no seal: an older version wrote it."""
 # crc32c of everything before it, magic
 _SEAL = struct.Struct("<I4s")
 
 
 class _Summed:
-    """Passes everything on to a file and adds it up."""
+    """Forwards writes to a file and computes their checksum."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -35,7 +35,7 @@ class _Summed:
 
 
 def sealed(write: Callable[[object], object]) -> Callable[[BinaryIO], None]:
-    """Writes what `write` writes, and a seal after it."""
+    """Wraps `write` so that a seal follows its output."""
 
     def whole(out: BinaryIO) -> None:
         summed = _Summed(out)
@@ -46,7 +46,7 @@ def sealed(write: Callable[[object], object]) -> Callable[[BinaryIO], None]:
 
 
 def unsealed(data: pa.Buffer) -> pa.Buffer:
-    """What was sealed; ValueError if it is not what was written."""
+    """The data before the seal. Raises ValueError if the checksum does not match."""
     end = data.size - _SEAL.size
     if end >= 0:
         crc, magic = _SEAL.unpack_from(data, end)

@@ -37,8 +37,8 @@ _CLOSE_S = 10.0
 class ViewStore:
     """Bags of rows in an in-memory DuckDB, each at an epoch and an LSN. Thread-safe.
 
-    A reader sees the state after some whole `apply` or `apply_many`. Applying costs what the change costs; a background thread folds changes
-    into the base.
+    A reader sees the state after a complete `apply` or `apply_many`. The cost of applying is proportional to the change; a background thread
+    folds changes into the base.
 
     Writes run on a thread of the store, so an interrupt ends the caller's wait and never a write in the middle. Reads run on the caller's
     thread; one that is interrupted or fails leaves nothing behind.
@@ -67,7 +67,7 @@ class ViewStore:
     # Objects
 
     def create(self, name_id: int, schema: pa.Schema, *, keys: tuple[str, ...] = (), append_only: bool) -> None:
-        """An empty object at epoch 0. With `keys` at most one row per key is alive at a time."""
+        """Creates an empty object at epoch 0. With `keys`, there is at most one row per key at any time."""
         self._write(lambda: self._create(Layout(name_id, schema, keys, append_only)))
 
     def drop(self, name_id: int) -> None:
@@ -79,7 +79,7 @@ class ViewStore:
             return sorted(self._layouts)
 
     def position(self, name_id: int) -> tuple[int, int]:
-        """The epoch and the LSN that the contents stand for."""
+        """The epoch and the LSN of the contents."""
         with self._lock:
             layout = self._layout(name_id)
             return layout.epoch, layout.lsn
@@ -116,14 +116,14 @@ class ViewStore:
     # Contents out
 
     def snapshot(self, name_id: int) -> tuple[pa.Table, int, int]:
-        """All rows, and the epoch and the LSN that they stand for."""
+        """All rows, with their epoch and LSN."""
         with self._duck.cursor(self._explain(name_id)) as con:
             layout, epoch, lsn = self._fix(con, name_id)
             table = self._duck.table(con, f"SELECT * FROM {layout.view}").cast(layout.schema)
         return table, epoch, lsn
 
     def query(self, duckdb_sql: str, objects: Mapping[str, int]) -> pa.Table:
-        """The result of a DuckDB SELECT in which `objects` gives the names their meaning; all of them as of one moment."""
+        """The result of a DuckDB SELECT on a consistent snapshot. `objects` maps the names in it to object ids."""
         self._duck.check_open()
         views = []
         for name, name_id in objects.items():
@@ -287,7 +287,7 @@ class ViewStore:
 
     def _load(self, name_id: int, table: pa.Table, epoch: int, lsn: int, file: str) -> None:
         def explain(why: Exception) -> PenstockError:
-            return fail("PSK-6001", f"The snapshot {file} does not fit the object: {why}")
+            return fail("PSK-6001", f"The snapshot {file} does not match the object: {why}")
 
         with self._lock:
             layout = self._layout(name_id)
@@ -343,7 +343,7 @@ def _dropped(name_id: int) -> PenstockError:
 
 
 def _filters(kind: pa.DataType) -> bool:
-    """True for types whose Python values DuckDB compares as the column's own."""
+    """True for types whose Python values DuckDB compares like values of the column."""
     return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind))
 
 

@@ -15,7 +15,7 @@ _local = threading.local()
 
 
 def consolidate(table: pa.Table, *, distinct: bool = False) -> pa.Table:
-    """The same Z-set with each row once, none of weight zero, retractions first and `__weight` as the last column.
+    """The same Z-set with distinct rows, no zero weights, retractions first and `__weight` as the last column.
 
     NULL equals NULL, NaN equals NaN and 0.0 equals -0.0 (see `canonical`). A table without weights has weight 1 everywhere. `distinct`
     promises that no two rows are equal, and saves the grouping.
@@ -27,10 +27,10 @@ def consolidate(table: pa.Table, *, distinct: bool = False) -> pa.Table:
 
 
 def canonical(table: pa.Table) -> pa.Table:
-    """Floats that are equal in SQL made equal to the last bit: zero is positive, and there is one NaN.
+    """Normalises floats so that equal values have equal bytes: zero is positive, and there is one NaN.
 
-    Rows of a changelog must be so. An operator finds what is retracted by its bytes, and which of two equal rows stands for both depends on
-    the order in which they come.
+    A changelog needs this. An operator finds a retracted row by its bytes, and which of two equal rows represents both depends on their
+    order of arrival.
     """
     for i, field in enumerate(table.schema):
         if pa.types.is_floating(field.type) or pa.types.is_nested(field.type):
@@ -40,7 +40,7 @@ def canonical(table: pa.Table) -> pa.Table:
 
 
 def _positive(array: pa.Array) -> pa.Array:
-    """The array with every float in it, however deep, in its one form."""
+    """The array with every float normalised, at any nesting depth."""
     kind = array.type
     if pa.types.is_floating(kind):
         sums = pc.add(array, pa.scalar(0.0, kind))
@@ -71,7 +71,7 @@ def weighted(table: pa.Table) -> pa.Table:
 
 
 def assertions(table: pa.Table) -> pa.Table:
-    """The rows of weight above zero, each as often as its weight says, without the weight."""
+    """The rows with positive weight, repeated by their weight, without the weight column."""
     if WEIGHT not in table.column_names:
         return table
     weights = table[WEIGHT]
@@ -85,9 +85,9 @@ def assertions(table: pa.Table) -> pa.Table:
 
 
 def inserted(table: pa.Table) -> pa.Table:
-    """As `assertions`, of a table in which nothing may be retracted."""
+    """Like `assertions`, for a table that must not contain retractions."""
     if WEIGHT in table.column_names and table.num_rows and pc.min(table[WEIGHT]).as_py() < 0:
-        raise fail("PSK-8001", "A retraction stands in an append-only stream.")
+        raise fail("PSK-8001", "An append-only stream contains a retraction.")
     return assertions(table)
 
 
@@ -117,7 +117,7 @@ def _grouped(table: pa.Table) -> pa.Table:
 
 
 def _grouped_by_duckdb(table: pa.Table, columns: list[str]) -> pa.Table:
-    # A connection that was struck by an interrupt or an error is not used again.
+    # A connection is not reused after an interrupt or an error.
     con: duckdb.DuckDBPyConnection | None = _local.__dict__.pop("con", None)
     if con is None:
         con = duckdb.connect(":memory:", config={"python_enable_replacements": False})
