@@ -62,7 +62,7 @@ class SourceHandle:
         current = self.current_watermark
         if current is not None and millis <= current:
             return self._engine.log.head
-        mark = Part(object_id=info.id, watermark=millis, schema_version=len(info.columns))
+        mark = Part(object_id=info.id, watermark=millis, column_count=len(info.columns))
         return self._engine.storage.commit([mark]).lsn
 
     @property

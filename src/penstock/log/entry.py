@@ -25,7 +25,7 @@ class Entry(NamedTuple):
     epoch: int
     job_epoch: int
     time_ms: int
-    schema_version: int
+    column_count: int
     input_lsn: int
     idle: bool = False
     before: tuple[int, ...] = ()

@@ -26,7 +26,7 @@ _IDLE = 4
 _BEFORE = 8
 
 # magic, crc, header length, flags | lsn, durable lsn, payload length | payload crc, object id
-# | rows, watermark, epoch, job epoch, time | schema version, number of batches | input lsn, since
+# | rows, watermark, epoch, job epoch, time | column count, number of batches | input lsn, since
 _FIXED = {1: struct.Struct("<4sIII QQQ II QqQqq II"), 2: struct.Struct("<4sIII QQQ II QqQqq II QQ")}
 # The latest format without the magic and the CRC.
 _CHECKED = struct.Struct("<II QQQ II QqQqq II QQ")
@@ -55,7 +55,7 @@ class Frame(NamedTuple):
     epoch: int
     job_epoch: int
     time_ms: int
-    schema_version: int
+    column_count: int
     input_lsn: int
     since: int
     payload_length: int
@@ -92,7 +92,7 @@ def pack(frame: Frame) -> bytes:
         frame.epoch,
         frame.job_epoch,
         frame.time_ms,
-        frame.schema_version,
+        frame.column_count,
         len(frame.batches),
         frame.input_lsn,
         frame.since,
@@ -145,7 +145,7 @@ def _unpack(data: pa.Buffer, position: int, length: int, version: int) -> Frame:
         epoch,
         job_epoch,
         time_ms,
-        schema_version,
+        column_count,
         count,
         *later,
     ) = fixed.unpack_from(data, position)
@@ -176,7 +176,7 @@ def _unpack(data: pa.Buffer, position: int, length: int, version: int) -> Frame:
         epoch,
         job_epoch,
         time_ms,
-        schema_version,
+        column_count,
         input_lsn,
         since,
         payload_length,

@@ -24,7 +24,7 @@ class ExternalFile:
 class Part:
     """One object's part of a commit: rows inline (`batches`), rows in a file (`file`), or a marker with neither.
 
-    The batches are in the object's canonical Arrow schema of `schema_version`. `watermark` (Unix ms) is the object's watermark
+    The batches have the first `column_count` columns (0: all) of the object's canonical Arrow schema. `watermark` (Unix ms) is the object's watermark
     after this part; it never lowers the current one. `job_epoch` is Spark's batch id for the output of a job, otherwise -1.
     `input_lsn` is the commit that caused this part; None means its own commit. An `idle` object holds back no watermark until its
     next part. `before` has, for each batch, the watermark in force for its rows; it is empty if that is the object's own.
@@ -35,7 +35,7 @@ class Part:
     watermark: int | None = None
     job_epoch: int = -1
     file: ExternalFile | None = None
-    schema_version: int = 0
+    column_count: int = 0
     input_lsn: int | None = None
     idle: bool = False
     before: tuple[int, ...] = ()

@@ -42,8 +42,8 @@ def prepare(parts: Sequence[Part], database: Path) -> list[Payload]:
 
 def _check_numbers(part: Part) -> None:
     """Rejects values that do not fit in the header here, so that they fail this commit and not its whole group."""
-    if not 0 <= part.object_id < 2**32 or not 0 <= part.schema_version < 2**32:
-        raise fail("PSK-0009", f"Object {part.object_id} with schema version {part.schema_version} is out of range.")
+    if not 0 <= part.object_id < 2**32 or not 0 <= part.column_count < 2**32:
+        raise fail("PSK-0009", f"Object {part.object_id} with {part.column_count} columns is out of range.")
     if part.watermark is not None and not -(2**63) < part.watermark < 2**63:
         raise fail("PSK-0009", f"Watermark {part.watermark} is out of range.")
     if not -1 <= part.job_epoch < 2**63:

@@ -20,7 +20,7 @@ _AT, _LENGTH, _ROWS, _WATERMARK, _EPOCH, _JOB_EPOCH, _TIME, _INPUT_LSN, _BEFORE,
 _FIELDS = 10
 _RECORD = struct.Struct(f"{_FIELDS}q")
 
-# Bits of the form, from the lowest: the schema version, how the rows are stored, whether the object is idle.
+# Bits of the form, from the lowest: the column count, how the rows are stored, whether the object is idle.
 _KIND_AT, _IDLE_AT = 32, 34
 _SCHEMA, _KIND = (1 << _KIND_AT) - 1, 3
 _NONE, _ONE, _ONE_BEFORE, _OTHER = range(4)
@@ -67,7 +67,7 @@ class Run:
             epoch,
             job_epoch,
             time_ms,
-            schema_version,
+            column_count,
             input_lsn,
             _,
             length,
@@ -92,7 +92,7 @@ class Run:
         self._lsns.append(lsn)
         wm = NO_WATERMARK if watermark is None else watermark
         mark = before[0] if kind == _ONE_BEFORE else 0
-        form = idle << _IDLE_AT | kind << _KIND_AT | schema_version
+        form = idle << _IDLE_AT | kind << _KIND_AT | column_count
         self._values.frombytes(_RECORD.pack(at, length, rows, wm, epoch, job_epoch, time_ms, input_lsn, mark, form))
 
     def marks(self, i: int) -> bool:

@@ -91,7 +91,7 @@ class Ticker:
 
     def _heartbeat(self, info: ObjectInfo) -> None:
         """A commit without rows: processing time gives it the time of its commit."""
-        self._engine.storage.commit([Part(object_id=info.id, schema_version=len(info.columns))])
+        self._engine.storage.commit([Part(object_id=info.id, column_count=len(info.columns))])
 
     def _mark_idle(self, info: ObjectInfo) -> None:
         """Makes a source idle that has had no commit for as long as it may. Its next commit ends that."""
@@ -100,7 +100,7 @@ class Ticker:
         if quiet is None or quiet.commits != log.epoch(info.id):
             self._quiet[info.id] = _Quiet(time.monotonic(), log.epoch(info.id))
         elif not quiet.marked and (time.monotonic() - quiet.since) * 1000 >= duration_ms(info.options["idle_timeout"]):
-            self._engine.storage.commit([Part(object_id=info.id, idle=True, schema_version=len(info.columns))])
+            self._engine.storage.commit([Part(object_id=info.id, idle=True, column_count=len(info.columns))])
             quiet.commits, quiet.marked = quiet.commits + 1, True
 
     def _leave_idle_values(self, info: ObjectInfo) -> None:
@@ -108,7 +108,7 @@ class Ticker:
         engine = self._engine
         clock = engine.storage.feeds[info.id].clock
         if isinstance(clock, ValueWatermark) and clock.due():
-            engine.storage.commit([Part(object_id=info.id, schema_version=len(info.columns))])
+            engine.storage.commit([Part(object_id=info.id, column_count=len(info.columns))])
 
     def trim(self) -> None:
         """Removes the part of the log that nobody needs; not now if somebody changes who that is."""

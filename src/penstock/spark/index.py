@@ -108,4 +108,4 @@ def _line(e: Entry) -> str:
         slices = ";".join([f"{o},{n},{r},{b}" for (o, n, r), b in zip(e.batches, e.before, strict=True)])
     else:
         slices = ";".join([f"{o},{n},{r}" for o, n, r in e.batches])
-    return f"{e.lsn}\t{e.object_id}\t{wm}\t{int(e.idle)}\t{e.schema_version}\t{e.path}\t{slices}\n"
+    return f"{e.lsn}\t{e.object_id}\t{wm}\t{int(e.idle)}\t{e.column_count}\t{e.path}\t{slices}\n"

@@ -22,7 +22,7 @@ def old(tmp_path: Path) -> Path:
 
 def rows(log: Log, object_id: int) -> list[tuple[int, int, int, int, list[int]]]:
     return [
-        (e.lsn, e.input_lsn, e.epoch, e.schema_version, log.read(e, SCHEMA)["k"].to_pylist())
+        (e.lsn, e.input_lsn, e.epoch, e.column_count, log.read(e, SCHEMA)["k"].to_pylist())
         for e in log.entries(object_id)
     ]
 

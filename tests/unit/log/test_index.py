@@ -192,13 +192,13 @@ def test_an_entry_of_one_row_takes_less_than_a_hundred_bytes(tmp_path: Path) -> 
     assert (entry.lsn, entry.batches, entry.path) == (11_001, ((4_400_400, 240, 1),), str(tmp_path / "5"))
     assert [s.needed for s in segments] == [0] * 5 + [999] + [2000] * 4
     last = index.last(1, 19_999)
-    assert last is not None and (last.watermark, last.input_lsn, last.schema_version) == (19_999, 19_999, 4)
+    assert last is not None and (last.watermark, last.input_lsn, last.column_count) == (19_999, 19_999, 4)
 
 
 def test_several_messages(tmp_path: Path) -> None:
     log = Log.open(tmp_path)
     rows = [batch(1), batch(2, 3)]
-    (entry,) = log.append([Part(1, tuple(rows), schema_version=2**32 - 1)]).entries
+    (entry,) = log.append([Part(1, tuple(rows), column_count=2**32 - 1)]).entries
     for _ in range(2):
         assert log.entries(1) == [entry]
         assert log.read(entry, SCHEMA)["k"].to_pylist() == [1, 2, 3]

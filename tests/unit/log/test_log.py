@@ -316,7 +316,7 @@ def test_bad_external_files_are_refused(tmp_path: Path, file: ExternalFile) -> N
         [Part(1, (batch(1),), before=(1, 2))],
         [Part(1, before=(1,))],
         [Part(1, (batch(1),), before=(2**63,))],
-        [Part(1, schema_version=-1)],
+        [Part(1, column_count=-1)],
         [Part(1, (pa.record_batch({"d": pa.array(["x"]).dictionary_encode()}),))],
         [Part(1, (pa.record_batch({"d": pa.array([["x"]], pa.list_(pa.dictionary(pa.int8(), pa.string())))}),))],
     ],

@@ -87,7 +87,7 @@ def part(info: ObjectInfo, *rows: Row, **more: Any) -> Part:
     """Rows as they are stored: for a changelog the last value of each is its weight."""
     schema = stored_schema(info)
     table = pa.Table.from_pylist([dict(zip(schema.names, r, strict=True)) for r in rows], schema)
-    return Part(info.id, tuple(table.to_batches()) if rows else (), schema_version=len(schema), **more)
+    return Part(info.id, tuple(table.to_batches()) if rows else (), column_count=len(schema), **more)
 
 
 def added(table: pa.Table) -> Rows:

@@ -70,7 +70,7 @@ class Source:
         assert isinstance(self.feed.clock, ValueWatermark)
         if not self.feed.clock.due():
             return None
-        entry = commit(self.log, {7: self.feed}, [Part(object_id=7, schema_version=2)]).entries[0]
+        entry = commit(self.log, {7: self.feed}, [Part(object_id=7, column_count=2)]).entries[0]
         return entry.watermark, entry.idle
 
 
@@ -132,7 +132,7 @@ def test_a_watermark_set_by_hand_and_rows_from_the_future(log: Log, clock: Clock
     readings = Source(log, source(max_future_skew="1 second"))
     assert readings.insert(("a", 1000), ("b", 1 << 50)) == 900
     assert readings.feed.counters.future == 1
-    mark = Part(object_id=7, watermark=5000, schema_version=2)
+    mark = Part(object_id=7, watermark=5000, column_count=2)
     assert commit(log, {7: readings.feed}, [mark]).entries[0].watermark == 5000
     assert readings.insert(("a", 2000)) == 5000
 

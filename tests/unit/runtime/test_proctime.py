@@ -68,7 +68,7 @@ def test_time_stands_still_while_the_wall_clock_is_behind(
             assert feed.clock is not None
             assert (feed.clock.warning is not None) == (ms < start)
         wall.ms = start + 11
-        commit(log, {7: feed}, [Part(object_id=7, schema_version=2)])
+        commit(log, {7: feed}, [Part(object_id=7, column_count=2)])
     expected = [start, start + 10, start + 10, start + 10, start + 10]
     assert stamps(log) == [*(([t], t) for t in expected), ([], start + 11)]
     assert [r.getMessage() for r in caplog.records] == [
@@ -90,14 +90,14 @@ def test_rows_have_the_time_of_the_commit_and_not_of_the_insert(wall: Wall, log:
     start = wall.ms
     waiting = feed.part([{"v": 1}])
     wall.ms = start + 5000
-    commit(log, {7: feed}, [Part(object_id=7, schema_version=2)])
+    commit(log, {7: feed}, [Part(object_id=7, column_count=2)])
     commit(log, {7: feed}, [waiting])
     assert stamps(log) == [([], start + 5000), ([start + 5000], start + 5000)]
 
 
 def test_a_watermark_set_by_hand_moves_the_clock(wall: Wall, log: Log) -> None:
     feed = Feed(SOURCE, {}, 0)
-    commit(log, {7: feed}, [Part(object_id=7, watermark=wall.ms + 60_000, schema_version=2)])
+    commit(log, {7: feed}, [Part(object_id=7, watermark=wall.ms + 60_000, column_count=2)])
     commit(log, {7: feed}, [feed.part([{"v": 1}])])
     assert stamps(log)[1] == ([wall.ms + 60_000], wall.ms + 60_000)
 
@@ -113,7 +113,7 @@ def test_no_row_is_behind_a_commit_before_it(log: Log) -> None:
     for t in threads:
         t.start()
     for _ in range(200):
-        commit(log, {7: feed}, [Part(object_id=7, schema_version=2)])
+        commit(log, {7: feed}, [Part(object_id=7, column_count=2)])
     for t in threads:
         t.join()
     watermark = 0

@@ -142,7 +142,7 @@ def checkpoint(engine: Engine) -> int:
         if quiet:
             engine.storage.commit(
                 [
-                    Part(object_id=o.id, input_lsn=taken_in, schema_version=len(o.columns) + int(o.changelog))
+                    Part(object_id=o.id, input_lsn=taken_in, column_count=len(o.columns) + int(o.changelog))
                     for o in quiet
                 ]
             )

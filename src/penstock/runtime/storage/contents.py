@@ -51,7 +51,7 @@ def history(log: Log, info: ObjectInfo, up_to: int | None = None) -> pa.Table:
 
 
 def read_entry(log: Log, entry: Entry, schema: pa.Schema) -> pa.Table:
-    stored = pa.schema(list(schema)[: entry.schema_version]) if entry.schema_version else schema
+    stored = pa.schema(list(schema)[: entry.column_count]) if entry.column_count else schema
     table = log.read(entry, stored)
     for field in list(schema)[len(stored) :]:
         table = table.append_column(field, pa.nulls(table.num_rows, field.type))

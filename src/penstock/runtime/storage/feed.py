@@ -71,7 +71,7 @@ class Feed:
             object_id=self.info.id,
             batches=_batches(table),
             watermark=watermark,
-            schema_version=len(self.schema),
+            column_count=len(self.schema),
         )
 
     def _coerced(self, data: object) -> pa.Table | pa.RecordBatch:

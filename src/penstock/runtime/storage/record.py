@@ -82,7 +82,7 @@ class Recorder:
                 idle=epoch.idle,
                 job_epoch=number,
                 input_lsn=inputs,
-                schema_version=len(t.schema),
+                column_count=len(t.schema),
             )
             for info, t, output, batches, before in zip(
                 self._objects, tables, self._outputs, epoch.batches, epoch.before, strict=True
@@ -135,7 +135,7 @@ class Recorder:
 def change_part(info: ObjectInfo, delta: pa.Table, rows: int | None = None) -> Part:
     """A change of a table as a part of a commit, in batches of at most `rows`."""
     batches = delta.combine_chunks().to_batches(max_chunksize=rows) if delta.num_rows else []
-    return Part(object_id=info.id, batches=tuple(batches), schema_version=len(delta.schema))
+    return Part(object_id=info.id, batches=tuple(batches), column_count=len(delta.schema))
 
 
 def _ordered(table: pa.Table, output: Output) -> pa.Table:

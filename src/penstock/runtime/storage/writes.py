@@ -191,6 +191,6 @@ def _merged(parts: Sequence[Part]) -> list[Part]:
             object_id=part.object_id,
             batches=have.batches + part.batches,
             watermark=max(marks) if marks else None,
-            schema_version=part.schema_version,
+            column_count=part.column_count,
         )
     return list(by_object.values())
