@@ -16,7 +16,7 @@ from typing import NamedTuple
 import google_crc32c
 import pyarrow as pa
 
-from penstock.log.carry import NO_WATERMARK
+from penstock.log.state import NO_WATERMARK
 
 FORMAT = 2
 MAGIC = b"PSKf"

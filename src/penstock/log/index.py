@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.log.carry import Carry
 from penstock.log.entry import Entry
 from penstock.log.frame import Frame
 from penstock.log.holding import Holding, Kept
 from penstock.log.run import Run
 from penstock.log.segment import Segment
+from penstock.log.state import ObjectState
 
 
 class _Object:
@@ -53,7 +53,7 @@ class Index:
         self._database = database
         self._objects: dict[int, _Object] = {}
         self._by_segment: dict[int, dict[int, Run]] = {}
-        self.carries: dict[int, Carry] = {}
+        self.states: dict[int, ObjectState] = {}
         self.external_bytes = 0
 
     def add(self, at: int, frame: Frame, segment: Segment) -> None:
@@ -123,7 +123,7 @@ class Index:
         of = self._objects.get(object_id)
         if of is not None:
             return of.since <= epoch + 1
-        return self.carries.get(object_id, Carry()).row_epoch <= epoch
+        return self.states.get(object_id, ObjectState()).row_epoch <= epoch
 
     def retained(self, object_id: int) -> tuple[int, int, int]:
         of = self._objects.get(object_id)

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from penstock.disk import make_folder, unwritable
 from penstock.errors import PenstockError, fail
-from penstock.log.carry import Carry
 from penstock.log.commit import Commit
 from penstock.log.entry import Entry
 from penstock.log.floors import FORGOTTEN, Floors
@@ -24,10 +23,11 @@ from penstock.log.part import Part
 from penstock.log.payload import prepare
 from penstock.log.recovery import recover
 from penstock.log.segment import Segment
+from penstock.log.state import ObjectState
 from penstock.log.thin import disk_bytes, merge, space_of, thin_out
 from penstock.log.writer import Mode, Writer, Written
 
-_NOTHING = Carry()
+_NOTHING = ObjectState()
 
 # Entries materialised at once.
 _PAGE = 10_000
@@ -78,7 +78,7 @@ class Log:
             self._database,
             self._folder,
             state.active,
-            self._index.carries,
+            self._index.states,
             state.next_lsn,
             mode=mode,
             async_interval_ms=async_interval_ms,
@@ -153,13 +153,13 @@ class Log:
     def object_ids(self) -> list[int]:
         """The objects that ever had an entry and were not forgotten."""
         with self._lock:
-            return sorted(self._index.carries)
+            return sorted(self._index.states)
 
     @property
     def highest_id(self) -> int:
         """The highest object id that the log has seen, even if forgotten; 0 in a new log."""
         with self._lock:
-            return max([0, *self._index.carries, *self._floors.ids()])
+            return max([0, *self._index.states, *self._floors.ids()])
 
     def first_entry(self, object_id: int) -> Entry | None:
         with self._lock:
@@ -197,15 +197,15 @@ class Log:
 
     def watermark(self, object_id: int) -> int | None:
         """The object's watermark. Like its epochs, it survives trimming."""
-        return self._index.carries.get(object_id, _NOTHING).watermark
+        return self._index.states.get(object_id, _NOTHING).watermark
 
     def epoch(self, object_id: int) -> int:
         """The number of entries that the object has ever had."""
-        return self._index.carries.get(object_id, _NOTHING).epoch
+        return self._index.states.get(object_id, _NOTHING).epoch
 
     def job_epoch(self, object_id: int) -> int:
         """The job epoch of the object's last part from a job; -1 if there is none."""
-        return self._index.carries.get(object_id, _NOTHING).job_epoch
+        return self._index.states.get(object_id, _NOTHING).job_epoch
 
     def read(self, entry: Entry, schema: pa.Schema) -> pa.Table:
         """The rows of an entry, backed by memory-mapped files. Raises PSK-5011 if they were trimmed."""
@@ -236,7 +236,7 @@ class Log:
             with self._lock:
                 self._floors.forget(object_id, self._head)
                 removed = self._index.remove(object_id, FORGOTTEN)
-                self._index.carries.pop(object_id, None)
+                self._index.states.pop(object_id, None)
             self._floors.save()
             self._delete_files(removed.files)
 
@@ -321,9 +321,9 @@ class Log:
             for at, frame in written.frames:
                 if not self._floors.forgotten(frame.object_id):
                     index.add(base + at, frame, segment)
-            for object_id, carry in written.carries.items():
+            for object_id, state in written.states.items():
                 if not self._floors.forgotten(object_id):
-                    index.carries[object_id] = carry
+                    index.states[object_id] = state
             self._head = written.head
         if self._on_durable is not None:
             try:

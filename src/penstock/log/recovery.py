@@ -7,12 +7,12 @@ from pathlib import Path
 
 from penstock.disk import TEMPORARY, unwritable
 from penstock.errors import fail
-from penstock.log.carry import Carry
 from penstock.log.floors import Floors
 from penstock.log.frame import Frame
 from penstock.log.index import Index
 from penstock.log.scan import open_segment, scan_segment
 from penstock.log.segment import Segment, SegmentWriter, create_segment, list_segments
+from penstock.log.state import ObjectState
 from penstock.log.thin import disk_bytes
 
 
@@ -52,10 +52,10 @@ def _recover(database: Path, folder: Path, floors: Floors) -> Recovered:
         segment = Segment(number, path, opened.first_lsn, opened.data.size, opened.head.version)
         segments.append(segment)
         # Segments before this one may have been deleted; its head has the states of their objects.
-        index.carries.update({i: c for i, c in opened.head.carries.items() if not floors.forgotten(i)})
+        index.states.update({i: c for i, c in opened.head.states.items() if not floors.forgotten(i)})
         replay = _Replay(index, segment, floors, database)
         expected, segment.size = scan_segment(opened, replay.add, last=number == found[-1][0])
-        seen |= replay.seen | opened.head.carries.keys()
+        seen |= replay.seen | opened.head.states.keys()
         if opened.map is not None:
             segment.disk_bytes, segment.holds = disk_bytes(path), frozenset(replay.seen)
         else:
@@ -90,13 +90,13 @@ class _Replay:
         self.seen: set[int] = set()
 
     def add(self, payload: int, frame: Frame) -> None:
-        object_id, carries = frame.object_id, self._index.carries
+        object_id, states = frame.object_id, self._index.states
         self.seen.add(object_id)
         if not self._floors.forgotten(object_id):
-            known = carries.get(object_id, Carry())
+            known = states.get(object_id, ObjectState())
             job_epoch = frame.job_epoch if frame.job_epoch >= 0 else known.job_epoch
             row_epoch = frame.epoch if frame.rows else frame.since - 1
-            carries[object_id] = Carry(frame.watermark, frame.epoch, job_epoch, row_epoch)
+            states[object_id] = ObjectState(frame.watermark, frame.epoch, job_epoch, row_epoch)
         if frame.lsn > self._floors[object_id]:
             if frame.external_path is not None:
                 self._check_external(frame, frame.external_path)

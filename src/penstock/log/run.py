@@ -10,10 +10,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.log.carry import NO_WATERMARK
 from penstock.log.entry import Entry
 from penstock.log.frame import Frame, header_length
 from penstock.log.segment import Segment
+from penstock.log.state import NO_WATERMARK
 
 # An entry is its LSN and these numbers. A Python object would take seven times the memory.
 _AT, _LENGTH, _ROWS, _WATERMARK, _EPOCH, _JOB_EPOCH, _TIME, _INPUT_LSN, _BEFORE, _FORM = range(10)

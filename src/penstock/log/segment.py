@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from penstock.disk import datasync, reserve, write_all, write_durably
 from penstock.errors import PenstockError, fail
-from penstock.log.carry import Carry, pack_carries, unpack_carries
 from penstock.log.frame import FORMAT
+from penstock.log.state import ObjectState, pack_states, unpack_states
 
 _MAGIC = b"PSKs"
 # magic, crc, format of the frames, length of the head | number, first lsn
@@ -68,7 +68,7 @@ class Head(NamedTuple):
     thin: bool
     length: int
     first_lsn: int
-    carries: dict[int, Carry]
+    states: dict[int, ObjectState]
     map_at: int
 
 
@@ -82,9 +82,9 @@ def list_segments(folder: Path) -> list[tuple[int, Path]]:
     return sorted((int(match[1]), path) for match, path in found if match)
 
 
-def create_segment(folder: Path, number: int, first_lsn: int, carries: dict[int, Carry]) -> Segment:
+def create_segment(folder: Path, number: int, first_lsn: int, states: dict[int, ObjectState]) -> Segment:
     """Durably creates a segment. Its head has the state of every object, so that older segments can be deleted."""
-    head = pack_head(number, FORMAT, first_lsn, pack_carries(carries))
+    head = pack_head(number, FORMAT, first_lsn, pack_states(states))
     path = segment_path(folder, number)
     try:
         write_durably(path, head)
@@ -117,7 +117,7 @@ def read_head(path: Path, number: int, data: pa.Buffer) -> Head:
                     raise fail("PSK-6002", f"{path} has format {version}; this version reads up to {FORMAT}.")
                 if thin:
                     return Head(version, True, length, 0, {}, place)
-                return Head(version, False, length, place, unpack_carries(head[_HEAD.size :], version), 0)
+                return Head(version, False, length, place, unpack_states(head[_HEAD.size :], version), 0)
     raise fail("PSK-6001", f"{path} is damaged at offset 0: its head is not valid.")
 
 

@@ -20,12 +20,12 @@ import pyarrow as pa
 from penstock.disk import unwritable
 from penstock.errors import PenstockError, fail
 from penstock.log import frame
-from penstock.log.carry import Carry
 from penstock.log.commit import Commit
 from penstock.log.entry import Entry
 from penstock.log.frame import Frame
 from penstock.log.payload import Payload
 from penstock.log.segment import Segment, SegmentWriter, create_segment
+from penstock.log.state import ObjectState
 
 Mode = Literal["sync", "async"]
 
@@ -59,7 +59,7 @@ class Written(NamedTuple):
     base: int
     frames: list[tuple[int, Frame]]
     entries: list[Entry]
-    carries: dict[int, Carry]
+    states: dict[int, ObjectState]
     head: int
     segment: Segment
 
@@ -68,7 +68,7 @@ class Writer:
     """Numbers, writes and syncs commits.
 
     `publish` is called on the writer's thread, once for each group, before its commits are acknowledged; it updates the states in
-    `carries`. `rolled` is called with every new segment before anything is written to it.
+    `states`. `rolled` is called with every new segment before anything is written to it.
 
     While the disk fails, commits fail. Each group first repairs the damage of the last failure, so the writer recovers as soon as the disk does.
     """
@@ -78,7 +78,7 @@ class Writer:
         database: Path,
         folder: Path,
         active: SegmentWriter,
-        carries: dict[int, Carry],
+        states: dict[int, ObjectState],
         next_lsn: int,
         *,
         mode: Mode,
@@ -90,7 +90,7 @@ class Writer:
         self._database = database
         self._folder = folder
         self._active = active
-        self._carries = carries
+        self._states = states
         self._next_lsn = next_lsn
         self._durable_lsn = next_lsn - 1
         self._sync_each = mode == "sync"
@@ -235,7 +235,7 @@ class Writer:
         """Writes a group atomically: afterwards all of it is in the log, or none if it raises OSError."""
         first = self._next_lsn
         time_ms = time.time_ns() // 1_000_000
-        carries: dict[int, Carry] = {}
+        states: dict[int, ObjectState] = {}
         frames: list[tuple[int, Frame]] = []
         buffers: list[bytes | pa.Buffer] = []
         length = 0
@@ -243,10 +243,10 @@ class Writer:
             final = len(work.payloads) - 1
             for n, payload in enumerate(work.payloads):
                 part = payload.part
-                known = carries.get(part.object_id) or self._carries.get(part.object_id) or Carry()
-                carry = carries[part.object_id] = known.after(part.watermark, part.job_epoch, payload.rows)
+                known = states.get(part.object_id) or self._states.get(part.object_id) or ObjectState()
+                state = states[part.object_id] = known.after(part.watermark, part.job_epoch, payload.rows)
                 header = _frame(
-                    payload, carry, lsn, self._durable_lsn, time_ms, since=known.row_epoch + 1, last=n == final
+                    payload, state, lsn, self._durable_lsn, time_ms, since=known.row_epoch + 1, last=n == final
                 )
                 packed = frame.pack(header)
                 length += len(packed)
@@ -269,7 +269,7 @@ class Writer:
             self._sync_later(base, buffers, length)
         file, database = active.segment.file, self._database
         entries = [entry_of(header, file, base + at, database) for at, header in frames]
-        self._publish(Written(base, frames, entries, carries, self._next_lsn - 1, active.segment))
+        self._publish(Written(base, frames, entries, states, self._next_lsn - 1, active.segment))
         commits, at = [], 0
         for lsn, work in enumerate(group, first):
             end = at + len(work.payloads)
@@ -288,7 +288,7 @@ class Writer:
         failure = self._sync()
         if failure is not None:
             raise failure
-        segment = create_segment(self._folder, old.segment.number + 1, self._next_lsn, dict(self._carries))
+        segment = create_segment(self._folder, old.segment.number + 1, self._next_lsn, dict(self._states))
         try:
             self._active = SegmentWriter(segment, segment.size)
         except OSError:
@@ -363,7 +363,7 @@ def entry_of(header: Frame, segment: str, payload: int, database: Path) -> Entry
 
 
 def _frame(
-    payload: Payload, carry: Carry, lsn: int, durable_lsn: int, time_ms: int, *, since: int, last: bool
+    payload: Payload, state: ObjectState, lsn: int, durable_lsn: int, time_ms: int, *, since: int, last: bool
 ) -> Frame:
     part = payload.part
     values = (
@@ -372,8 +372,8 @@ def _frame(
         part.object_id,
         last,
         payload.rows,
-        carry.watermark,
-        carry.epoch,
+        state.watermark,
+        state.epoch,
         part.job_epoch,
         time_ms,
         part.column_count,

@@ -13,7 +13,7 @@ from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.catalog.types import stored_schema
 from penstock.errors import fail
 from penstock.log import Part
-from penstock.log.carry import NO_WATERMARK
+from penstock.log.state import NO_WATERMARK
 from penstock.runtime.storage.storage import Storage
 from penstock.serve.zset import canonical, consolidate
 

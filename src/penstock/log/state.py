@@ -10,7 +10,7 @@ _RECORD = struct.Struct("<QqQqQ")
 _FIRST_RECORD = struct.Struct("<QqQq")
 
 
-class Carry(NamedTuple):
+class ObjectState(NamedTuple):
     """The state of an object after its last part. It outlives the entries: every segment begins with the states of all objects.
 
     `row_epoch` is the last epoch that had rows.
@@ -21,30 +21,30 @@ class Carry(NamedTuple):
     job_epoch: int = -1
     row_epoch: int = 0
 
-    def after(self, watermark: int | None, job_epoch: int, rows: int) -> Carry:
+    def after(self, watermark: int | None, job_epoch: int, rows: int) -> ObjectState:
         """The state after one more part. The watermark never falls, and a part without a job keeps the job epoch."""
         if watermark is None or (self.watermark is not None and self.watermark > watermark):
             watermark = self.watermark
         epoch = self.epoch + 1
-        return Carry(
+        return ObjectState(
             watermark, epoch, job_epoch if job_epoch >= 0 else self.job_epoch, epoch if rows else self.row_epoch
         )
 
 
-def pack_carries(carries: dict[int, Carry]) -> bytes:
+def pack_states(states: dict[int, ObjectState]) -> bytes:
     return b"".join(
         _RECORD.pack(i, NO_WATERMARK if c.watermark is None else c.watermark, c.epoch, c.job_epoch, c.row_epoch)
-        for i, c in sorted(carries.items())
+        for i, c in sorted(states.items())
     )
 
 
-def unpack_carries(data: bytes, version: int) -> dict[int, Carry]:
+def unpack_states(data: bytes, version: int) -> dict[int, ObjectState]:
     if version == 1:
         # Format 1 does not store the last epoch with rows; assume that it was the last epoch.
         records = [(*record, record[2]) for record in _FIRST_RECORD.iter_unpack(data)]
     else:
         records = list(_RECORD.iter_unpack(data))
     return {
-        i: Carry(None if wm == NO_WATERMARK else wm, epoch, job_epoch, row_epoch)
+        i: ObjectState(None if wm == NO_WATERMARK else wm, epoch, job_epoch, row_epoch)
         for i, wm, epoch, job_epoch, row_epoch in records
     }
