@@ -13,7 +13,6 @@ from penstock.plan.nodes import (
     Expr,
     Extremes,
     Filter,
-    Frame,
     Generate,
     Interval,
     Join,
@@ -34,6 +33,7 @@ from penstock.plan.nodes import (
     Values,
     WindowAssign,
     WindowCall,
+    WindowFrame,
 )
 from penstock.plan.repeats import repeats
 from penstock.plan.room import with_room
@@ -198,7 +198,7 @@ def _call(call: WindowCall) -> str:
     return f"{call.func}({args}){' ignore nulls' if call.ignore_nulls else ''}{frame} AS {call.name}"
 
 
-def _frame(frame: Frame) -> str:
+def _frame(frame: WindowFrame) -> str:
     def edge(value: int | float | None, unbounded: str) -> str:
         return unbounded if value is None else "0" if value == 0 else f"{value:+}"
 

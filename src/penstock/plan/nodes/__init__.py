@@ -32,7 +32,7 @@ from penstock.plan.nodes.joins import (
     TemporalJoin,
 )
 from penstock.plan.nodes.linear import Filter, Generate, Project, Scan, Union, Values, WindowAssign, WindowKind
-from penstock.plan.nodes.ordered import Analytic, Frame, TopN, WindowCall
+from penstock.plan.nodes.ordered import Analytic, TopN, WindowCall, WindowFrame
 from penstock.plan.nodes.query import Emit, Query
 
 __all__ = [
@@ -47,7 +47,6 @@ __all__ = [
     "Expr",
     "Extremes",
     "Filter",
-    "Frame",
     "Generate",
     "Interval",
     "IntervalBound",
@@ -74,6 +73,7 @@ __all__ = [
     "Values",
     "WindowAssign",
     "WindowCall",
+    "WindowFrame",
     "WindowKind",
     "col",
 ]

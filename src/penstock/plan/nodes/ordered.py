@@ -52,7 +52,7 @@ class TopN(_Partitioned, Node):
 
 
 @dataclass(frozen=True)
-class Frame:
+class WindowFrame:
     """ROWS or RANGE between two bounds; None is unbounded, negative is preceding. RANGE bounds are numbers or micros."""
 
     unit: Literal["rows", "range"]
@@ -65,7 +65,7 @@ class WindowCall:
     name: str
     func: str
     args: tuple[Expr, ...]
-    frame: Frame | None = None
+    frame: WindowFrame | None = None
     ignore_nulls: bool = False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.plan.nodes import BY_ANOTHER, EDGES, Analytic, Expr, Frame, Node, SortKey, WindowCall
+from penstock.plan.nodes import BY_ANOTHER, EDGES, Analytic, Expr, Node, SortKey, WindowCall, WindowFrame
 from penstock.sql import intervals
 from penstock.sql.bind.aggregates import call_arguments, check_maintained, sort_keys
 from penstock.sql.bind.context import Context
@@ -112,7 +112,7 @@ class Analytics:
 
     def _frame(
         self, spec: exp.Expression | None, order: tuple[SortKey, ...], origin: exp.Expression | None
-    ) -> Frame | None:
+    ) -> WindowFrame | None:
         if spec is None:
             return None
         unit = str(spec.args.get("kind") or "").lower()
@@ -122,7 +122,7 @@ class Analytics:
         end = self._edge(spec.args.get("end") or "CURRENT ROW", spec.args.get("end_side"), origin, order)
         if unit == "range" and len(order) != 1 and any(v not in (0, None) for v in (start, end)):
             raise self.ctx.fail("PSK-1012", "RANGE with a distance needs exactly one ORDER BY key", origin)
-        made: Frame = Frame("rows" if unit == "rows" else "range", start, end)
+        made: WindowFrame = WindowFrame("rows" if unit == "rows" else "range", start, end)
         return made
 
     def _edge(
