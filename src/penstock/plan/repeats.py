@@ -25,7 +25,7 @@ _NAMES: dict[type, frozenset[str]] = {
     p.Values: frozenset(["names"]),
     p.Generate: frozenset(["outputs"]),
     p.WindowAssign: frozenset(["start", "end"]),
-    p.Session: frozenset(["start", "end"]),
+    p.SessionWindow: frozenset(["start", "end"]),
     p.AggCall: frozenset(["name"]),
     p.Aggregate: frozenset(["window_end"]),
     p.WindowCall: frozenset(["name"]),

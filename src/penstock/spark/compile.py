@@ -462,7 +462,7 @@ def _needs_time(n: p.Node) -> bool:
     match n:
         case p.Aggregate(window_end=str() as end):
             return any(t.column == k.expr.column for k in n.keys if k.name == end for t in n.child.times)
-        case p.Aggregate(session=p.Session() as s):
+        case p.Aggregate(session=p.SessionWindow() as s):
             return any(t.column == s.time.column for t in n.child.times)
         case p.TemporalFilter() | p.Extremes():
             return True
@@ -480,7 +480,7 @@ def _needs_time(n: p.Node) -> bool:
 def _orders(n: p.Node) -> bool:
     """True if the operator takes late rows in the order in which they came."""
     match n:
-        case p.Aggregate(session=p.Session()) | p.Join(time_bound=p.IntervalBound()) | p.ProbeJoin():
+        case p.Aggregate(session=p.SessionWindow()) | p.Join(time_bound=p.IntervalBound()) | p.ProbeJoin():
             return True
         case p.AsofJoin():
             return not n.eager

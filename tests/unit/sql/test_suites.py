@@ -24,7 +24,7 @@ def operators(root: p.Node) -> str:
         match n:
             case p.Join(time_bound=p.IntervalBound()):
                 names.append("interval Join")
-            case p.Aggregate(session=p.Session()):
+            case p.Aggregate(session=p.SessionWindow()):
                 names.append("Session")
             case p.Aggregate(mode=p.Mode.CLOSE):
                 names.append("closing Aggregate")

@@ -32,7 +32,7 @@ class AggCall:
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionWindow:
     """Per group key: rows at most `gap` apart share a session, whose bounds are [first, last + gap)."""
 
     time: Expr
@@ -75,7 +75,7 @@ class Aggregate(Node):
     aggs: tuple[AggCall, ...]
     mode: Mode = Mode.CHANGES
     window_end: str | None = None
-    session: Session | None = None
+    session: SessionWindow | None = None
     lateness_ms: int = 0
     late_to: str | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.plan.nodes import Expr, Node, Session
+from penstock.plan.nodes import Expr, Node, SessionWindow
 from penstock.sql.bind.aggregates import is_aggregate
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import ExprBinder, Subquery, column
@@ -70,7 +70,7 @@ class Draft:
         self.correlated: list[exp.Expression] = []
         self.aliases = {e.alias.lower(): e.this for e in select.expressions if isinstance(e, exp.Alias)}
         self.window: tuple[WindowSpec, str, str] | None = None
-        self.session: Session | None = None
+        self.session: SessionWindow | None = None
         self.subqueries = Subqueries(ctx, bind_query, ctes)
         self.domain = outer.domain if outer is not None else None
         self.node: Node

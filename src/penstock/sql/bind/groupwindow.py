@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.plan.nodes import Aggregate, Named, Node, Session, WindowAssign, col
+from penstock.plan.nodes import Aggregate, Named, Node, SessionWindow, WindowAssign, col
 from penstock.sql.bind.draft import Draft, Items
 from penstock.sql.bind.exprs import to_expr, type_of
 from penstock.sql.bind.scope import Col, Relation
@@ -52,7 +52,7 @@ class GroupWindow(Draft):
         self.scope.relations = [r.hide(shadowed) for r in self.scope.relations]
         self.scope.relations.append(Relation(None, (Col("window_start", start), Col("window_end", end))))
         if spec.kind == "session":
-            self.session = Session(to_expr(self.ctx, time), spec.size, start, end)
+            self.session = SessionWindow(to_expr(self.ctx, time), spec.size, start, end)
             return []
         self.node = WindowAssign(
             self.node, spec.kind, to_expr(self.ctx, time), spec.size, spec.step, spec.offset, start, end

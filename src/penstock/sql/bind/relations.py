@@ -18,7 +18,7 @@ from penstock.plan.nodes import (
     Node,
     Project,
     Scan,
-    Session,
+    SessionWindow,
     TimeAttr,
     Values,
     WindowAssign,
@@ -252,7 +252,7 @@ class From(TimeJoins):
         made: Node
         cols = list(relation.cols)
         if spec.kind == "session":
-            session = Session(to_expr(self.ctx, time), spec.size, start, end)
+            session = SessionWindow(to_expr(self.ctx, time), spec.size, start, end)
             made, cols = sessions(self.ctx, child, cols, [binder.expr(p) for p in partition], session, call)
         else:
             made = WindowAssign(

@@ -6,14 +6,19 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from penstock.plan.nodes import AggCall, Aggregate, Expr, Generate, Mode, Named, Node, Session
+from penstock.plan.nodes import AggCall, Aggregate, Expr, Generate, Mode, Named, Node, SessionWindow
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import column
 from penstock.sql.bind.scope import Col
 
 
 def sessions(
-    ctx: Context, child: Node, cols: Sequence[Col], partition: Sequence[Expr], session: Session, origin: exp.Expression
+    ctx: Context,
+    child: Node,
+    cols: Sequence[Col],
+    partition: Sequence[Expr],
+    session: SessionWindow,
+    origin: exp.Expression,
 ) -> tuple[Node, list[Col]]:
     """The rows of each session: a session aggregate collects them, and a generator expands them again.
 
