@@ -14,7 +14,7 @@ from penstock.errors import PenstockError
 from penstock.plan.room import with_room
 from penstock.sql.limits import MAX_NESTING, check_tree, check_written, too_deep
 from penstock.sql.programs import check_reach
-from penstock.sql.query import Probe
+from penstock.sql.query import ProbeClause
 from penstock.sql.rewrite import Rewriter
 from penstock.sql.tokens import Script
 
@@ -22,7 +22,7 @@ EMIT_FORMS = "ON WINDOW CLOSE, AFTER WATERMARK, ON UPDATE, CHANGES, FINAL or EVE
 _STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.FROM, TokenType.L_PAREN)
 
 
-def parse_select(script: Script, tokens: Sequence[Token]) -> tuple[exp.Expression, tuple[Probe, ...]]:
+def parse_select(script: Script, tokens: Sequence[Token]) -> tuple[exp.Expression, tuple[ProbeClause, ...]]:
     """A query expression: SELECT, set operation, VALUES or a parenthesised one."""
     if not tokens:
         raise script.syntax_error("expected a query", script.position(len(script.text)))

@@ -21,7 +21,7 @@ class EmitClause:
 
 
 @dataclass(frozen=True)
-class Probe:
+class ProbeClause:
     """The extra syntax of a TEMPORAL PROBE JOIN: key names, the two time columns, the offsets, and the alias of its columns."""
 
     keys: tuple[exp.Identifier, ...]
@@ -38,7 +38,7 @@ class ParsedQuery:
     ast: exp.Expression
     text: str
     offset: int
-    probes: tuple[Probe, ...] = ()
+    probes: tuple[ProbeClause, ...] = ()
     emit: EmitClause | None = None
     lateness: Interval | None = None
     late_to: str | None = None

@@ -21,7 +21,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from penstock.sql import intervals
-from penstock.sql.query import Probe
+from penstock.sql.query import ProbeClause
 from penstock.sql.tokens import Cursor, Script, is_name, words_of
 
 _WINDOWS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
@@ -36,7 +36,7 @@ class Rewriter:
         self.cursor = Cursor(script, tokens)
         self.script = script
         self.out: list[Token] = []
-        self.probes: list[Probe] = []
+        self.probes: list[ProbeClause] = []
         self.pending: list[tuple[int, list[Token]]] = []
         self.depth = 0
 
@@ -267,7 +267,7 @@ class Rewriter:
                 Token(TokenType.R_PAREN, ")", on.line, on.col, on.start, on.end, []),
             ]
         )
-        self.probes.append(Probe(tuple(keys), times, offsets, alias))
+        self.probes.append(ProbeClause(tuple(keys), times, offsets, alias))
 
     def _clause_next(self) -> bool:
         token = self.cursor.peek()
