@@ -7,7 +7,7 @@ from enum import Enum
 from penstock.errors import fail
 
 
-class State(Enum):
+class SubscriptionState(Enum):
     """ATTACHING: messages are queued, the starting point is not known yet. SUSPENDED: the object has an error that may heal. ENDED, FAILED: nothing
     more will come, the rest can still be read. CLOSED: cancelled, or read to the end."""
 
@@ -19,30 +19,42 @@ class State(Enum):
     CLOSED = "Closed"
 
 
-_NEXT: dict[State, frozenset[State]] = {
-    State.ATTACHING: frozenset({State.OPEN, State.SUSPENDED, State.ENDED, State.FAILED, State.CLOSED}),
-    State.OPEN: frozenset({State.SUSPENDED, State.ENDED, State.FAILED, State.CLOSED}),
-    State.SUSPENDED: frozenset({State.OPEN, State.ENDED, State.FAILED, State.CLOSED}),
-    State.ENDED: frozenset({State.CLOSED}),
-    State.FAILED: frozenset({State.CLOSED}),
-    State.CLOSED: frozenset(),
+_NEXT: dict[SubscriptionState, frozenset[SubscriptionState]] = {
+    SubscriptionState.ATTACHING: frozenset(
+        {
+            SubscriptionState.OPEN,
+            SubscriptionState.SUSPENDED,
+            SubscriptionState.ENDED,
+            SubscriptionState.FAILED,
+            SubscriptionState.CLOSED,
+        }
+    ),
+    SubscriptionState.OPEN: frozenset(
+        {SubscriptionState.SUSPENDED, SubscriptionState.ENDED, SubscriptionState.FAILED, SubscriptionState.CLOSED}
+    ),
+    SubscriptionState.SUSPENDED: frozenset(
+        {SubscriptionState.OPEN, SubscriptionState.ENDED, SubscriptionState.FAILED, SubscriptionState.CLOSED}
+    ),
+    SubscriptionState.ENDED: frozenset({SubscriptionState.CLOSED}),
+    SubscriptionState.FAILED: frozenset({SubscriptionState.CLOSED}),
+    SubscriptionState.CLOSED: frozenset(),
 }
 
-LIVE = (State.ATTACHING, State.OPEN, State.SUSPENDED)
+LIVE = (SubscriptionState.ATTACHING, SubscriptionState.OPEN, SubscriptionState.SUSPENDED)
 """States in which more may come. A tuple, because hashing an enum member takes longer than the rest of `offer`."""
 
 
-class Lifecycle:
+class SubscriptionLifecycle:
     """Holds the state; an illegal step is PSK-0006 and names both states. Callers hold the subscription's lock."""
 
     def __init__(self) -> None:
-        self._state = State.ATTACHING
+        self._state = SubscriptionState.ATTACHING
 
     @property
-    def state(self) -> State:
+    def state(self) -> SubscriptionState:
         return self._state
 
-    def to(self, state: State) -> None:
+    def to(self, state: SubscriptionState) -> None:
         if state not in _NEXT[self._state]:
             raise fail("PSK-0006", f"A subscription that is {self._state.value} cannot become {state.value}.")
         self._state = state

@@ -18,7 +18,7 @@ from penstock.serve.backlog import Backlog
 from penstock.serve.change import Change, ChangeKind
 from penstock.serve.closing import Closing
 from penstock.serve.envelope import Form
-from penstock.serve.lifecycle import LIVE, Lifecycle, State
+from penstock.serve.lifecycle import LIVE, SubscriptionLifecycle, SubscriptionState
 from penstock.serve.message import Message, Point
 from penstock.serve.opening import opening, read_contents
 from penstock.serve.options import SubscribeOptions
@@ -84,7 +84,7 @@ class Subscription:
         # Bare locks that readers wait for. An interrupt inside threading.Condition could leave its lock in the wrong state.
         self._sleepers: list[threading.Lock] = []
         self._reader: int | None = None
-        self._lifecycle = Lifecycle()
+        self._lifecycle = SubscriptionLifecycle()
         self._backlog = Backlog(options.limits, now)
         self._replay = Replay(origin.history)
         self._opened = False
@@ -156,12 +156,12 @@ class Subscription:
         return changes
 
     @property
-    def state(self) -> State:
+    def state(self) -> SubscriptionState:
         return self._lifecycle.state
 
     @property
     def closed(self) -> bool:
-        return self._lifecycle.state is State.CLOSED
+        return self._lifecycle.state is SubscriptionState.CLOSED
 
     @property
     def error(self) -> BaseException | None:
@@ -246,7 +246,7 @@ class Subscription:
             now = self._backlog.restart()
         start = opening(self.name, self._origin, self._options, now)
         with self._lock:
-            if self._lifecycle.state is State.CLOSED:
+            if self._lifecycle.state is SubscriptionState.CLOSED:
                 return
             self._opened = True
             self._contents = start.contents
@@ -255,9 +255,9 @@ class Subscription:
             if start.lost is not None:
                 self._backlog.lose(start.lost)
             # If the object has ended or failed meanwhile, what was read is still delivered.
-            if self._lifecycle.state is State.ATTACHING:
+            if self._lifecycle.state is SubscriptionState.ATTACHING:
                 held = self._suspension is not None and not self._suspension.healed
-                self._lifecycle.to(State.SUSPENDED if held else State.OPEN)
+                self._lifecycle.to(SubscriptionState.SUSPENDED if held else SubscriptionState.OPEN)
             self._wake()
 
     def offer(self, point: Point, message: Message | None) -> None:
@@ -268,7 +268,7 @@ class Subscription:
             kept = self._backlog.offer(point, message)
             if not kept:
                 self._error = fail("PSK-5010", f"The subscriber of {self.name} did not keep up.")
-                self._lifecycle.to(State.FAILED)
+                self._lifecycle.to(SubscriptionState.FAILED)
                 self._backlog.clear()
             if message is None and self.wants_progress:
                 self._progress = point
@@ -279,7 +279,7 @@ class Subscription:
     def offer_progress(self, point: Point, idle: float) -> None:
         """Sends progress unless something was delivered within the last `idle` seconds."""
         with self._lock:
-            if self._lifecycle.state is State.OPEN and time.monotonic() - self._sent_at >= idle:
+            if self._lifecycle.state is SubscriptionState.OPEN and time.monotonic() - self._sent_at >= idle:
                 self._progress = point
                 self._wake()
 
@@ -289,8 +289,8 @@ class Subscription:
             if self._lifecycle.state not in LIVE:
                 return
             self._suspension, self._told, self._progress = suspension, False, None
-            if self._lifecycle.state is State.OPEN:
-                self._lifecycle.to(State.SUSPENDED)
+            if self._lifecycle.state is SubscriptionState.OPEN:
+                self._lifecycle.to(SubscriptionState.SUSPENDED)
             self._wake()
 
     def resume(self) -> None:
@@ -298,15 +298,15 @@ class Subscription:
         with self._lock:
             # Another suspension may have begun meanwhile.
             healed = self._suspension is None or self._suspension.healed
-            if self._lifecycle.state is State.SUSPENDED and healed:
-                self._lifecycle.to(State.OPEN)
+            if self._lifecycle.state is SubscriptionState.SUSPENDED and healed:
+                self._lifecycle.to(SubscriptionState.OPEN)
             self._wake()
 
     def finish(self, error: BaseException | None, gone: PenstockError) -> None:
         """The object failed or ended; the rest can still be read. If it ended and the rest is no longer available, `gone` is raised."""
         with self._lock:
             if self._lifecycle.state in LIVE:
-                self._lifecycle.to(State.FAILED if error else State.ENDED)
+                self._lifecycle.to(SubscriptionState.FAILED if error else SubscriptionState.ENDED)
                 self._error, self._gone = error, gone
                 self._wake()
 
@@ -387,7 +387,7 @@ class Subscription:
     def _look(self) -> _Do:
         """Decides what to do next. Called with the lock."""
         state, backlog = self._lifecycle.state, self._backlog
-        if state is State.CLOSED:
+        if state is SubscriptionState.CLOSED:
             return _Do.END
         if self._contents is not None:
             return _Do.CONTENTS
@@ -430,9 +430,11 @@ class Subscription:
     def _end(self) -> _Raised | None:
         with self._lock:
             error: BaseException | None = None
-            if self._lifecycle.state is State.FAILED:
+            if self._lifecycle.state is SubscriptionState.FAILED:
                 error = self._error
-            elif self._lifecycle.state is State.ENDED and (self._backlog.lost is not None or not self._opened):
+            elif self._lifecycle.state is SubscriptionState.ENDED and (
+                self._backlog.lost is not None or not self._opened
+            ):
                 error = self._error = self._gone
         self._close()
         return None if error is None else _Raised(error)
@@ -511,7 +513,7 @@ class Subscription:
             kept = message.table if where is None or kind == "progress" else where(message.table)
             table = self._form.render(kept, snapshot=kind in ("snapshot", "resync"))
         with self._lock:
-            if self._lifecycle.state is State.CLOSED:
+            if self._lifecycle.state is SubscriptionState.CLOSED:
                 return None
             if kind == "snapshot":
                 self._contents = None
@@ -543,8 +545,8 @@ class Subscription:
     def _close(self) -> None:
         """Ends the subscription. Calling it again completes a call that was interrupted."""
         with self._lock:
-            if self._lifecycle.state is not State.CLOSED:
-                self._lifecycle.to(State.CLOSED)
+            if self._lifecycle.state is not SubscriptionState.CLOSED:
+                self._lifecycle.to(SubscriptionState.CLOSED)
             self._backlog.clear()
             self._contents = self._progress = None
             self._wake()

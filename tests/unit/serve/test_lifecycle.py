@@ -17,7 +17,7 @@ from tests.unit.serve.timeline import SCHEMA, SOON_S, Timeline, delta, drain, pl
 from penstock.errors import PenstockError, fail
 from penstock.serve.change import Change
 from penstock.serve.hub import Hub
-from penstock.serve.lifecycle import Lifecycle, State
+from penstock.serve.lifecycle import SubscriptionLifecycle, SubscriptionState
 from penstock.serve.options import Policy, SubscribeOptions
 from penstock.serve.origin import Origin, Past
 from penstock.serve.subscription import Subscription
@@ -50,19 +50,35 @@ def within(bound: float, call: Callable[[], object]) -> None:
 
 
 LEGAL = {
-    State.ATTACHING: {State.OPEN, State.SUSPENDED, State.ENDED, State.FAILED, State.CLOSED},
-    State.OPEN: {State.SUSPENDED, State.ENDED, State.FAILED, State.CLOSED},
-    State.SUSPENDED: {State.OPEN, State.ENDED, State.FAILED, State.CLOSED},
-    State.ENDED: {State.CLOSED},
-    State.FAILED: {State.CLOSED},
-    State.CLOSED: set(),
+    SubscriptionState.ATTACHING: {
+        SubscriptionState.OPEN,
+        SubscriptionState.SUSPENDED,
+        SubscriptionState.ENDED,
+        SubscriptionState.FAILED,
+        SubscriptionState.CLOSED,
+    },
+    SubscriptionState.OPEN: {
+        SubscriptionState.SUSPENDED,
+        SubscriptionState.ENDED,
+        SubscriptionState.FAILED,
+        SubscriptionState.CLOSED,
+    },
+    SubscriptionState.SUSPENDED: {
+        SubscriptionState.OPEN,
+        SubscriptionState.ENDED,
+        SubscriptionState.FAILED,
+        SubscriptionState.CLOSED,
+    },
+    SubscriptionState.ENDED: {SubscriptionState.CLOSED},
+    SubscriptionState.FAILED: {SubscriptionState.CLOSED},
+    SubscriptionState.CLOSED: set(),
 }
 
 
-@pytest.mark.parametrize(("before", "after"), [*itertools.product(State, State)])
-def test_steps_between_states(before: State, after: State) -> None:
-    lifecycle = Lifecycle()
-    if before is not State.ATTACHING:
+@pytest.mark.parametrize(("before", "after"), [*itertools.product(SubscriptionState, SubscriptionState)])
+def test_steps_between_states(before: SubscriptionState, after: SubscriptionState) -> None:
+    lifecycle = SubscriptionLifecycle()
+    if before is not SubscriptionState.ATTACHING:
         lifecycle.to(before)
     if after in LEGAL[before]:
         lifecycle.to(after)
@@ -103,7 +119,7 @@ class Battery:
         if self.mine is not None:
             assert self.mine.pending is not None
             assert self.mine.behind in (True, False)
-            assert self.mine.state in State
+            assert self.mine.state in SubscriptionState
 
 
 def test_nothing_of_others_is_called_under_a_lock(hub: Hub) -> None:

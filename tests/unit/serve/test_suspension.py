@@ -12,7 +12,7 @@ from tests.unit.serve.timeline import SOON_S, Timeline, drain, plain, read
 from penstock.errors import PenstockError, fail
 from penstock.serve.change import Change
 from penstock.serve.hub import Hub
-from penstock.serve.lifecycle import State
+from penstock.serve.lifecycle import SubscriptionState
 from penstock.serve.options import Policy, SubscribeOptions
 from penstock.serve.subscription import Subscription
 
@@ -50,13 +50,13 @@ def test_an_error_comes_after_what_was_published_and_before_the_rest(timeline: T
     raises(sub)
     for _ in range(3):
         assert sub.next(timeout=0) is None
-    assert (sub.closed, sub.state) == (False, State.SUSPENDED)
+    assert (sub.closed, sub.state) == (False, SubscriptionState.SUSPENDED)
     timeline.hub.resume(1)
     timeline.step((3, 1))
     got += drain(sub)
     timeline.check(got)
     assert [c.epoch for c in got] == [1, 2, 3]
-    assert sub.state is State.OPEN
+    assert sub.state is SubscriptionState.OPEN
     # Whoever reads only now gets the same sequence.
     assert [c.epoch for c in read(untouched, 1)] == [1]
     raises(untouched)

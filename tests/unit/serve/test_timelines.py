@@ -14,7 +14,7 @@ from tests.unit.serve.timeline import Timeline
 from penstock.errors import PenstockError, fail
 from penstock.serve.change import Change
 from penstock.serve.hub import Hub
-from penstock.serve.lifecycle import State
+from penstock.serve.lifecycle import SubscriptionState
 from penstock.serve.subscription import Subscription
 
 _PAIRS = st.dictionaries(st.integers(0, 4), st.sampled_from([1, 1, 1, -1]), max_size=3)
@@ -174,7 +174,7 @@ class Timelines(RuleBasedStateMachine):
         while self._next(reader):
             pass
         sub, timeline = reader.sub, reader.timeline
-        if sub.closed or timeline is not self.timeline or sub.state is State.SUSPENDED:
+        if sub.closed or timeline is not self.timeline or sub.state is SubscriptionState.SUSPENDED:
             return
         at = sub._backlog.newest.epoch
         assert at >= self.hub.stats()[self.ids].epoch
@@ -208,7 +208,7 @@ class Timelines(RuleBasedStateMachine):
         if self._holds_up(reader):
             # Beyond the error nothing is shown until it has healed.
             assert self.suspended is not None
-            assert change.epoch <= self.suspended[1] or reader.sub.state is State.FAILED
+            assert change.epoch <= self.suspended[1] or reader.sub.state is SubscriptionState.FAILED
         return True
 
     def _holds_up(self, reader: Reader) -> bool:
