@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from penstock.errors import PenstockError, fail
 from penstock.serve.duck import Duck, Explain
-from penstock.serve.layout import Layout
+from penstock.serve.layout import TableLayout
 from penstock.serve.worker import Worker
 
 _logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class Compactor:
         duck: Duck,
         lock: threading.RLock,
         explain: Callable[[int], Explain],
-        damaged: Callable[[Layout, PenstockError], None],
+        damaged: Callable[[TableLayout, PenstockError], None],
     ) -> None:
         self._duck = duck
         self._lock = lock
@@ -37,7 +37,7 @@ class Compactor:
         self._damaged = damaged
         self._worker = Worker("penstock-compactor")
 
-    def submit(self, layout: Layout, alive: Callable[[], bool]) -> None:
+    def submit(self, layout: TableLayout, alive: Callable[[], bool]) -> None:
         """`alive` says whether the object is still there."""
         self._worker.start()
         self._worker.leave(lambda: self._run(layout, alive))
@@ -49,7 +49,7 @@ class Compactor:
     def close(self, timeout: float) -> bool:
         return self._worker.close(timeout)
 
-    def _run(self, layout: Layout, alive: Callable[[], bool]) -> None:
+    def _run(self, layout: TableLayout, alive: Callable[[], bool]) -> None:
         try:
             self._compact(layout, alive)
         except PenstockError as why:
@@ -57,7 +57,7 @@ class Compactor:
         except BaseException as why:
             self._failed(layout, alive, fail("PSK-8001", f"Compaction failed: {type(why).__name__}: {why}"))
 
-    def _failed(self, layout: Layout, alive: Callable[[], bool], why: PenstockError) -> None:
+    def _failed(self, layout: TableLayout, alive: Callable[[], bool], why: PenstockError) -> None:
         with self._lock:
             layout.compacting = False
             # An object that was dropped meanwhile is not damaged.
@@ -71,7 +71,7 @@ class Compactor:
         else:
             _logger.warning("object %d of the view store was not compacted: %s", layout.id, why.detail)
 
-    def _compact(self, layout: Layout, alive: Callable[[], bool]) -> None:
+    def _compact(self, layout: TableLayout, alive: Callable[[], bool]) -> None:
         with self._lock:
             if not alive():
                 return
@@ -89,7 +89,7 @@ class Compactor:
                 with self._duck.cursor() as con:
                     con.execute(f"DROP TABLE IF EXISTS {fresh}")
 
-    def _replace(self, layout: Layout, base: str, deltas: list[str], fresh: str, rows: int) -> None:
+    def _replace(self, layout: TableLayout, base: str, deltas: list[str], fresh: str, rows: int) -> None:
         left = layout.deltas[len(deltas) :]
         with self._duck.transaction(self._explain(layout.id)) as con:
             con.execute(f"CREATE OR REPLACE VIEW {layout.view} AS {layout.reading(base=fresh, deltas=left)}")

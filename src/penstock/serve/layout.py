@@ -25,7 +25,7 @@ def quote(name: str) -> str:
 
 
 @dataclass
-class Layout:
+class TableLayout:
     """The tables of one object. `deltas` is empty for an append-only object, and otherwise has at least one."""
 
     id: int

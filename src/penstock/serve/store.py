@@ -17,7 +17,7 @@ from penstock.disk import write_durably
 from penstock.errors import PenstockError, fail
 from penstock.serve.compactor import Compactor
 from penstock.serve.duck import Cursor, Duck, Explain
-from penstock.serve.layout import WEIGHT, Layout, is_broken, quote
+from penstock.serve.layout import WEIGHT, TableLayout, is_broken, quote
 from penstock.serve.sealed import sealed, unsealed
 from penstock.serve.worker import Worker
 
@@ -59,7 +59,7 @@ class ViewStore:
         self._worker = Worker("penstock-store")
         # Held by a reader while it begins its transaction, and by a writer during its own.
         self._lock = threading.RLock()
-        self._layouts: dict[int, Layout] = {}
+        self._layouts: dict[int, TableLayout] = {}
         self._min_delta_rows = min_delta_rows
         self._on_damage = on_damage
         self._compactor = Compactor(self._duck, self._lock, lambda i: self._explain(i), self._damaged)
@@ -68,7 +68,7 @@ class ViewStore:
 
     def create(self, name_id: int, schema: pa.Schema, *, keys: tuple[str, ...] = (), append_only: bool) -> None:
         """Creates an empty object at epoch 0. With `keys`, there is at most one row per key at any time."""
-        self._write(lambda: self._create(Layout(name_id, schema, keys, append_only)))
+        self._write(lambda: self._create(TableLayout(name_id, schema, keys, append_only)))
 
     def drop(self, name_id: int) -> None:
         """Removes an object, if it exists."""
@@ -197,7 +197,7 @@ class ViewStore:
         self._duck.check_open()
         return self._worker.run(call)
 
-    def _layout(self, name_id: int) -> Layout:
+    def _layout(self, name_id: int) -> TableLayout:
         self._duck.check_open()
         layout = self._layouts.get(name_id)
         if layout is None:
@@ -206,7 +206,7 @@ class ViewStore:
             raise fail(layout.damage.code, layout.damage.detail) from layout.damage
         return layout
 
-    def _fix(self, con: Cursor, name_id: int) -> tuple[Layout, int, int]:
+    def _fix(self, con: Cursor, name_id: int) -> tuple[TableLayout, int, int]:
         """Begins a transaction that sees the object as it is now; returns its layout and position."""
         with self._lock:
             layout = self._layout(name_id)
@@ -230,13 +230,13 @@ class ViewStore:
 
         return explain
 
-    def _damaged(self, layout: Layout, why: PenstockError) -> None:
+    def _damaged(self, layout: TableLayout, why: PenstockError) -> None:
         if self._on_damage is not None:
             self._on_damage(layout.id, why)
 
     # On the store's thread
 
-    def _create(self, layout: Layout) -> None:
+    def _create(self, layout: TableLayout) -> None:
         with self._lock:
             if layout.id in self._layouts:
                 raise fail("PSK-8001", f"Object {layout.id} is already in the view store.")
@@ -265,7 +265,7 @@ class ViewStore:
 
     def _apply(self, changes: Sequence[tuple[int, pa.Table, int]], lsn: int) -> None:
         with self._lock:
-            todo: list[tuple[Layout, pa.Table, int, int]] = []
+            todo: list[tuple[TableLayout, pa.Table, int, int]] = []
             for name_id, table, epoch in changes:
                 layout = self._layouts.get(name_id)
                 if layout is not None and layout.damage is None and epoch > layout.epoch:
@@ -299,7 +299,7 @@ class ViewStore:
             layout.epoch, layout.lsn = epoch, lsn
             layout.count = layout.base_rows = table.num_rows
 
-    def _compact_if_due(self, layout: Layout) -> None:
+    def _compact_if_due(self, layout: TableLayout) -> None:
         if layout.compacting or layout.delta_rows < max(self._min_delta_rows, layout.base_rows // _DELTA_SHARE):
             return
         try:
@@ -315,7 +315,7 @@ class ViewStore:
         self._compactor.submit(layout, lambda: self._layouts.get(layout.id) is layout)
 
 
-def _insert(con: Cursor, layout: Layout, table: pa.Table) -> None:
+def _insert(con: Cursor, layout: TableLayout, table: pa.Table) -> None:
     weighted = WEIGHT in table.column_names
     if layout.append_only and weighted and pc.min(table[WEIGHT]).as_py() < 0:
         raise fail("PSK-8001", f"A retraction reached the append-only object {layout.id}.")
@@ -328,7 +328,7 @@ def _insert(con: Cursor, layout: Layout, table: pa.Table) -> None:
         con.execute(f"INSERT INTO {layout.deltas[-1]} SELECT {layout.columns}, {weight} FROM incoming")
 
 
-def _new_delta(con: Cursor, layout: Layout) -> str:
+def _new_delta(con: Cursor, layout: TableLayout) -> str:
     delta = layout.next_table()
     con.execute(f"CREATE TABLE {delta} AS SELECT *, 0::BIGINT AS {WEIGHT} FROM {layout.base} LIMIT 0")
     return delta
