@@ -56,7 +56,7 @@ class BlockExprs(ExprBinder):
         return column(end if half is not None and half[1] == "end" else start)
 
 
-class Draft:
+class BlockDraft:
     """Shared state of the parts of a block. `outer` is the scope of the outer query, for correlated names."""
 
     def __init__(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.plan.nodes import Aggregate, Named, Node, SessionWindow, WindowAssign, col
-from penstock.sql.bind.draft import Draft, Items
+from penstock.sql.bind.draft import BlockDraft, Items
 from penstock.sql.bind.exprs import to_expr, type_of
 from penstock.sql.bind.scope import Col, Relation
 from penstock.sql.bind.windows import window_kind, window_spec
 
 
-class GroupWindow(Draft):
+class GroupWindow(BlockDraft):
     def _windows(
         self, plain: list[exp.Expression], sets: list[list[exp.Expression]] | None, items: Items
     ) -> list[Named]:

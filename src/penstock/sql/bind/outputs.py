@@ -9,14 +9,14 @@ from penstock.sql.bind.aggregates import sort_keys
 from penstock.sql.bind.analytic import Analytics
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.correlation import CannotDecorrelate, Lift
-from penstock.sql.bind.draft import Draft, Items
+from penstock.sql.bind.draft import BlockDraft, Items
 from penstock.sql.bind.exprs import to_expr, type_of
 from penstock.sql.bind.limit import limited
 from penstock.sql.bind.scope import Col
 from penstock.sql.trees import bare
 
 
-class Outputs(Draft):
+class Outputs(BlockDraft):
     def _finish(self, items: Items, bound: list[exp.Expression], lift: Lift, inner: list[str] | None = None) -> Block:
         analytics = Analytics(self.ctx, self._named_windows(lift))
         bound = [analytics.extract(b, items[i][0]) for i, b in enumerate(bound)]

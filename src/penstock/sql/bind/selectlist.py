@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.sql.bind.draft import Draft, Items
+from penstock.sql.bind.draft import BlockDraft, Items
 from penstock.sql.bind.generators import generate
 from penstock.sql.bind.naming import output_name
 from penstock.sql.bind.scope import Col, Relation
 from penstock.sql.functions import generator_name
 
 
-class SelectList(Draft):
+class SelectList(BlockDraft):
     def _items(self) -> Items:
         """(parsed expression, output name) pairs, with stars expanded and generators moved below the list."""
         out: Items = []
