@@ -12,8 +12,8 @@ from penstock.sql import intervals
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import type_of
 
-Kind = Literal["tumble", "hop", "cumulate", "session"]
-_CALLS: dict[str, Kind] = {
+WindowKind = Literal["tumble", "hop", "cumulate", "session"]
+_CALLS: dict[str, WindowKind] = {
     "TUMBLE": "tumble",
     "HOP": "hop",
     "CUMULATE": "cumulate",
@@ -33,18 +33,18 @@ _COUNT = {"tumble": (1, 2), "hop": (2, 3), "cumulate": (2, 2), "session": (1, 1)
 class WindowSpec:
     """`size` is the gap of a session."""
 
-    kind: Kind
+    kind: WindowKind
     time: str
     size: Interval
     step: Interval | None
     offset: Interval
 
 
-def window_kind(node: exp.Expression) -> Kind | None:
+def window_kind(node: exp.Expression) -> WindowKind | None:
     return _CALLS.get(node.name.upper()) if isinstance(node, exp.Anonymous) else None
 
 
-def bound_of(node: exp.Expression) -> tuple[Kind, str] | None:
+def bound_of(node: exp.Expression) -> tuple[WindowKind, str] | None:
     """(kind, `start` or `end`) if the node is TUMBLE_START(…), SESSION_END(…) or similar."""
     if not isinstance(node, exp.Anonymous):
         return None
@@ -55,7 +55,7 @@ def bound_of(node: exp.Expression) -> tuple[Kind, str] | None:
 
 
 def window_spec(
-    ctx: Context, kind: Kind, time: exp.Expression, args: list[exp.Expression], origin: exp.Expression
+    ctx: Context, kind: WindowKind, time: exp.Expression, args: list[exp.Expression], origin: exp.Expression
 ) -> WindowSpec:
     """Checks and parses the arguments after the time; `time` is bound."""
     low, high = _COUNT[kind]
@@ -82,7 +82,7 @@ def window_spec(
     return spec
 
 
-def _made(kind: Kind, time: str, values: list[Interval]) -> WindowSpec:
+def _made(kind: WindowKind, time: str, values: list[Interval]) -> WindowSpec:
     zero = Interval()
     if kind in ("tumble", "session"):
         return WindowSpec(kind, time, values[0], None, values[1] if len(values) > 1 else zero)
