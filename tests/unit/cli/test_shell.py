@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from penstock.cli.shell.commands import COMMANDS, Command, parse
+from penstock.cli.shell.commands import COMMANDS, ShellCommand, parse
 from penstock.cli.shell.completion import Names, candidates
 from penstock.cli.shell.highlight import SqlHighlighter, pieces
 from penstock.cli.shell.prompt import SqlCompleter, runs_on_enter
@@ -65,16 +65,16 @@ def test_a_completion_replaces_the_word_and_says_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (r"\d", Command("d", "")),
-        (r"\d trades;", Command("d", "trades")),
-        (".q", Command("q", "")),
-        ("quit;", Command("q", "")),
-        ("help", Command("?", "")),
-        (r"\i a b.sql", Command("i", "a b.sql")),
+        (r"\d", ShellCommand("d", "")),
+        (r"\d trades;", ShellCommand("d", "trades")),
+        (".q", ShellCommand("q", "")),
+        ("quit;", ShellCommand("q", "")),
+        ("help", ShellCommand("?", "")),
+        (r"\i a b.sql", ShellCommand("i", "a b.sql")),
         ("SELECT 1;", None),
     ],
 )
-def test_parse(line: str, expected: Command | None) -> None:
+def test_parse(line: str, expected: ShellCommand | None) -> None:
     assert parse(line) == expected
 
 

@@ -26,20 +26,20 @@ COMMANDS: dict[str, Help] = {
 
 
 @dataclass(frozen=True)
-class Command:
+class ShellCommand:
     """A shell command as typed: its name without the backslash, and the rest of the line."""
 
     name: str
     argument: str
 
 
-def parse(line: str) -> Command | None:
+def parse(line: str) -> ShellCommand | None:
     """The command on a line, or None if the line is SQL. Raises PSK-0009 for an unknown command."""
     text = line.strip().rstrip(";").strip()
     if text.lower() in ("exit", "quit"):
-        return Command("q", "")
+        return ShellCommand("q", "")
     if text.lower() == "help":
-        return Command("?", "")
+        return ShellCommand("?", "")
     if not text.startswith(("\\", ".")):
         return None
     name, _, argument = text[1:].partition(" ")
@@ -50,7 +50,7 @@ def parse(line: str) -> Command | None:
         raise fail("PSK-0009", f"\\{name} takes no argument.", hint=f"Write {COMMANDS[name].usage}.")
     if not argument and name == "i":
         raise fail("PSK-0009", r"\i needs a file.", hint=f"Write {COMMANDS[name].usage}.")
-    return Command(name, argument)
+    return ShellCommand(name, argument)
 
 
 def help_table() -> Table:

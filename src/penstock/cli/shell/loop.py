@@ -14,7 +14,7 @@ from penstock.cli.render import duration, grid, print_expanded, print_table
 from penstock.cli.run import read_script
 from penstock.cli.session import database, status
 from penstock.cli.shell.catalogue import read_names
-from penstock.cli.shell.commands import Command, help_table, parse
+from penstock.cli.shell.commands import ShellCommand, help_table, parse
 from penstock.cli.shell.completion import Names
 from penstock.cli.statements import split
 from penstock.cli.version import version
@@ -100,7 +100,7 @@ class Shell:
         else:
             print_table(outcome.table, self._out, elapsed=elapsed)
 
-    def _command(self, command: Command) -> None:
+    def _command(self, command: ShellCommand) -> None:
         match command.name:
             case "q":
                 self.left = True
