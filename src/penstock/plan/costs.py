@@ -14,10 +14,10 @@ from penstock.plan.nodes import (
     Analytic,
     AsofJoin,
     Distinct,
+    EmitMode,
     Extremes,
     Join,
     LookupJoin,
-    Mode,
     Node,
     ProbeJoin,
     Recursive,
@@ -98,7 +98,7 @@ def cost(node: Node) -> Cost:
 
 
 def _aggregate(node: Aggregate) -> Cost:
-    until = " until its window closes" if node.window_end is not None and node.mode is Mode.CLOSE else ""
+    until = " until its window closes" if node.window_end is not None and node.mode is EmitMode.CLOSE else ""
     group = f"a row per group{until}" if node.keys else "one row"
     whole = [a for a in node.aggs if a.func in _WHOLE and not a.distinct]
     ordered = [a for a in node.aggs if a.distinct or (node.child.changelog and a.func in _ORDERED)]

@@ -98,7 +98,7 @@ def aggregate(c: Compiler, n: p.Aggregate) -> DataFrame:
     if closes and end is not None and "__pwm" in df.columns:
         df = _without_late(c, n, df, end)
     native = c.stateful == 1 and not c.exact_state and not n.child.changelog and _all_native(df, n)
-    if closes and n.mode is p.Mode.CLOSE and native:
+    if closes and n.mode is p.EmitMode.CLOSE and native:
         return _native(c, n, df)
     return _kernel(c, n, df, end if closes else None)
 
@@ -457,7 +457,7 @@ def extremes(c: Compiler, n: p.Extremes) -> DataFrame:
     rows = p.AggCall("__rows", _EXTREMES[n.least], (*(p.col(x) for x in n.columns), n.value))
     keys = tuple(p.Named(f"__k{i}", p.col(k)) for i, k in enumerate(n.keys))
     end = next(k.name for k in keys if k.expr.column == n.window_end)
-    out = aggregate(c, p.Aggregate(n.child, keys, (rows,), p.Mode.CLOSE, window_end=end, lateness_ms=n.lateness_ms))
+    out = aggregate(c, p.Aggregate(n.child, keys, (rows,), p.EmitMode.CLOSE, window_end=end, lateness_ms=n.lateness_ms))
     return out.select(F.inline("__rows").alias(*n.columns))
 
 

@@ -26,7 +26,7 @@ def operators(root: p.Node) -> str:
                 names.append("interval Join")
             case p.Aggregate(session=p.SessionWindow()):
                 names.append("Session")
-            case p.Aggregate(mode=p.Mode.CLOSE):
+            case p.Aggregate(mode=p.EmitMode.CLOSE):
                 names.append("closing Aggregate")
             case p.Scan() | p.Filter() | p.Project() | p.WindowAssign():
                 pass

@@ -41,7 +41,7 @@ class SessionWindow:
     end: str
 
 
-class Mode(Enum):
+class EmitMode(Enum):
     """When an aggregate emits."""
 
     CHANGES = "changes"  # retract the old row, assert the new one, each epoch
@@ -73,7 +73,7 @@ class Aggregate(Node):
     child: Node
     keys: tuple[Named, ...]
     aggs: tuple[AggCall, ...]
-    mode: Mode = Mode.CHANGES
+    mode: EmitMode = EmitMode.CHANGES
     window_end: str | None = None
     session: SessionWindow | None = None
     lateness_ms: int = 0
@@ -86,7 +86,7 @@ class Aggregate(Node):
 
     @cached_property
     def changelog(self) -> bool:
-        return self.mode is Mode.CHANGES
+        return self.mode is EmitMode.CHANGES
 
     @property
     def windowed(self) -> bool:
@@ -114,7 +114,7 @@ class Aggregate(Node):
 
     @cached_property
     def window_keys(self) -> frozenset[str]:
-        if self.mode is not Mode.CLOSE:
+        if self.mode is not EmitMode.CLOSE:
             return frozenset()
         if self.session:
             return frozenset((self.session.end,))
@@ -129,16 +129,16 @@ class Aggregate(Node):
     @property
     def outlived(self) -> bool:
         """True if rows can be retracted after their window has closed, so that the result must change."""
-        below = self.child.walk() if self.mode is Mode.CHANGES and self.child.changelog else ()
+        below = self.child.walk() if self.mode is EmitMode.CHANGES and self.child.changelog else ()
         return any(isinstance(n, TemporalFilter) and n.exit_ms is not None for n in below)
 
     @cached_property
     def waits(self) -> bool:
-        return self.mode is Mode.CLOSE or self.child.waits
+        return self.mode is EmitMode.CLOSE or self.child.waits
 
     @cached_property
     def punctual(self) -> bool:
-        return self.mode is Mode.CLOSE
+        return self.mode is EmitMode.CLOSE
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from sqlglot import exp
 
 from penstock.plan.nodes import (
     Aggregate,
+    EmitMode,
     Expr,
     Extremes,
     Interval,
     Join,
-    Mode,
     Named,
     Node,
     Project,
@@ -54,7 +54,7 @@ def _renamed(node: Node) -> tuple[Node, dict[str, str]]:
 
 def _closes(agg: Aggregate) -> bool:
     """True for a single MIN or MAX per window (and perhaps more keys) that is emitted when the window closes."""
-    if agg.mode is not Mode.CLOSE or agg.window_end is None or agg.late_to is not None or len(agg.aggs) != 1:
+    if agg.mode is not EmitMode.CLOSE or agg.window_end is None or agg.late_to is not None or len(agg.aggs) != 1:
         return False
     call = agg.aggs[0]
     if call.func not in ("min", "max") or call.distinct or call.filter is not None:

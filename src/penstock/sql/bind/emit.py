@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.plan.nodes import Aggregate, Analytic, Emit, Mode, Node, TopN, WindowAssign
+from penstock.plan.nodes import Aggregate, Analytic, Emit, EmitMode, Node, TopN, WindowAssign
 from penstock.plan.passes.rebuild import transform
 from penstock.sql import intervals
 from penstock.sql.bind.context import Context
@@ -65,7 +65,7 @@ def _closing(ctx: Context, root: Node, offset: int) -> Node:
                     hint="Add window_start to PARTITION BY, or use EMIT CHANGES.",
                     offset=offset,
                 )
-    closing = transform(root, lambda n: replace(n, mode=Mode.CLOSE) if isinstance(n, Aggregate) else n)
+    closing = transform(root, lambda n: replace(n, mode=EmitMode.CLOSE) if isinstance(n, Aggregate) else n)
     for n in closing.walk():
         if isinstance(n, Aggregate) and n.child.waits and not n.child.punctual:
             raise ctx.fail(

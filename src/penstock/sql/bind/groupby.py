@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.plan.nodes import AggCall, Aggregate, Expr, Filter, Join, Mode, Named, Node, Project, Union, col
+from penstock.plan.nodes import AggCall, Aggregate, EmitMode, Expr, Filter, Join, Named, Node, Project, Union, col
 from penstock.sql.bind.aggregates import Grouped, has_aggregate
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.correlation import CannotDecorrelate
@@ -190,7 +190,7 @@ class GroupBy(GroupWindow, Outputs):
             raise self.ctx.fail("PSK-2004", "SESSION needs an event-time column with a watermark", self.select)
         end = self._window_end(keys)
         windowed = end is not None or session is not None
-        mode = Mode.CLOSE if windowed and self.ctx.closing else Mode.CHANGES
+        mode = EmitMode.CLOSE if windowed and self.ctx.closing else EmitMode.CHANGES
 
         def over(chosen: list[Named]) -> Aggregate:
             return Aggregate(self.node, tuple(chosen), tuple(calls), mode, end, session)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from penstock.plan.nodes import AggCall, Aggregate, Expr, Generate, Mode, Named, Node, SessionWindow
+from penstock.plan.nodes import AggCall, Aggregate, EmitMode, Expr, Generate, Named, Node, SessionWindow
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import column
 from penstock.sql.bind.scope import Col
@@ -34,7 +34,7 @@ def sessions(
         child,
         tuple(Named(ctx.fresh("session_key"), k) for k in partition),
         (AggCall(gathered, "array_agg", (Expr(row),)),),
-        Mode.CLOSE if ctx.closing else Mode.CHANGES,
+        EmitMode.CLOSE if ctx.closing else EmitMode.CHANGES,
         session=session,
     )
     prefix = ctx.fresh("session")
