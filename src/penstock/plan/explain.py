@@ -61,22 +61,22 @@ def _tree(
     lines: list[str],
     note: Callable[[Node], str] | None,
     places: Mapping[int, int],
-    told: set[int],
+    shown: set[int],
 ) -> None:
     branch = "└─ " if last else "├─ "
     part = places.get(id(node))
-    if part in told:
+    if part in shown:
         lines.append(f"{indent}{branch}Part {part} again → [{', '.join(node.columns)}]{' ±' if node.changelog else ''}")
         return
     name = ""
     if part is not None:
-        told.add(part)
+        shown.add(part)
         name = f"Part {part}: "
     extra = note(node) if note is not None else ""
     lines.append(f"{indent}{branch}{name}{describe(node)}{'  ' + extra if extra else ''}")
     deeper = indent + ("   " if last else "│  ")
     for i, child in enumerate(node.children):
-        _tree(child, deeper, i == len(node.children) - 1, lines, note, places, told)
+        _tree(child, deeper, i == len(node.children) - 1, lines, note, places, shown)
 
 
 def describe(node: Node) -> str:

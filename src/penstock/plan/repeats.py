@@ -98,8 +98,8 @@ def _form(value: Any, names: Mapping[str, str]) -> Any:
         named = _NAMES.get(type(value), frozenset())
         parts = ((f.name, getattr(value, f.name)) for f in fields(value))
         # A scan's types follow from its object, and pruning does not remove them.
-        told = ((f, v) for f, v in parts if not (isinstance(value, p.Scan) and f == "types"))
-        return (type(value).__name__, *(_name(v, names) if f in named else _form(v, names) for f, v in told))
+        compared = ((f, v) for f, v in parts if not (isinstance(value, p.Scan) and f == "types"))
+        return (type(value).__name__, *(_name(v, names) if f in named else _form(v, names) for f, v in compared))
     if isinstance(value, tuple):
         return tuple(_form(v, names) for v in value)
     if isinstance(value, frozenset):

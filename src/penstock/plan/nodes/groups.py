@@ -123,8 +123,8 @@ class Aggregate(Node):
         assigned = {
             n.start for n in self.child.walk() if isinstance(n, WindowAssign) and n.end == end and n.kind != "cumulate"
         }
-        told = {end} | assigned | self.child.window_keys
-        return frozenset(k.name for k in self.keys if k.expr.column in told)
+        keyed = {end} | assigned | self.child.window_keys
+        return frozenset(k.name for k in self.keys if k.expr.column in keyed)
 
     @property
     def outlived(self) -> bool:

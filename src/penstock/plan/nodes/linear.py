@@ -76,13 +76,13 @@ class Project(Node):
 
     @cached_property
     def window_ends(self) -> frozenset[str]:
-        return self._handed_on(self.child.window_ends)
+        return self._passed_on(self.child.window_ends)
 
     @cached_property
     def window_keys(self) -> frozenset[str]:
-        return self._handed_on(self.child.window_keys)
+        return self._passed_on(self.child.window_keys)
 
-    def _handed_on(self, columns: frozenset[str]) -> frozenset[str]:
+    def _passed_on(self, columns: frozenset[str]) -> frozenset[str]:
         return frozenset(i.name for i in self.items if i.expr.column in columns)
 
 

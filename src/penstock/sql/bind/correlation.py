@@ -49,7 +49,7 @@ class Correlation:
         used = [c for c, name in names.items() if name in _used(trial)]
         if not used:
             raise CannotDecorrelate
-        _tell(self.scope.outer, set(used))
+        _record_use(self.scope.outer, set(used))
         outer = {c: self.lift(column(c), query) if self.lift else column(c) for c in used}
         items = tuple(Named(names[c], to_expr(self.ctx, e, query)) for c, e in outer.items())
         domain = Domain(Distinct(Project(self.node, items)), tuple(i.name for i in items))
@@ -79,11 +79,11 @@ class Correlation:
         return Scope(relations, outer, domain)
 
 
-def _tell(scope: Scope | None, used: set[str]) -> None:
+def _record_use(scope: Scope | None, used: set[str]) -> None:
     """Records columns that were used through copies of outer scopes in the scopes themselves."""
     if scope is not None:
         scope.used |= used & {c.internal for r in scope.relations for c in r.cols}
-        _tell(scope.outer, used)
+        _record_use(scope.outer, used)
 
 
 def _used(scope: Scope | None) -> set[str]:
