@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -146,23 +147,73 @@ def test_a_query_over_idle_sources_is_idle(db: penstock.Database) -> None:
 
 
 def test_a_source_can_wait_for_each_value_of_a_column(opener: Opener, tmp_path: Path) -> None:
+    windows = """
+        CREATE SOURCE {0} (device STRING, ts BIGINT, WATERMARK FOR ts) WITH (watermark_per = 'device'{1});
+        CREATE STREAM {0}_counts AS SELECT window_start, count(*) AS n FROM {0}
+          GROUP BY TUMBLE(ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE;
+    """
     with opener(tmp_path) as db:
-        db.execute("""
-            CREATE SOURCE s (device STRING, ts BIGINT, WATERMARK FOR ts) WITH (watermark_per = 'device', idle_timeout = '2 seconds');
-            CREATE STREAM o AS SELECT window_start, count(*) AS n FROM s
-              GROUP BY TUMBLE(ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE LATE DATA TO missed;
-        """)
+        db.execute(windows.format("s", "") + windows.format("idle", ", idle_timeout = '1 second'"))
         db.insert("s", [("a", 100), ("b", 200), ("a", 5000)])
         assert db.source("s").current_watermark == 200
         db.insert("s", [("b", 900), ("b", 1000)])
         db.flush(timeout=SOON_S)
-        assert db.sql("SELECT * FROM o").fetchall() == [(0, 3)]
+        assert contents(db, "s_counts") == bag([(0, 3)])
     with opener(tmp_path) as db:
-        db.insert("s", [("a", 6000), ("b", 1500)])
-        assert db.source("s").current_watermark == 1500  # b is waited for,
-        until(lambda: len(db.sql("SELECT * FROM o").fetchall()) == 3)  # until both are idle.
-        assert contents(db, "o") == bag([(0, 3), (1000, 2), (5000, 1)])
-        assert db.metrics()["o"].late_rows == 0
+        db.insert("s", [("a", 6000)])  # b is still waited for,
+        db.insert("s", [("b", 1500)])
+        db.flush(timeout=SOON_S)
+        assert contents(db, "s_counts") == bag([(0, 3)])
+        db.insert("idle", [("a", 100), ("b", 200), ("a", 5000), ("a", 6000), ("b", 1500)])
+        until(lambda: len(db.sql("SELECT * FROM idle_counts").fetchall()) == 3)  # unless both are idle.
+        assert contents(db, "idle_counts") == bag([(0, 2), (1000, 1), (5000, 1)])
+        assert db.metrics()["s_counts"].late_rows == db.metrics()["idle_counts"].late_rows == 0
+
+
+def test_a_join_of_aligned_sources_has_the_same_result(db: penstock.Database) -> None:
+    """One producer has all its rows at once, the other needs a while; then both write through SQL."""
+    joined = """
+        CREATE SOURCE {0}_orders (id BIGINT, ts BIGINT, WATERMARK FOR ts) {1};
+        CREATE SOURCE {0}_payments (id BIGINT, pts BIGINT, WATERMARK FOR pts) {1};
+        CREATE MATERIALIZED VIEW {0}_paid AS SELECT o.id, o.ts, p.pts FROM {0}_orders o LEFT JOIN {0}_payments p
+          ON o.id = p.id AND p.pts BETWEEN o.ts AND o.ts + INTERVAL '2' SECOND;
+        CREATE STREAM {0}_counts AS SELECT window_start, count(*) AS n FROM {0}_orders
+          GROUP BY TUMBLE(ts, INTERVAL '5' SECOND) EMIT ON WINDOW CLOSE;
+    """
+    group = "WITH (watermark_group = 'shop', max_drift = '3 seconds')"
+    db.execute(joined.format("free", "") + joined.format("held", group))
+    orders = [[(n, 1000 * n), (n + 1000, 1000 * n + 500)] for n in range(40)]
+    payments = [[(n, 1000 * n + 1500)] for n in range(0, 40, 3)]
+
+    def produce(name: str, batches: list[list[tuple[int, int]]], held: list[bool]) -> None:
+        for rows in batches:
+            if name == "held_payments" and not held:
+                # Not before the other one is held.
+                until(lambda: db.metrics()["held_orders"].state == "paused")
+                held.append(True)
+                assert db.metrics()["held_orders"].held_back_by == "held_payments"
+                assert db.source("held_orders").current_watermark == 3500
+            db.insert(name, rows)
+
+    db.insert("held_payments", [(-1, 0)])
+    db.insert("free_payments", [(-1, 0)])
+    for prefix in ("free", "held"):
+        seen: list[bool] = []
+        with ThreadPoolExecutor() as pool:
+            fast = pool.submit(produce, f"{prefix}_orders", orders, seen)
+            pool.submit(produce, f"{prefix}_payments", payments, seen).result(SOON_S)
+            fast.result(SOON_S)
+        assert seen == ([True] if prefix == "held" else [])
+        db.execute(f"INSERT INTO {prefix}_payments VALUES (2000, 60000); INSERT INTO {prefix}_orders VALUES (0, 61000)")
+    db.flush(timeout=SOON_S)
+    assert contents(db, "free_paid") == contents(db, "held_paid") != bag([])
+    assert contents(db, "free_counts") == contents(db, "held_counts") == bag([(n, 10) for n in range(0, 40_000, 5000)])
+    db.execute("INSERT INTO held_orders VALUES (0, 70000); SET engine.drift_timeout_ms = 50")
+    with pytest.raises(penstock.PenstockError) as refused:
+        db.execute("INSERT INTO held_orders VALUES (0, 70001)")
+    assert refused.value.code == "PSK-5014" and "10 s ahead of held_payments" in str(refused.value)
+    (late,) = [r for r in db.sql("SHOW QUERIES").arrow().to_pylist() if r["name"] == "held_counts"]
+    assert late["held_back_by"] == "the watermark of held_orders (70000), which waits for held_payments"
 
 
 def test_emit_every_tells_once_per_tick(db: penstock.Database) -> None:

@@ -118,6 +118,14 @@ STATEMENTS = [
     Refused(
         "CREATE SOURCE s (a INT, ts TIMESTAMP, WATERMARK FOR ts AS PROCTIME()) WITH (watermark_per = 'a')", "PSK-1012"
     ),
+    Refused(
+        "CREATE SOURCE s (ts BIGINT, WATERMARK FOR ts) WITH (max_drift = '1 second')", "PSK-1012", "watermark_group"
+    ),
+    Refused("CREATE SOURCE s (ts BIGINT, WATERMARK FOR ts) WITH (watermark_group = 'g')", "PSK-1012", "max_drift ="),
+    Refused(
+        "CREATE SOURCE s (a INT) WITH (watermark_group = 'g', max_drift = '1 second')", "PSK-1012", "WATERMARK FOR"
+    ),
+    Refused("CREATE SOURCE s (a INT) WITH (on_drift = 'halt')", "PSK-1011", "pause, reject, warn", at=(1, 42)),
     Refused("CREATE STREAM o AS SELECT symbol FROM trades WITH (retain_history = 'many')", "PSK-1011"),
     Refused("CREATE SOURCE s (a INT) FROM CARRIER_PIGEON (loft = 'x')", "PSK-5001"),
     Refused("CREATE SINK k FROM cheap INTO CARRIER_PIGEON (loft = 'x')", "PSK-5001"),

@@ -40,9 +40,12 @@ class SourceHandle:
         self._engine.check_open()
         return self._engine.writer.insert(self.name, data)
 
+    def _await_level(self) -> None:
+        self._engine.storage.await_level(self._id)
+
     def check(self, data: object) -> None:
         """Raises the error that `insert` would raise for these rows, without storing them."""
-        self._engine.storage.feed(self._info).part(data, count=False)
+        self._engine.storage.feed(self._info).part(data)
 
     def insert_json(self, lines: Any) -> int:
         """Inserts raw JSON documents in one commit, decoded by the source's FORMAT and `json.column.*` options."""
@@ -133,6 +136,9 @@ class BatchingWriter:
             raise fail("PSK-0004", "The writer is closed.")
 
     def _commit(self) -> int | None:
+        if self._rows:
+            # Ctrl-C may end this wait: the rows are still here then.
+            self._source._await_level()
         rows, self._rows = self._rows, []
         if not rows:
             return None

@@ -18,6 +18,7 @@ CHANGEABLE = (
     "engine.poll_timeout_ms",
     "engine.max_future_skew_ms",
     "engine.release_failed_ms",
+    "engine.drift_timeout_ms",
     "read.consistency",
     "read.stale",
     "read.timeout_ms",

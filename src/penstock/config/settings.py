@@ -126,6 +126,12 @@ class EngineSettings(Section):
         description="A row further than this ahead of the wall clock does not advance the watermark, "
         "unless the source says otherwise.",
     )
+    drift_timeout_ms: Count = Field(
+        default=30_000,
+        ge=0,
+        description="How long rows wait that are inserted into a source which is too far ahead of its `watermark_group`, with "
+        "`on_drift = 'pause'`; then they are refused (PSK-5014). A connector waits without a limit.",
+    )
 
 
 class ServeSettings(Section):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -23,6 +24,8 @@ _LONGEST_WAIT = "30"
 # How long a thread that waits for a message may take to notice a stop.
 _POLL_SECONDS = 0.1
 _MAX_BATCH = 1000
+# After so long without a message the server is asked whether it is there, and has as long again to answer.
+_QUIET_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class WebSocketSource:
 
     Options: `url`, `format` (json), `json.column.<name>`, `on_error`, `reconnect.min` and `reconnect.max` in seconds.
     Messages that the server sends while there is no connection are lost.
+    `insert` may take as long as it likes: the library's own pings, which nobody answers while no messages are read, are off.
     """
 
     def __init__(self, connector: Connector, columns: Sequence[Column]) -> None:
@@ -75,7 +79,7 @@ class WebSocketSource:
         wait = self._first_wait
         while not self._stop.is_set():
             try:
-                with connect(self._url, open_timeout=10, close_timeout=1) as connection:
+                with connect(self._url, open_timeout=10, close_timeout=1, ping_interval=None) as connection:
                     report(Status("connected"))
                     wait = self._first_wait
                     self._read(connection, insert)
@@ -92,6 +96,7 @@ class WebSocketSource:
             wait = min(wait * 2, self._longest_wait)
 
     def _read(self, connection: ClientConnection, insert: Insert) -> None:
+        heard, asked, answer = time.monotonic(), 0.0, None
         while not self._stop.is_set():
             lines: list[str | bytes] = []
             try:
@@ -104,6 +109,13 @@ class WebSocketSource:
                 # Keep messages that arrived before the connection broke.
                 if lines:
                     self._insert(lines, insert)
+            now = time.monotonic()
+            if lines or (answer is not None and answer.is_set()):
+                heard, answer = now, None
+            elif answer is None and now - heard > _QUIET_SECONDS:
+                asked, answer = now, connection.ping()
+            elif answer is not None and now - asked > _QUIET_SECONDS:
+                raise TimeoutError(f"no message and no answer for {now - heard:.0f} s")
 
     def _insert(self, lines: list[str | bytes], insert: Insert) -> None:
         try:

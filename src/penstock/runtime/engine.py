@@ -241,6 +241,7 @@ class Engine:
                 return
             faulted = self.lifecycle.state is State.FAULTED
             self.lifecycle.to(State.CLOSED)
+            self.storage.alignment.close()
             last.callback(self._let_go)
             last.callback(self.compute.close)
             last.callback(self.storage.close)

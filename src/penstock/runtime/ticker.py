@@ -15,6 +15,7 @@ from penstock.log import Part
 from penstock.runtime.durations import duration_ms
 from penstock.runtime.lifecycle import State
 from penstock.runtime.retention import Retention
+from penstock.runtime.storage.alignment import GROUP
 from penstock.runtime.storage.pervalue import ValueWatermark
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _HISTORY = "the removal of history"
 
 @dataclass
 class _Quiet:
-    """Since when (monotonic clock) a source has had no commit, and how many it had had then."""
+    """Since when (monotonic clock) a source has had no commit, and none that was held back; how many it had had then."""
 
     since: float
     commits: int
@@ -77,11 +78,14 @@ class Ticker:
 
     def _heartbeats(self) -> None:
         engine = self._engine
-        if not engine.running:
+        if engine.lifecycle.state is State.FAULTED:
             return
-        timed = {t.object_id for planned in list(engine.jobs.planned.values()) for t in planned.compiled.timed}
+        timed: set[int] = set()
+        if engine.running:
+            timed = {t.object_id for planned in list(engine.jobs.planned.values()) for t in planned.compiled.timed}
         for info in engine.catalog.objects(Kind.SOURCE):
-            if info.id not in timed or info.watermark is None:
+            # Of a group sources wait for each other, whoever reads them.
+            if info.watermark is None or (info.id not in timed and GROUP not in info.options):
                 continue
             if info.watermark.proctime:
                 self._try(_WATERMARK, info.id, partial(self._heartbeat, info))
@@ -95,10 +99,12 @@ class Ticker:
 
     def _mark_idle(self, info: ObjectInfo) -> None:
         """Makes a source idle that has had no commit for as long as it may. Its next commit ends that."""
-        log = self._engine.log
+        alignment = self._engine.storage.alignment
         quiet = self._quiet.get(info.id)
-        if quiet is None or quiet.commits != log.epoch(info.id):
-            self._quiet[info.id] = _Quiet(time.monotonic(), log.epoch(info.id))
+        # A source whose rows are held back has some.
+        tried = self._engine.log.epoch(info.id) + alignment.refused(info.id)
+        if quiet is None or quiet.commits != tried or alignment.waits(info.id):
+            self._quiet[info.id] = _Quiet(time.monotonic(), tried)
         elif not quiet.marked and (time.monotonic() - quiet.since) * 1000 >= duration_ms(info.options["idle_timeout"]):
             self._engine.storage.commit([Part(object_id=info.id, idle=True, column_count=len(info.columns))])
             quiet.commits, quiet.marked = quiet.commits + 1, True
@@ -107,7 +113,8 @@ class Ticker:
         """Moves the watermark of a source on that waited for values that are idle now."""
         engine = self._engine
         clock = engine.storage.feeds[info.id].clock
-        if isinstance(clock, ValueWatermark) and clock.due():
+        held = engine.storage.alignment.waits(info.id)
+        if isinstance(clock, ValueWatermark) and not held and clock.due():
             engine.storage.commit([Part(object_id=info.id, column_count=len(info.columns))])
 
     def trim(self) -> None:

@@ -12,7 +12,17 @@ from penstock.sql.names import nearest
 from penstock.sql.tokens import Cursor, is_name
 
 ALLOWED: dict[str, frozenset[str]] = {
-    "SOURCE": frozenset({"max_future_skew", "idle_timeout", "retain_history", "watermark_per"}),
+    "SOURCE": frozenset(
+        {
+            "max_future_skew",
+            "idle_timeout",
+            "retain_history",
+            "watermark_per",
+            "watermark_group",
+            "max_drift",
+            "on_drift",
+        }
+    ),
     "TABLE": frozenset({"retain_history"}),
     "LOOKUP TABLE": frozenset(
         {
@@ -39,6 +49,7 @@ VALUES: dict[str, frozenset[str]] = {
     "unbounded_state": frozenset({"true", "false"}),
     "asof": frozenset({"eager", "watermark"}),
     "on_error": frozenset({"fail", "dead_letter"}),
+    "on_drift": frozenset({"pause", "reject", "warn"}),
     "strategy": frozenset({"replicated", "on-demand"}),
     "snapshot": frozenset({"true", "false"}),
     "stale": frozenset({"true", "false"}),

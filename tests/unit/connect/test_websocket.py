@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import queue
+import re
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
 from websockets.sync.server import ServerConnection, serve
+from websockets.utils import accept_key
 
 from penstock.catalog.objects import Column, Connector
 from penstock.connect import make_source
@@ -32,7 +37,9 @@ def server(handler: Callable[[ServerConnection], None]) -> Iterator[str]:
 class Feed:
     """A started source and what came of it."""
 
-    def __init__(self, url: str, **options: str) -> None:
+    def __init__(self, url: str, first: Callable[[], object] = lambda: None, **options: str) -> None:
+        """`first` is called before the first rows are taken."""
+        self._first: Callable[[], object] | None = first
         given = {"url": url, "format": "json", "json.column.region": "meta.region", "reconnect.min": "0.01"}
         self.source = make_source(Connector("websocket", given | options), COLUMNS)
         self.rows: queue.Queue[dict[str, object]] = queue.Queue()
@@ -40,6 +47,9 @@ class Feed:
         self.source.start(self._insert, self.statuses.put)
 
     def _insert(self, batch: pa.RecordBatch) -> None:
+        first, self._first = self._first, None
+        if first is not None:
+            first()
         for row in batch.to_pylist():
             self.rows.put(row)
 
@@ -73,6 +83,54 @@ def test_it_connects_again() -> None:
         feed.source.stop()
     states = [feed.statuses.get_nowait().state for _ in range(3)]
     assert states == ["connected", "disconnected", "connected"]
+
+
+def test_rows_may_be_held_for_longer_than_a_server_may_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.connect.websocket._QUIET_SECONDS", 0.3)
+    monkeypatch.setattr("penstock.connect.websocket._MAX_BATCH", 1)
+    connections: list[ServerConnection] = []
+
+    def handler(connection: ServerConnection) -> None:
+        connections.append(connection)
+        for n in range(2000):
+            connection.send(f'{{"id": {n}}}')
+        for _ in connection:
+            pass
+
+    with server(handler) as url:
+        began = time.monotonic()
+        feed = Feed(url, first=lambda: threading.Event().wait(1))
+        assert feed.ids(2000) == list(range(2000))
+        assert time.monotonic() - began >= 1
+        # Nothing comes any more, but the server answers.
+        assert not threading.Event().wait(1)
+        feed.source.stop()
+    assert len(connections) == 1 and feed.statuses.qsize() == 1
+
+
+def test_a_server_that_is_silent_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It accepts the connection, and then neither reads nor writes."""
+    monkeypatch.setattr("penstock.connect.websocket._QUIET_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def accept() -> socket.socket:
+            connection, _ = listening.accept()
+            key = re.search(rb"Sec-WebSocket-Key: (\S+)", connection.recv(65536))
+            assert key is not None
+            head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            accepted = accept_key(key[1].decode())
+            connection.sendall(f"{head}Sec-WebSocket-Accept: {accepted}\r\n\r\n".encode())
+            return connection
+
+        with ThreadPoolExecutor() as pool:
+            accepting = pool.submit(accept)
+            port = listening.getsockname()[1]
+            feed = Feed(f"ws://127.0.0.1:{port}", **{"reconnect.min": "60", "reconnect.max": "60"})
+            with accepting.result(10):
+                assert feed.statuses.get(timeout=10).state == "connected"
+                left = feed.statuses.get(timeout=10)
+        assert left.state == "disconnected" and "no answer" in str(left.error)
+        feed.source.stop()
 
 
 def test_nobody_there_is_reported_and_stop_ends_the_wait() -> None:

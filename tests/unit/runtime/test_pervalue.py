@@ -137,6 +137,27 @@ def test_a_watermark_set_by_hand_and_rows_from_the_future(log: Log, clock: Clock
     assert readings.insert(("a", 2000)) == 5000
 
 
+def test_time_in_which_the_source_stood_still_does_not_count(log: Log, clock: Clock) -> None:
+    readings = Source(log, source(idle_timeout="10 seconds"))
+    readings.insert(("a", 1000), ("b", 2000))
+    assert isinstance(readings.feed.clock, ValueWatermark)
+    clock.now += 60
+    readings.feed.clock.stood_still(55)
+    assert readings.tick() is None
+    assert readings.insert(("b", 5000)) == 900
+    clock.now += 5
+    assert readings.tick() == (4900, False)
+
+
+def test_what_is_foreseen_has_not_happened(log: Log, clock: Clock) -> None:
+    readings = Source(log, source(idle_timeout="10 seconds"))
+    readings.insert(("a", 1000), ("b", 2000))
+    later = readings.feed.part([("a", 3000), ("b", 2500), ("c", 7000)])
+    assert readings.feed.foreseen(later) == readings.feed.foreseen(later) == 2400
+    assert readings.insert(("b", 9000)) == 900
+    assert readings.feed.foreseen(later) == 2900
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_against_the_definition(log: Log, clock: Clock, seed: int) -> None:
     chance = random.Random(seed)

@@ -12,7 +12,11 @@ from penstock.runtime.storage.storage import Storage
 
 
 class Intake:
-    """Runs the connector of one source. What goes wrong shows in its status and disturbs nothing else."""
+    """Runs the connector of one source. What goes wrong shows in its status and disturbs nothing else.
+
+    While the source is too far ahead of its group the connector is not read on, for as long as it takes. Rows that it has read by then are
+    committed when the others have caught up, or when the connector is stopped: it could not ask for them again.
+    """
 
     def __init__(self, storage: Storage, info: ObjectInfo, access: Access) -> None:
         assert info.connector is not None
@@ -20,6 +24,7 @@ class Intake:
         self._life = Lifecycle(f"The connector of {info.name}", IntakeState.STARTING, INTAKE_STEPS)
         self._storage = storage
         self._info = info
+        self._stopping = False
         self._source = make_source(info.connector, info.columns, access)
         self._source.start(self._insert, self._report)
 
@@ -28,12 +33,19 @@ class Intake:
         return self._life.state
 
     def _insert(self, batch: pa.RecordBatch) -> None:
-        self._storage.commit([self._storage.feed(self._info).part(batch)])
+        feed = self._storage.feed(self._info)
+        part = feed.part(batch)
+        self._storage.alignment.persist(
+            lambda: self._storage.commit([part], aligned=not self._stopping), lambda: self._stopping
+        )
+        feed.count(part)
 
     def _report(self, status: Status) -> None:
         if self._life.attempt(IntakeState(status.state)):
             self.error = str(status.error) if status.error else None
 
     def stop(self) -> None:
+        self._stopping = True
+        self._storage.alignment.nudge(self._info.id)
         self._source.stop()
         self._life.attempt(IntakeState.STOPPED)

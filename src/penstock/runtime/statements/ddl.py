@@ -21,6 +21,7 @@ from penstock.runtime.jobs.limits import state_limit
 from penstock.runtime.jobs.planned import Planned
 from penstock.runtime.jobs.probes import Probe, refuse_late_data, split
 from penstock.runtime.statements.draft import Draft, drafting, remove_remains
+from penstock.runtime.storage.alignment import check as check_alignment
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.pervalue import check as check_values
 from penstock.serve.layout import WEIGHT
@@ -62,6 +63,8 @@ def create_fed(engine: Engine, s: st.CreateSource | st.CreateTable | st.CreateLo
         )
         if "watermark_per" in info.options:
             check_values(info)
+        gone_ids = {o.id for o in gone}
+        check_alignment(info, [o for o in engine.catalog.objects(Kind.SOURCE) if o.id not in gone_ids])
         read = _read_lookup(engine, info)
         with drafting(engine, gone) as draft:
             draft.attach(info)

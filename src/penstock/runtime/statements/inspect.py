@@ -60,6 +60,10 @@ class ObjectStatus:
     error: str | None
     lookup: LookupFigures | None = None
     """How often a lookup table's source was asked, and what came of it; None for objects without one."""
+    drift_ms: int | None = None
+    """How far a source is ahead of the slowest other one of its watermark group; None for objects without a group."""
+    held_back_by: str | None = None
+    """The source of its watermark group for which the rows of a source have to wait."""
 
 
 def status(engine: Engine) -> list[ObjectStatus]:
@@ -102,6 +106,9 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
         state, error, rows = fed.state.value, fed.error, fed.figures.rows_read
     if sink is not None:
         state, rows, error = sink.state.value, sink.rows, str(sink.error) if sink.error else None
+    drift = engine.storage.alignment.drift(info.id)
+    if drift is not None:
+        state, warning = "paused" if drift.waiting else state, drift.warning or warning
     if info.id in engine.refusals:
         state, error = "failed", str(engine.refusals[info.id])
     subscribers = hub[info.id].subscribers if info.id in hub else 0
@@ -125,6 +132,8 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
         warning=warning,
         error=error or engine.housekeeping_error(info.id),
         lookup=replace(fed.figures) if fed is not None else None,
+        drift_ms=drift.ms if drift is not None else None,
+        held_back_by=drift.behind if drift is not None and drift.held else None,
     )
 
 
@@ -162,7 +171,9 @@ def held_back(engine: Engine, object_id: int) -> str | None:
     if without:
         return f"{engine.catalog.by_id(without[0].object_id).name}, which has no watermark yet"
     mark, slowest = min(((m - t.lag_ms, t) for m, t in marks if m is not None), key=lambda x: x[0])
-    return f"the watermark of {engine.catalog.by_id(slowest.object_id).name} ({mark})"
+    drift = engine.storage.alignment.drift(slowest.object_id)
+    waits = f", which waits for {drift.behind}" if drift is not None and drift.held else ""
+    return f"the watermark of {engine.catalog.by_id(slowest.object_id).name} ({mark}){waits}"
 
 
 def show(engine: Engine, what: str) -> pa.Table:
@@ -174,19 +185,17 @@ def show(engine: Engine, what: str) -> pa.Table:
                 continue
             s = by_name[o.name]
             columns = ", ".join(f"{c.name} {c.type}" for c in o.columns)
-            rows.append(
-                {"name": o.name, "columns": columns, "state": s.state, "rows": s.rows, "watermark": s.watermark}
-            )
-        schema = pa.schema(
-            [
-                ("name", pa.string()),
-                ("columns", pa.string()),
-                ("state", pa.string()),
-                ("rows", pa.int64()),
-                ("watermark", pa.int64()),
-            ]
-        )
-        return pa.Table.from_pylist(rows, schema=schema)
+            rows.append(asdict(replace(s, operators=())) | {"columns": columns})
+        fields = [
+            ("name", pa.string()),
+            ("columns", pa.string()),
+            ("state", pa.string()),
+            ("rows", pa.int64()),
+            ("watermark", pa.int64()),
+        ]
+        if what == "sources":
+            fields += [("drift_ms", pa.int64()), ("held_back_by", pa.string()), ("warning", pa.string())]
+        return pa.Table.from_pylist(rows, schema=pa.schema(fields))
     if what == "queries":
         rows = [
             {
@@ -305,7 +314,11 @@ def describe(engine: Engine, s: st.Describe) -> pa.Table:
         "lsn": one.lsn,
         "watermark": one.watermark,
         "lag ms": one.lag_ms,
-        "held back by": held_back(engine, info.id) if info.kind in QUERIES else None,
+        "held back by": held_back(engine, info.id) if info.kind in QUERIES else one.held_back_by,
+        "watermark group": info.options.get("watermark_group"),
+        "max drift": info.options.get("max_drift"),
+        "on drift": info.options.get("on_drift", "pause") if "watermark_group" in info.options else None,
+        "drift ms": one.drift_ms,
         "late rows": one.late_rows,
         "retained bytes": one.retained_bytes,
         "state rows": one.state_rows,

@@ -57,22 +57,24 @@ class Feed:
         if given is not None:
             self._skew_ms = None if given.lower() in ("off", "none", "false") else duration_ms(given)
 
-    def part(self, data: object, *, count: bool = True) -> Part:
-        """The commit part for rows in any form that `coerce` takes; on an error nothing has happened. `count`: they are to be committed."""
+    def part(self, data: object) -> Part:
+        """The commit part for rows in any form that `coerce` takes; on an error nothing has happened."""
         table = self._coerced(data)
         watermark = None
         if self.info.watermark is not None:
             table, watermark = self._timed(table)
-        if count:
-            with self._lock:
-                self.counters.rows += table.num_rows
-                self.counters.commits += 1
         return Part(
             object_id=self.info.id,
             batches=_batches(table),
             watermark=watermark,
             column_count=len(self.schema),
         )
+
+    def count(self, part: Part) -> None:
+        """A part of this feed was committed."""
+        with self._lock:
+            self.counters.rows += sum(b.num_rows for b in part.batches)
+            self.counters.commits += 1
 
     def _coerced(self, data: object) -> pa.Table | pa.RecordBatch:
         defaults = self._now_default() | self._defaults
@@ -119,6 +121,10 @@ class Feed:
         if isinstance(self.clock, ProcessingClock):
             return self.clock.stamped(part)
         return part if self.clock is None else self.clock.stamped(part, self._limit())
+
+    def foreseen(self, part: Part) -> int | None:
+        """The watermark of `stamped(part)`, which is not committed yet."""
+        return self.clock.foreseen(part, self._limit()) if isinstance(self.clock, ValueWatermark) else part.watermark
 
     def _limit(self) -> int | None:
         """The latest time (epoch ms) that moves the watermark."""

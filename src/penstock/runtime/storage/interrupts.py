@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def uninterrupted(strike: Callable[[], None] | None = None) -> Iterator[None]:
     """Holds back Ctrl-C until the end of the block, so that the block happens as a whole or not at all.
 
     Only the main thread is ever interrupted. The block must end within a bound: waits for a reader, a job or a lock that is held for long belong
-    outside of it.
+    outside of it, unless `strike`, which is called when Ctrl-C is pressed, ends the wait.
     """
     before = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
     if before is None:
@@ -26,6 +26,8 @@ def uninterrupted() -> Iterator[None]:
     def hold(number: int, frame: FrameType | None) -> None:
         nonlocal struck
         struck = True
+        if strike is not None:
+            strike()
 
     signal.signal(signal.SIGINT, hold)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import heapq
 import threading
 import time
@@ -40,7 +41,7 @@ def check(info: ObjectInfo) -> None:
 
 @dataclass
 class _Value:
-    """The largest time of a value, and when (monotonic clock) it was last seen."""
+    """The largest time of a value, and when (the source's clock) it was last seen."""
 
     time: int
     seen: float
@@ -69,6 +70,7 @@ class ValueWatermark:
         self._values: OrderedDict[Hashable, _Value] = OrderedDict()
         self._smallest: list[tuple[int, int, Hashable]] = []
         self._pushed = 0
+        self._stood_s = 0.0
         for table in history:
             self._take(table, None)
 
@@ -92,6 +94,21 @@ class ValueWatermark:
         self._watermark = max(moved) if moved else None
         return replace(part, watermark=self._watermark, idle=self.idle and not part.batches)
 
+    def foreseen(self, part: Part, limit: int | None = None) -> int | None:
+        """The watermark that `stamped` would give now."""
+        twin = copy.copy(self)
+        twin._values = OrderedDict((value, replace(known)) for value, known in self._values.items())
+        twin._smallest = list(self._smallest)
+        return twin.stamped(part, limit).watermark
+
+    def stood_still(self, seconds: float) -> None:
+        """The source took no rows for so long, although there were some: no value has been silent meanwhile."""
+        with self.lock:
+            self._stood_s += seconds
+
+    def _now(self) -> float:
+        return time.monotonic() - self._stood_s
+
     def _take(self, rows: pa.Table, limit: int | None) -> None:
         times = rows.column(self._time)
         unit = 1 if pa.types.is_integer(times.type) else 1000
@@ -99,7 +116,7 @@ class ValueWatermark:
         if limit is not None:
             found = found.filter(pc.less(found.column("time"), (limit + 1) * unit))
         largest = found.group_by("value").aggregate([("time", "max")]).to_pydict()
-        now = time.monotonic()
+        now = self._now()
         for value, at in zip(largest["value"], largest["time_max"], strict=True):
             if at is not None:
                 self._see(value, at // unit, now)
@@ -137,7 +154,7 @@ class ValueWatermark:
     def _leave_idle(self) -> None:
         """Forgets the values that are idle; one that comes back begins again."""
         if self._idle_s is not None:
-            since = time.monotonic() - self._idle_s
+            since = self._now() - self._idle_s
             while self._values and next(iter(self._values.values())).seen <= since:
                 self._values.popitem(last=False)
 

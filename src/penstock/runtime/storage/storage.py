@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -18,12 +18,16 @@ from penstock.config import Settings
 from penstock.disk import make_folder
 from penstock.errors import PenstockError, fail
 from penstock.log import Commit, Entry, Log, Part
+from penstock.runtime.storage.alignment import Alignment
 from penstock.runtime.storage.contents import read_entry
 from penstock.runtime.storage.feed import Feed
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.layout import Layout, remove
+from penstock.runtime.storage.pervalue import ValueWatermark
 from penstock.serve.hub import Hub
 from penstock.serve.store import ViewStore
+
+T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 
@@ -59,7 +63,7 @@ class Storage:
     """Log, catalogue, contents and hub of one database folder. Thread-safe.
 
     Lock order: the caller's locks (`Engine.ddl`, then `TableWriter.alone`), then the objects of a commit in the order of their
-    ids, then the store, then a channel of the hub. Nothing waits for a reader, a job or a connector under any of the last three.
+    ids, then the alignment of sources, the store, a channel of the hub. Nothing waits for a reader, a job or a connector under any of these.
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
@@ -75,6 +79,8 @@ class Storage:
         """Why no new rows are taken, while the log is larger than it may be."""
         self.commits = threading.Condition()
         """Notified after every group of commits."""
+        self.alignment = Alignment(self._stood_still)
+        """Which sources take no rows now, because they are too far ahead of others."""
         self._attached: dict[int, tuple[ObjectInfo, pa.Schema]] = {}
         self._orders: dict[int, threading.Lock] = {}
         self._lock = threading.Lock()
@@ -101,22 +107,27 @@ class Storage:
 
     # Commits
 
-    def commit(self, parts: Sequence[Part]) -> Commit:
+    def commit(self, parts: Sequence[Part], *, aligned: bool = True) -> Commit:
         """One atomic commit. Once begun it is finished, whatever strikes the caller:
 
         1. it is durable in the log;
         2. it is in the contents of tables and views;
         3. it is on its way to subscribers.
 
-        Commits into one object take these steps in the order of their LSNs.
+        Commits into one object take these steps in the order of their LSNs. Rows for a source that is too far ahead of its group are refused
+        (`Ahead`); whoever waits for the group does so outside of all locks (`Alignment.attempt`). Not `aligned`: they are taken all the same.
         """
         # The locks are taken within, where no Ctrl-C can strike between taking one and noting that it is to be released. Whoever has them is
         # in such a block as well, so the wait is bounded.
         with uninterrupted(), self._in_order([p.object_id for p in parts]):
             for part in parts:
                 self._check_known(part.object_id)
+            if aligned:
+                # Here, so that of several commits at once no more than one goes past the limit.
+                self.alignment.check(parts, self._foreseen)
             stamped = [self._stamped(p) for p in parts]
             commit = self.log.append(stamped)
+            self.alignment.moved(commit.entries)
             self._publish(commit, stamped)
             return commit
 
@@ -132,6 +143,27 @@ class Storage:
             return part
         with feed.clock.lock:
             return feed.stamped(part)
+
+    def _foreseen(self, part: Part) -> int | None:
+        """The watermark that the part will carry when it is committed."""
+        feed = self.feeds.get(part.object_id)
+        if feed is None or not isinstance(feed.clock, ValueWatermark):
+            return part.watermark
+        with feed.clock.lock:
+            return feed.foreseen(part)
+
+    def _stood_still(self, object_id: int, seconds: float) -> None:
+        feed = self.feeds.get(object_id)
+        if feed is not None and isinstance(feed.clock, ValueWatermark):
+            feed.clock.stood_still(seconds)
+
+    def await_level(self, object_id: int) -> None:
+        """Returns when a source takes rows; PSK-5014 if it is too far ahead of its group for too long."""
+        self.when_level(lambda: self.alignment.admit([object_id], {}))
+
+    def when_level(self, commit: Callable[[], T]) -> T:
+        """What `commit` returns; while the rows are too far ahead it is tried again, for `engine.drift_timeout_ms`. The caller holds no lock."""
+        return self.alignment.attempt(commit, self.settings.engine.drift_timeout_ms / 1000)
 
     def _check_known(self, object_id: int) -> None:
         if object_id not in self._attached:
@@ -185,6 +217,7 @@ class Storage:
             self.feeds[info.id] = self._feed(info, defaults or {})
         self._attached[info.id] = (info, stored_schema(info))
         last = self.log.last_entry(info.id)
+        self.alignment.join(info, self.log.watermark(info.id), idle=last is not None and last.idle)
         self.hub.open(info.id, info.name, epoch=self.log.epoch(info.id), lsn=last.lsn if last else 0)
         if info.has_contents and info.id not in self.store.ids():
             try:
@@ -264,6 +297,7 @@ class Storage:
             self.feeds.pop(object_id, None)
             self.damage.pop(object_id, None)
             self.closed.pop(object_id, None)
+            self.alignment.leave(object_id)
             with self._lock:
                 self._orders.pop(object_id, None)
         # Whatever fails, the rest goes.

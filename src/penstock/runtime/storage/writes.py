@@ -36,9 +36,11 @@ class TableWriter:
         """One commit into one object; its LSN. Nothing is stored if anything is wrong with any row."""
         info = self.target(name)
         part = self._storage.feed(info).part(data)
-        if info.kind is Kind.SOURCE:
-            return self._storage.commit([part]).lsn
-        return self.commit([(info, "insert", part)])
+        if info.kind is not Kind.SOURCE:
+            return self.commit([(info, "insert", part)])
+        lsn = self._storage.when_level(lambda: self._storage.commit([part]).lsn)
+        self._count(part)
+        return lsn
 
     def target(self, name: str) -> ObjectInfo:
         info = self._storage.catalog.get(name)
@@ -70,11 +72,25 @@ class TableWriter:
             yield from self._hold(ids[1:])
 
     def commit(self, writes: Sequence[Write], *, fresh: bool = False) -> int:
-        """One atomic commit; later writes see earlier ones. `fresh`: what is deleted was read under `alone`, so it is still there."""
+        """One atomic commit; later writes see earlier ones. `fresh`: what is deleted was read under `alone`, so it is still there.
+
+        Waits while a source that it writes is too far ahead of its group, without a lock; what it writes into tables is found again afterwards.
+        """
+        lsn = self._storage.when_level(lambda: self._commit(writes, fresh))
+        for _, _, part in writes:
+            self._count(part)
+        return lsn
+
+    def _commit(self, writes: Sequence[Write], fresh: bool) -> int:
         with self.alone(info for info, _, _ in writes), uninterrupted():
             deltas, parts = self._changes(writes, fresh)
             parts += [change_part(self._storage.info(i), delta) for i, delta in deltas.items()]
             return self._storage.commit(_merged(parts)).lsn
+
+    def _count(self, part: Part) -> None:
+        feed = self._storage.feeds.get(part.object_id)
+        if feed is not None:
+            feed.count(part)
 
     def preview(self, writes: Sequence[Write]) -> dict[int, pa.Table]:
         """What a commit of these writes would change now, by object, with weights; refused as the commit would be."""
