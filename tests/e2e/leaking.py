@@ -1,0 +1,129 @@
+"""Cycles that must leave nothing behind: run as `python -m tests.e2e.leaking FOLDER KIND COUNT`.
+
+It prints what the process has after a tenth of the cycles, and at the end. Python and the JVM warm up before: code is compiled, pools
+are filled, caches have their sizes.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+import penstock
+
+CONFIG = {"spark.heap": "1g", "log.segment_bytes": 1 << 20, "log.retain_bytes": 1 << 18}
+
+HOUR_MS = 3_600_000
+STEP_MS = 10_000
+
+
+def figures(db: penstock.Database, folder: Path) -> dict[str, int]:
+    """What a leak would show in, after everything that is garbage is gone."""
+    db._engine.ticker.trim()
+    gc.collect()
+    jvm = db.spark._jvm  # type: ignore[attr-defined]
+    management = jvm.java.lang.management.ManagementFactory
+    for _ in range(3):
+        jvm.java.lang.System.gc()
+    pools = {p.getName(): p.getUsage().getUsed() for p in management.getMemoryPoolMXBeans()}
+    files = [p for p in folder.rglob("*") if p.is_file()]
+    child = jvm.java.lang.ProcessHandle.current().pid()
+    return {
+        "python_threads": threading.active_count(),
+        "python_files": len(os.listdir("/proc/self/fd")),
+        "python_kb": _resident("self"),
+        "jvm_threads": management.getThreadMXBean().getThreadCount(),
+        "jvm_files": len(os.listdir(f"/proc/{child}/fd")),
+        "jvm_heap_kb": management.getMemoryMXBean().getHeapMemoryUsage().getUsed() // 1024,
+        "metaspace_kb": pools["Metaspace"] // 1024,
+        "folder_files": len(files),
+        "folder_kb": sum(p.stat().st_size for p in files) // 1024,
+        "log_kb": sum(p.stat().st_size for p in (folder / "log").rglob("*") if p.is_file()) // 1024,
+    }
+
+
+def _resident(process: str) -> int:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS:")).split()[1])
+
+
+class Objects:
+    """Creates and drops queries, with and without state, over a source that has rows."""
+
+    def __init__(self, db: penstock.Database) -> None:
+        self.db = db
+        db.execute("CREATE SOURCE s (k BIGINT, v BIGINT)")
+        db.insert("s", [(i % 10, i) for i in range(100)])
+
+    def cycle(self, number: int) -> None:
+        db = self.db
+        query = "SELECT k, sum(v) AS t FROM s GROUP BY k" if number % 2 else "SELECT k, v + 1 AS w FROM s WHERE v > 1"
+        db.execute(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+        assert db.sql(f"SELECT count(*) AS n FROM v{number}").fetchall() == [(10 if number % 2 else 98,)]
+        db.execute(f"DROP MATERIALIZED VIEW v{number}")
+
+
+class Subscribers:
+    """Subscribes and cancels; some have read, some have not, some are only forgotten."""
+
+    def __init__(self, db: penstock.Database) -> None:
+        self.db = db
+        db.execute("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
+        db.execute("CREATE MATERIALIZED VIEW m AS SELECT k, v FROM t WHERE v > 0")
+        db.insert("t", [(i, i) for i in range(100)])
+        db.flush(timeout=60)
+
+    def cycle(self, number: int) -> None:
+        subscription = self.db.subscribe("m" if number % 2 else "t", snapshot=number % 3 == 0)
+        if number % 3 == 0:
+            assert subscription.next(timeout=60) is not None
+        if number % 100 == 0:
+            self.db.insert("t", [(number, number)])
+        if number % 10:
+            subscription.cancel()
+
+
+class Day:
+    """Ten seconds of a day's traffic in each cycle: windows that close, keys that come and go, updates and deletes."""
+
+    def __init__(self, db: penstock.Database) -> None:
+        self.db = db
+        db.execute("""
+            CREATE SOURCE e (k STRING, v BIGINT, ts BIGINT, WATERMARK FOR ts);
+            CREATE TABLE users (k STRING PRIMARY KEY, v BIGINT);
+            CREATE STREAM minutes AS SELECT k, window_start, sum(v) AS t FROM e
+              GROUP BY k, TUMBLE(ts, INTERVAL '1' MINUTE) EMIT ON WINDOW CLOSE;
+            CREATE MATERIALIZED VIEW total AS SELECT v % 4 AS g, count(*) AS n FROM users GROUP BY v % 4;
+        """)
+        self.reader = db.subscribe("minutes")
+        self.rows = 0
+
+    def cycle(self, number: int) -> None:
+        db, at = self.db, number * STEP_MS
+        db.insert("e", [(f"k{i}", 1, at + i * 100) for i in range(20)])
+        db.insert("users", [(f"u{number}", number)])
+        if number >= 50:
+            db.execute("DELETE FROM users WHERE k = ?", [f"u{number - 50}"])
+        while (change := self.reader.next(timeout=0)) is not None:
+            self.rows += len(change.rows()) if change.kind != "progress" else 0
+
+
+KINDS = {"objects": Objects, "subscribers": Subscribers, "day": Day}
+
+
+def main(folder: Path, kind: str, count: int) -> None:
+    with penstock.open(folder, master="local[2]", config=CONFIG) as db:
+        cycles = KINDS[kind](db)
+        for number in range(count):
+            cycles.cycle(number)
+            if number in (count // 10, count - 1):
+                db.flush(timeout=300)
+                print(json.dumps({"cycles": number + 1} | figures(db, folder)), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
