@@ -122,7 +122,8 @@ def main(folder: Path, kind: str, count: int) -> None:
             cycles.cycle(number)
             if number in (count // 10, count - 1):
                 db.flush(timeout=300)
-                print(json.dumps({"cycles": number + 1} | figures(db, folder)), flush=True)
+                sys.stdout.write(json.dumps({"cycles": number + 1} | figures(db, folder)) + "\n")
+                sys.stdout.flush()
 
 
 if __name__ == "__main__":

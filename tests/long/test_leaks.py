@@ -30,6 +30,5 @@ def test_nothing_is_left_behind(tmp_path: Path, kind: str, count: int) -> None:
     )
     assert done.returncode == 0, done.stderr[-8000:]
     early, late = (json.loads(line) for line in done.stdout.splitlines())
-    print(early, late)
     more = {k: late[k] - early[k] for k in ROOM if late[k] - early[k] > ROOM[k]}
     assert not more, (early, late)
