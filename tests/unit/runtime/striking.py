@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import linecache
 import signal
 import sys
@@ -19,11 +20,13 @@ def struck(work: Callable[[], object], line: int) -> tuple[bool, int]:
     Whether it ended with KeyboardInterrupt, and how many lines it had run by then.
     """
     count = 0
+    resumed: dict[FrameType, set[int]] = {}
 
     def enter(frame: FrameType, event: str, arg: Any) -> Any:
         if not any(own in frame.f_code.co_filename for own in _OWN):
             return None
-        seen: set[int] = set()
+        # A generator is entered again after each of its values.
+        seen = resumed.setdefault(frame, set()) if frame.f_code.co_flags & inspect.CO_GENERATOR else set()
 
         def each(frame: FrameType, event: str, arg: Any) -> Any:
             nonlocal count
