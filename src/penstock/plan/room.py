@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import TypeVar
 
 from penstock.errors import fail
@@ -31,6 +32,9 @@ def with_room(call: Callable[[], T]) -> T:
     except Exception as error:
         if getattr(_local, "large", False) or not _ran_out(error):
             raise
+    finally:
+        if _usual and not getattr(_local, "large", False):
+            _lower_limit(0)
     return _on_large_stack(call)
 
 
@@ -56,7 +60,7 @@ def _on_large_stack(call: Callable[[], T]) -> T:
             deep = fail("PSK-1020", "the statement is nested too deeply") if _ran_out(error) else None
             failed.append(deep or error)
         finally:
-            _lower_limit()
+            _lower_limit(1)
 
     thread = threading.Thread(target=work, name="penstock-deep", daemon=True)
     with _lock:
@@ -78,14 +82,27 @@ def _raise_limit() -> None:
     global _working, _usual
     with _lock:
         if not _working:
-            _usual = sys.getrecursionlimit()
+            _usual = _usual or sys.getrecursionlimit()
             sys.setrecursionlimit(max(_usual, _CALLS))
         _working += 1
 
 
-def _lower_limit() -> None:
-    global _working
+def _lower_limit(done: int) -> None:
+    """The limit stays raised while any thread is deeper than the usual one: Python aborts the process if it is lowered then.
+
+    That thread, or the next statement, lowers it.
+    """
+    global _working, _usual
     with _lock:
-        _working -= 1
-        if not _working:
+        _working -= done
+        if _usual and not _working and not any(map(_is_deep, sys._current_frames().values())):
             sys.setrecursionlimit(_usual)
+            _usual = 0
+
+
+def _is_deep(frame: FrameType | None) -> bool:
+    for _ in range(_usual):
+        if frame is None:
+            return False
+        frame = frame.f_back
+    return True

@@ -54,11 +54,41 @@ def test_other_errors_pass() -> None:
 
 def test_several_at_once() -> None:
     before = sys.getrecursionlimit()
-    results: list[int] = []
-    threads = [threading.Thread(target=lambda: results.append(with_room(lambda: down(15_000)))) for _ in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert results == [15_000] * 8
+    for _ in range(10):
+        results: list[int] = []
+        threads = [threading.Thread(target=lambda: results.append(with_room(lambda: down(15_000)))) for _ in range(8)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert results == [15_000] * 8
+    assert with_room(lambda: down(10)) == 10
+    assert sys.getrecursionlimit() == before
+
+
+def test_the_limit_is_not_lowered_under_a_deep_thread() -> None:
+    """Python would abort the process."""
+    before = sys.getrecursionlimit()
+    deep, go = threading.Event(), threading.Event()
+
+    def wait(n: int) -> int:
+        if n:
+            return wait(n - 1) + 1
+        deep.set()
+        assert go.wait(60)
+        return down(10)
+
+    def other() -> None:
+        assert with_room(lambda: wait(3_000)) == 3_010
+
+    raised = threading.Thread(target=lambda: with_room(lambda: down(20_000) + int(started.set() or deep.wait(60))))
+    started = threading.Event()
+    raised.start()
+    assert started.wait(60)
+    stays = threading.Thread(target=other)
+    stays.start()
+    raised.join()
+    assert sys.getrecursionlimit() > before
+    go.set()
+    stays.join()
     assert sys.getrecursionlimit() == before
