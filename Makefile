@@ -40,6 +40,7 @@ test-e2e: install ## the tests that start, and kill, whole processes
 	$(PYTEST) tests/e2e
 
 test-long: install ## the tests that take many minutes; not part of `make test`
+	TEST_EFFORT=8 $(PYTEST) -n 2 tests/unit
 	$(PYTEST) tests/long
 
 check: install ## linter, formatter, types and layers

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
+from tests.effort import times
 from tests.postgres import PostgresServer
 
 # A shared machine may be slow at any moment; that is not a failure of the property under test.
-hypothesis.settings.register_profile("penstock", deadline=None)
+hypothesis.settings.register_profile("penstock", deadline=None, max_examples=times(30))
 hypothesis.settings.load_profile("penstock")
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and some of them press it.

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.effort import times
 from tests.unit.log.rows import SCHEMA, part
 
 from penstock.log import Log, Mode
@@ -170,4 +171,4 @@ class LogAgainstLists(RuleBasedStateMachine):
 
 
 TestLogAgainstLists = LogAgainstLists.TestCase
-TestLogAgainstLists.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestLogAgainstLists.settings = settings(max_examples=times(10), stateful_step_count=30, deadline=None)

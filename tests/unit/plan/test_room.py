@@ -54,8 +54,9 @@ def test_other_errors_pass() -> None:
 
 def test_several_at_once() -> None:
     before = sys.getrecursionlimit()
+    results: list[int] = []
     for _ in range(10):
-        results: list[int] = []
+        results.clear()
         threads = [threading.Thread(target=lambda: results.append(with_room(lambda: down(15_000)))) for _ in range(8)]
         for t in threads:
             t.start()

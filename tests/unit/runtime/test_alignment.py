@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests import effort
 from tests.unit.connect.test_websocket import server
 from tests.unit.runtime.engines import Database, database
 from tests.unit.runtime.storing import drop, eventually, fresh, in_log, make, opened, together
@@ -440,7 +441,7 @@ def pair(storage: Storage) -> Iterator[list[ObjectInfo]]:
         drop(storage, info)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=effort.times(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps, steps)
 def test_of_two_producers_one_can_always_go_on(storage: Storage, one: list[int], two: list[int]) -> None:
     """Each writes a source, and moves its watermark to the end of time when it is done. Nobody is refused, after however long a wait."""
@@ -471,7 +472,7 @@ def test_of_two_producers_one_can_always_go_on(storage: Storage, one: list[int],
 writes = st.lists(st.tuples(st.sampled_from([(0,), (1,), (0, 1)]), st.integers(0, 30)), max_size=6)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=effort.times(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(writes, writes)
 def test_whatever_two_producers_write_in_whatever_order(storage: Storage, one: list[Any], two: list[Any]) -> None:
     """Each writes either source, or both in one transaction. A commit goes in or is refused within the limit, and nobody drifts further."""

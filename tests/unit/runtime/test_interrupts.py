@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
+from tests.effort import EFFORT
 from tests.unit.runtime.storing import follow, in_contents, in_log, make, opened, part, read, summed, together
 from tests.unit.runtime.striking import at_every_line
 
@@ -179,7 +180,7 @@ def test_a_table_write_that_is_struck_at_any_line_is_whole_or_not_there(tmp_path
             feeds = [storage.feed(o) for o in (table, source)]
             writer.commit([(f.info, "insert", f.part([row])) for f in feeds])
 
-        for _ in at_every_line(work, step=13):
+        for _ in at_every_line(work, step=max(1, 40 // EFFORT)):
             unharmed(lambda: writer.insert("s", [{"k": 9, "v": "y"}]))
             unharmed(lambda: writer.preview([(table, "delete", part(table))]))
         assert not storage.damage

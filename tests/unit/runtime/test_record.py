@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import times
 from tests.unit.runtime.storing import Row, added, drop, in_contents, in_log, make, opened, part, summed
 
 from penstock.catalog.objects import Column, Kind, ObjectInfo, Role
@@ -127,7 +128,7 @@ def test_consolidated_rows_are_only_put_in_order(storage: Storage) -> None:
     assert in_contents(storage, view) == {(2.5,): 1, (3.5,): 1}
 
 
-@settings(max_examples=40)
+@settings(max_examples=times(15))
 @given(
     rows=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["a", None]), st.integers(-2, 2).filter(bool))),
     consolidated=st.booleans(),

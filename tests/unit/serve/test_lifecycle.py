@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pyarrow as pa
 import pytest
+from tests.effort import times
 from tests.unit.serve.timeline import SCHEMA, SOON_S, Timeline, delta, drain, plain, read
 
 from penstock.errors import PenstockError, fail
@@ -400,7 +401,7 @@ def test_a_publisher_that_reaches_garbage_does_not_care(hub: Hub) -> None:
     threads = [threading.Thread(target=come_and_go) for _ in range(3)]
     for t in threads:
         t.start()
-    for epoch in range(1, 400):
+    for epoch in range(1, times(100)):
         hub.publish(1, epoch, epoch, delta((1, 1)))
         if epoch % 20 == 0:
             gc.collect()

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import times
 
 from penstock.errors import PenstockError
 from penstock.serve.store import ViewStore
@@ -217,7 +218,7 @@ def compacting() -> Iterator[tuple[ViewStore, Iterator[int]]]:
     store.close()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=times(8), deadline=None)
 @given(st.data())
 def test_any_trace_equals_a_counter(compacting: tuple[ViewStore, Iterator[int]], data: st.DataObject) -> None:
     store, ids = compacting

@@ -17,6 +17,7 @@ import duckdb
 import psutil
 import pyarrow as pa
 import pytest
+from tests.effort import times
 
 from penstock.errors import PenstockError
 from penstock.serve.duck import size_of
@@ -60,17 +61,17 @@ def store() -> Iterator[ViewStore]:
 # Interrupts
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(times(1)))
 def test_ctrl_c_at_any_moment_leaves_the_store_usable_and_right(seed: int) -> None:
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("interrupting.py")), str(seed), "100"],
+        [sys.executable, str(Path(__file__).with_name("interrupting.py")), str(seed), "40"],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[0].removeprefix("strikes=")) >= 90
+    assert int(done.stdout.split()[0].removeprefix("strikes=")) >= 30
 
 
 # An interrupt that strikes while something is being freed is reported there, and goes no further.

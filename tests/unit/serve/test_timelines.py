@@ -9,6 +9,7 @@ from typing import Any
 import hypothesis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.effort import times
 from tests.unit.serve.timeline import Timeline
 
 from penstock.errors import PenstockError, fail
@@ -241,4 +242,4 @@ class Timelines(RuleBasedStateMachine):
 
 
 TestTimelines = Timelines.TestCase
-TestTimelines.settings = hypothesis.settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestTimelines.settings = hypothesis.settings(max_examples=times(30), stateful_step_count=40, deadline=None)

@@ -8,6 +8,7 @@ import decimal
 from hypothesis import example, given, settings
 from hypothesis import strategies as strategies
 from sqlglot import exp
+from tests.effort import times
 from tests.unit.sql.conftest import DDL, Catalog
 
 from penstock.errors import PenstockError
@@ -82,7 +83,7 @@ def attempt(text: str) -> None:
         str(error).encode()
 
 
-@settings(max_examples=400)
+@settings(max_examples=times(80))
 @given(soup)
 @example("SELECT `")
 @example("SELECT 1 AS ``")
@@ -97,7 +98,7 @@ def test_words(text: str) -> None:
     attempt(text)
 
 
-@settings(max_examples=400)
+@settings(max_examples=times(80))
 @given(damaged())
 def test_damaged_statements(text: str) -> None:
     attempt(text)
