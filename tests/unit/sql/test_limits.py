@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.effort import EFFORT
 from tests.unit.sql.conftest import DDL, Catalog
 
 from penstock.errors import PenstockError
@@ -83,7 +84,7 @@ def test_nested(name: str) -> None:
 def test_chains(name: str) -> None:
     shape, limit = CHAINS[name]
     for how in (one_shot, continuous):
-        how(shape(limit))
+        how(shape(limit if EFFORT > 1 else limit // 4))
     too_complex(continuous, shape(limit + 2))
 
 
