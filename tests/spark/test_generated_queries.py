@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.effort import times
 from tests.generated.cases import Group
 from tests.generated.reproduce import described
 from tests.generated.running import Report, Running, before_the_end
@@ -45,6 +46,6 @@ def check(seed: int, report: Report) -> None:
     assert report.unmeasured <= UNMEASURED
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(times(4)))
 def test_views_equal_batch_after_every_commit(opener: Opener, spark: SparkSession, tmp_path: Path, seed: int) -> None:
     check(seed, run(opener, spark, tmp_path, seed))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from tests.effort import EFFORT
 from tests.spark.conftest import CONFIG, Opener
 from tests.spark.following import Row, contents, settle
 
@@ -182,12 +183,13 @@ def in_groups(opener: Opener, queries: str, commits: list[Commit]) -> penstock.D
     return db
 
 
-GROUPINGS: tuple[Callable[[Opener, str, list[Commit]], penstock.Database], ...] = (
-    settled_each,
+ALL_GROUPINGS: tuple[Callable[[Opener, str, list[Commit]], penstock.Database], ...] = (
     one_epoch,
-    one_epoch_each,
     in_groups,
+    settled_each,
+    one_epoch_each,
 )
+GROUPINGS = ALL_GROUPINGS if EFFORT > 1 else ALL_GROUPINGS[:2]
 
 
 @pytest.mark.parametrize("queries", OUTPUTS, ids=["windows", "sessions", "joins", "chains"])
