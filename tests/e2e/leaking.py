@@ -12,12 +12,14 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import penstock
 
 CONFIG = {"spark.heap": "1g", "log.segment_bytes": 1 << 20, "log.retain_bytes": 1 << 18}
 
-HOUR_MS = 3_600_000
+_POOLS = ("block-manager-",)
+"""Pools of Spark with up to a hundred threads, which end when they have had nothing to do for a minute."""
 STEP_MS = 10_000
 
 
@@ -36,7 +38,7 @@ def figures(db: penstock.Database, folder: Path) -> dict[str, int]:
         "python_threads": threading.active_count(),
         "python_files": len(os.listdir("/proc/self/fd")),
         "python_kb": _resident("self"),
-        "jvm_threads": management.getThreadMXBean().getThreadCount(),
+        "jvm_threads": sum(not name.startswith(_POOLS) for name in _threads(management.getThreadMXBean())),
         "jvm_files": len(os.listdir(f"/proc/{child}/fd")),
         "jvm_heap_kb": management.getMemoryMXBean().getHeapMemoryUsage().getUsed() // 1024,
         "metaspace_kb": pools["Metaspace"] // 1024,
@@ -44,6 +46,10 @@ def figures(db: penstock.Database, folder: Path) -> dict[str, int]:
         "folder_kb": sum(p.stat().st_size for p in files) // 1024,
         "log_kb": sum(p.stat().st_size for p in (folder / "log").rglob("*") if p.is_file()) // 1024,
     }
+
+
+def _threads(bean: Any) -> list[str]:
+    return [str(info.getThreadName()) for info in bean.getThreadInfo(bean.getAllThreadIds()) if info is not None]
 
 
 def _resident(process: str) -> int:
