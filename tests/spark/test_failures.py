@@ -315,7 +315,7 @@ def test_errors_can_go_elsewhere(db: penstock.Database, tmp_path: Path) -> None:
     db.execute("DELETE FROM t WHERE id = 2")
     assert db.sql("SELECT * FROM bad").fetchall() == []
     assert db.sql("SELECT * FROM worst").fetchall() == [(0,)]
-    with refused("PSK-1009", "bad takes the errors of numbers"):
+    with refused("PSK-1009", "bad receives the errors of numbers"):
         db.execute("DROP MATERIALIZED VIEW bad")
     with refused("PSK-1003"):
         db.execute("CREATE STREAM x AS SELECT id, CAST(v AS INT) AS n FROM t ERRORS TO bad")

@@ -1,1 +1,1 @@
-"""The engine: it starts, feeds, watches and recovers the jobs that maintain streams and views."""
+"""The engine: starts, feeds, monitors and recovers the jobs that maintain streams and views."""

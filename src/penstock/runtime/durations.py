@@ -1,4 +1,4 @@
-"""Lengths of time and sizes as options write them."""
+"""Parses durations and sizes in options."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def duration_ms(text: str) -> int:
     found = intervals.from_text(text)
     millis = intervals.millis(found) if found is not None else None
     if millis is None:
-        raise fail("PSK-1011", f"'{text}' is not a length of time.", hint="Write it like '30 seconds' or '2 hours'.")
+        raise fail("PSK-1011", f"'{text}' is not a duration.", hint="Write it like '30 seconds' or '2 hours'.")
     return millis
 
 
 def size_bytes(text: str) -> int | None:
-    """`'64mb'` in bytes; None if the text is no size."""
+    """`'64mb'` in bytes; None if the text is not a size."""
     match = _SIZE.match(text)
     return int(match[1]) * _UNIT[match[2].lower()] if match else None

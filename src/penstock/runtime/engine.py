@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Engine:
-    """Thread-safe. Changes of the catalogue and of the lifecycle exclude each other (`ddl`); reads and commits do not wait for them."""
+    """Thread-safe. `ddl` serialises changes of the catalogue and of the lifecycle; reads and commits do not wait for them."""
 
     def __init__(self, folder: Path | None, settings: Settings, progress: Callable[[str], None] | None = None) -> None:
         say = progress or (lambda _: None)
@@ -75,7 +75,7 @@ class Engine:
             undo.pop_all()
 
     def _connect(self) -> None:
-        """Makes the JVM side of the database, which may be a new JVM. Whoever watches before it asks for a session misses no death."""
+        """Creates the JVM side of the database, possibly in a new JVM. Watches the JVM before it requests a session, so that no exit is missed."""
         self._unwatch = watch(self._died)
         try:
             self.compute = Compute(self.storage)
@@ -114,8 +114,8 @@ class Engine:
     # Recovery
 
     def _forget_unowned(self) -> None:
-        """Drops what has no owner any more: the queries of subscriptions ended with the process that had them, and a crash may have
-        left parts of an object that the catalogue never had."""
+        """Drops objects without an owner: the queries of subscriptions ended with their process, and a crash may have
+        left parts of an object that is not in the catalogue."""
         gone = [o for o in self.catalog.objects() if self._unowned(o)]
         if gone:
             self.catalog.remove(*(o.id for o in gone))
@@ -136,7 +136,7 @@ class Engine:
         return owner is None or self._unowned(owner)
 
     def _recover(self, info: ObjectInfo) -> None:
-        """Attaches a stored object. One whose defaults are refused by now takes no rows, and keeps no other from being attached."""
+        """Attaches a stored object. If its defaults are no longer valid, it accepts no rows; other objects are still attached."""
         try:
             self.attach(info)
         except PenstockError as error:
@@ -144,7 +144,7 @@ class Engine:
             self.storage.closed[info.id] = self.refusals[info.id] = error
 
     def attach(self, info: ObjectInfo) -> None:
-        """Makes what an object needs in this process."""
+        """Sets up an object in this process."""
         defaults = self.compute.batch.defaults(info.columns) if info.kind in FED else {}
         self.storage.attach(info, defaults)
         if info.kind is Kind.LOOKUP and info.connector is not None:
@@ -154,9 +154,9 @@ class Engine:
     # Lifecycle
 
     def start(self) -> None:
-        """Starts every query, sink and connector. One that cannot be started is reported in its status and keeps no other from it.
+        """Starts every query, sink and connector. One that cannot be started reports it in its status; the others still start.
 
-        After the JVM has ended it begins with a new one.
+        If the JVM exited, starts a new one first.
         """
         with self.ddl:
             if self.lifecycle.state in (State.RUNNING, State.STARTING):
@@ -171,7 +171,7 @@ class Engine:
                     self._stop_all()
                     self.lifecycle.attempt(State.STOPPED)
                 raise
-            # The JVM may have ended meanwhile.
+            # The JVM may have exited by now.
             self.lifecycle.attempt(State.RUNNING)
         self.check_open()
 
@@ -185,7 +185,7 @@ class Engine:
             self.attempt(info, self.start_connector)
 
     def attempt(self, info: ObjectInfo, start: Callable[[ObjectInfo], None]) -> None:
-        """Starts something for an object. If that fails its status says why, and it is tried again when the pipeline is started."""
+        """Starts something for an object. If that fails, its status says why, and the next start of the pipeline retries it."""
         try:
             start(info)
             self.refusals.pop(info.id, None)
@@ -197,7 +197,7 @@ class Engine:
             self.refusals[info.id] = coded
 
     def _revive(self) -> None:
-        """A new JVM in place of the one that has ended; everything durable is as it was."""
+        """Replaces the JVM that exited; durable data is not affected."""
         self._stop_all()
         self._unwatch()
         self.compute.close()
@@ -207,7 +207,7 @@ class Engine:
         self.fault = None
 
     def _died(self, error: PenstockError) -> None:
-        """Called by another thread when the JVM has ended."""
+        """Called by another thread when the JVM exits."""
         self.fault = error
         if self.lifecycle.attempt(State.FAULTED):
             _logger.error("%s", error)
@@ -216,7 +216,7 @@ class Engine:
                 self.storage.commits.notify_all()
 
     def stop(self) -> None:
-        """Stops every job after its current epoch; rows can still be inserted and are taken in after the next start."""
+        """Stops every job after its current epoch; rows can still be inserted and are processed after the next start."""
         with self.ddl:
             if self.lifecycle.state is not State.RUNNING:
                 return
@@ -235,7 +235,7 @@ class Engine:
         self.jobs.stop_all()
 
     def close(self) -> None:
-        """Ends everything and gives the folder back, whatever state the JVM and the disk are in. Calling it again does nothing."""
+        """Stops everything and releases the folder, whatever the state of the JVM and the disk. Calling it again does nothing."""
         with self.ddl, uninterrupted(), ExitStack() as last:
             if self.lifecycle.state is State.CLOSED:
                 return
@@ -260,7 +260,7 @@ class Engine:
         try:
             self.storage.save_contents()
         except PenstockError as error:
-            # The log has everything; only the next open takes longer.
+            # The log has all data; only the next open takes longer.
             _logger.warning("the contents were not written at the end: %s", error)
 
     @property
@@ -268,7 +268,7 @@ class Engine:
         return self.lifecycle.state in (State.RUNNING, State.STARTING)
 
     def check_open(self) -> None:
-        """PSK-0004 after `close`, PSK-7005 after the end of the JVM."""
+        """Raises PSK-0004 after `close`, PSK-7005 after the JVM exited."""
         state = self.lifecycle.state
         if state is State.CLOSED:
             raise fail("PSK-0004", "The database is closed.")
@@ -276,14 +276,14 @@ class Engine:
             raise self.fault
 
     def change_setting(self, key: str, value: str) -> None:
-        """Changes one setting until the database is closed; it holds for what begins from now on."""
+        """Changes one setting until the database is closed; it applies to whatever starts from now on."""
         self.storage.settings = changed(self.settings, key, value)
 
     # Connectors
 
     @property
     def access(self) -> Access:
-        """What connectors may reach, and what the variables in their options stand for now: secrets are never stored."""
+        """What connectors may access, with the current values of variables in their options: secrets are never stored."""
         return Access.of(self.settings, self.folder)
 
     def start_sink(self, info: ObjectInfo, opened: Sink | None = None) -> None:
@@ -300,7 +300,7 @@ class Engine:
     # Progress
 
     def flush(self, timeout: float | None = None) -> None:
-        """Returns when every query has taken in all that was committed before, and sinks have it too. Raises, naming them, for those that cannot."""
+        """Returns when every query and every sink has processed all earlier commits. Raises an error that names those that cannot."""
         self.wait(self.log.head, timeout)
 
     def wait(self, lsn: int, timeout: float | None = None) -> None:
@@ -346,7 +346,7 @@ class Engine:
             raise fail("PSK-0010", f"{name} has not caught up within {timeout} s.")
 
     def owner(self, info: ObjectInfo) -> ObjectInfo:
-        """The object that a user knows a hidden one by."""
+        """The user-visible object that a hidden one belongs to."""
         while info.owner_id is not None and self.catalog.has_id(info.owner_id):
             info = self.catalog.by_id(info.owner_id)
         return info
@@ -354,8 +354,8 @@ class Engine:
     # Reading
 
     def check_readable(self, infos: Iterable[ObjectInfo], *, stale: bool = False) -> None:
-        """Returns when the contents of objects are right to read: sound, following their inputs, and with everything that this
-        database had committed before. Raises why they are not, and what to do; never lets old rows pass for new ones.
+        """Returns when the contents of objects can be read: undamaged, following their inputs, and including everything that this
+        database committed before. Otherwise raises the reason, with a hint; stale rows are never returned as current.
         """
         self.check_open()
         wanted = list(infos)
@@ -407,11 +407,11 @@ class Engine:
         )
 
     def housekeeping_error(self, object_id: int) -> str | None:
-        """What fails at present in the work that time alone asks for: watermarks of processing time, retention."""
+        """The current error of periodic work: processing-time watermarks, retention."""
         return self.ticker.error(object_id)
 
     def register_function(self, name: str, function: Callable[..., object], returns: str) -> None:
-        """Makes a Python function callable in SQL, in queries made from now on."""
+        """Makes a Python function callable in SQL, in queries created from now on."""
         self.compute.batch.register(name, function, returns)
         self._functions[name] = (function, returns)
 

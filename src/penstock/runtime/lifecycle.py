@@ -1,4 +1,4 @@
-"""The states of everything that lives, and the steps between them."""
+"""The lifecycles of databases, jobs, sinks, connectors and lookup tables, with their transitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ S = TypeVar("S", bound=Enum)
 
 
 class Lifecycle(Generic[S]):
-    """Holds a state; a step that `steps` does not have is PSK-0006 and names both states."""
+    """Holds a state. A transition that is not in `steps` raises PSK-0006, which names both states."""
 
     def __init__(self, what: str, first: S, steps: Mapping[S, frozenset[S]]) -> None:
         self._what = what
@@ -32,7 +32,7 @@ class Lifecycle(Generic[S]):
             self._state = state
 
     def attempt(self, state: S) -> bool:
-        """Takes the step if it is one; False if the state has moved on meanwhile."""
+        """Makes the transition if it is legal; False if the state has changed in the meantime."""
         with self._lock:
             if state not in self._steps[self._state]:
                 return False
@@ -41,7 +41,7 @@ class Lifecycle(Generic[S]):
 
 
 class State(Enum):
-    """A database. FAULTED: its JVM has ended; nothing but `start` and `close` works."""
+    """A database. FAULTED: its JVM exited; only `start`, `close` and `status` work."""
 
     CREATED = "Created"
     STARTING = "Starting"
@@ -64,7 +64,7 @@ STEPS: dict[State, frozenset[State]] = {
 
 
 class JobState(Enum):
-    """A streaming query. RETRYING: it failed on something that can pass, and is started again after a wait."""
+    """A streaming query. RETRYING: it failed on a transient error, and will be restarted after a wait."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -83,7 +83,7 @@ JOB_STEPS: dict[JobState, frozenset[JobState]] = {
 
 
 class SinkState(Enum):
-    """A sink. HELD: its stream has rows that could not be computed, so nothing is delivered until it heals."""
+    """A sink. HELD: its stream has rows that could not be computed, so nothing is delivered until they are gone."""
 
     OPENING = "opening"
     RUNNING = "running"
@@ -102,7 +102,7 @@ SINK_STEPS: dict[SinkState, frozenset[SinkState]] = {
 
 
 class IntakeState(Enum):
-    """A connector that brings rows in."""
+    """A connector that feeds a source."""
 
     STARTING = "starting"
     CONNECTED = "connected"
@@ -123,7 +123,7 @@ INTAKE_STEPS: dict[IntakeState, frozenset[IntakeState]] = {
 
 
 class LookupState(Enum):
-    """A lookup table with a source. RETRYING: the source failed and is asked again."""
+    """A lookup table with a source. RETRYING: the source failed and will be retried."""
 
     READY = "ready"
     RETRYING = "retrying"
@@ -142,5 +142,5 @@ LONGEST_WAIT_S = 30.0
 
 
 def wait_s(failures: int) -> float:
-    """How long to wait after so many failures in a row, before the next attempt."""
+    """The wait before the next attempt, after a number of consecutive failures."""
     return float(min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** min(max(failures, 1) - 1, 10)))

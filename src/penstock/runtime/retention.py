@@ -19,27 +19,27 @@ HISTORY = "its history"
 
 
 class Floor(NamedTuple):
-    """The highest LSN at or below which nothing of an object is needed, and who needs what is above it."""
+    """The highest LSN up to which an object's entries are no longer needed, and who needs the later ones."""
 
     lsn: int
     held_by: str
 
 
 class Retention:
-    """Trims the log. An entry goes when every reader has it behind it and the object's history need not reach back to it."""
+    """Trims the log. An entry is removed when every reader is past it and it is outside the object's retained history."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._saved: dict[int, int] = {}
         self.floors: dict[int, Floor] = {}
-        """What the last look found, by object."""
+        """The floors found by the last check, by object."""
         self._pressed = False
 
     def trim(self) -> None:
-        """Removes what is at or below each object's floor."""
+        """Removes the entries up to each object's floor."""
         engine = self._engine
         floors = {i: f.lsn for i, f in self.floors.items() if engine.catalog.has_id(i)}
-        # Also without a floor: segments that few entries need are thinned out.
+        # Even without floors: segments with few needed entries are thinned out.
         engine.log.trim(floors)
         for object_id, lsn in floors.items():
             if lsn:
@@ -47,7 +47,7 @@ class Retention:
         self._measure()
 
     def _measure(self) -> None:
-        """Compares the log with `log.max_bytes`: beyond it history goes, and if that was not enough, no new rows are taken."""
+        """Compares the log with `log.max_bytes`. Beyond it history is removed and, if that is not enough, new rows are refused."""
         engine, limit = self._engine, self._engine.settings.log.max_bytes
         size = engine.log.size if limit else 0
         over = size > limit > 0
@@ -57,7 +57,7 @@ class Retention:
             engine.storage.full = fail("PSK-5013", f"The log has {size} bytes, log.max_bytes allows {limit}{by}.")
         elif not over:
             engine.storage.full = None
-        # Not below the limit alone: history would come and go with every look.
+        # Hysteresis: with one threshold, history would come and go with every check.
         self._pressed = over or (self._pressed and size > limit * 0.8)
 
     def look(self, info: ObjectInfo) -> None:
@@ -80,19 +80,19 @@ class Retention:
             self._saved.pop(object_id, None)
 
     def _history(self, info: ObjectInfo) -> int:
-        """The LSN up to which the object's history may go, by the size or age that it is kept for."""
+        """The LSN up to which the object's history may be removed, by its retained size or age."""
         engine = self._engine
         option = info.options.get("retain_history")
         limit = size_bytes(option) if option else engine.settings.log.retain_bytes
         if info.on_demand or info.role is Role.PROBE or self._pressed:
-            limit = 0  # Nobody can ask for their past, or it has to go.
+            limit = 0  # Nobody can read their history, or it has to be removed.
         if limit is None:
             assert option is not None
             return engine.log.before_time(info.id, int(time.time() * 1000) - duration_ms(option))
         return engine.log.beyond_bytes(info.id, limit)
 
     def _consumed(self, dependent: ObjectInfo) -> int:
-        """The LSN up to which a dependent needs nothing any more."""
+        """The LSN up to which a dependent has consumed its input."""
         engine = self._engine
         if dependent.kind is Kind.SINK:
             sink = engine.sinks.get(dependent.id)
@@ -105,7 +105,7 @@ class Retention:
         return job.kernel.durable_lsn if job is not None else 0
 
     def _let_go(self, info: ObjectInfo) -> bool:
-        """A query that has failed for too long holds nothing back any more: it is made again from the beginning when it is restarted."""
+        """Whether a query has failed for too long: it no longer holds the log, and starts over when it is restarted."""
         trouble = self._engine.jobs.trouble(info)
         if trouble is None or trouble.state != JobState.FAILED.value:
             return False

@@ -1,4 +1,4 @@
-"""What happens with time alone: processing-time watermarks, idle sources, and the removal of history that nobody needs."""
+"""Periodic work: processing-time watermarks, idle sources, and the removal of history that is no longer needed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HISTORY = "the removal of history"
 
 @dataclass
 class _Quiet:
-    """Since when (monotonic clock) a source has had no commit, and none that was held back; how many it had had then."""
+    """Since when (monotonic clock) a source has had no commit, not even one that was held back; and its number of commits then."""
 
     since: float
     commits: int
@@ -39,7 +39,7 @@ class _Quiet:
 
 
 class Ticker:
-    """A thread that wakes once a second. Work that fails is reported, tried again at its next turn, and holds up no other."""
+    """A thread that wakes once a second. A failed task is reported and retried at its next turn; it does not delay others."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -51,7 +51,7 @@ class Ticker:
         self._thread.start()
 
     def error(self, object_id: int) -> str | None:
-        """What fails at present in the work for an object, or in that for all of them."""
+        """The current error of the tasks for an object, or of those for all objects."""
         return next((e for (_, of), e in list(self._errors.items()) if of is None or of == object_id), None)
 
     def _run(self) -> None:
@@ -84,7 +84,7 @@ class Ticker:
         if engine.running:
             timed = {t.object_id for planned in list(engine.jobs.planned.values()) for t in planned.compiled.timed}
         for info in engine.catalog.objects(Kind.SOURCE):
-            # Of a group sources wait for each other, whoever reads them.
+            # Sources of a group wait for each other, even if nothing reads them.
             if info.watermark is None or (info.id not in timed and GROUP not in info.options):
                 continue
             if info.watermark.proctime:
@@ -94,14 +94,14 @@ class Ticker:
                 self._try(_WATERMARK, info.id, partial(self._leave_idle_values, info))
 
     def _heartbeat(self, info: ObjectInfo) -> None:
-        """A commit without rows: processing time gives it the time of its commit."""
+        """Commits without rows; the processing-time clock sets the time of the commit."""
         self._engine.storage.commit([Part(object_id=info.id, column_count=len(info.columns))])
 
     def _mark_idle(self, info: ObjectInfo) -> None:
-        """Makes a source idle that has had no commit for as long as it may. Its next commit ends that."""
+        """Marks a source idle that has had no commit for its `idle_timeout`. Its next commit makes it active again."""
         alignment = self._engine.storage.alignment
         quiet = self._quiet.get(info.id)
-        # A source whose rows are held back has some.
+        # A source whose rows are held back is not idle.
         tried = self._engine.log.epoch(info.id) + alignment.refused(info.id)
         if quiet is None or quiet.commits != tried or alignment.waits(info.id):
             self._quiet[info.id] = _Quiet(time.monotonic(), tried)
@@ -110,7 +110,7 @@ class Ticker:
             quiet.commits, quiet.marked = quiet.commits + 1, True
 
     def _leave_idle_values(self, info: ObjectInfo) -> None:
-        """Moves the watermark of a source on that waited for values that are idle now."""
+        """Advances the watermark of a source past values that have become idle."""
         engine = self._engine
         clock = engine.storage.feeds[info.id].clock
         held = engine.storage.alignment.waits(info.id)
@@ -118,9 +118,9 @@ class Ticker:
             engine.storage.commit([Part(object_id=info.id, column_count=len(info.columns))])
 
     def trim(self) -> None:
-        """Removes the part of the log that nobody needs; not now if somebody changes who that is."""
+        """Removes the part of the log that is no longer needed; skipped while DDL runs, which may change who needs it."""
         engine = self._engine
-        # A query that is being made counts on the history that it has seen, and one that is being restarted on its checkpoint.
+        # A query under construction relies on the history that it has seen, and one that is being restarted on its checkpoint.
         if not engine.ddl.acquire(blocking=False):
             return
         try:

@@ -394,7 +394,7 @@ def test_a_dropped_member_does_not_take_the_others_with_it(pipe: Pipeline, monke
     pipe.insert(source, (1, "x"))
     pipe.settle()
     assert pipe.keys(b) == pipe.keys(c) == [1]
-    # The job does not come to rest, so it still writes what nobody takes.
+    # The job does not drain, so it still writes output that nobody reads.
     pipe.world.rest = False
     monkeypatch.setattr(shared_module, "_QUIESCE_MS", 50)
     with pytest.raises(PenstockError, match="PSK-0010"):

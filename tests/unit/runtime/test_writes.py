@@ -104,7 +104,7 @@ def test_a_placed_row_must_not_meet_another(storage: Storage, writer: TableWrite
 def test_a_deleted_row_must_be_there_as_it_was_read(storage: Storage, writer: TableWriter) -> None:
     t = table(storage)
     writer.insert(t.name, [ONE, TWO])
-    assert "not there any more" in refused("PSK-5008", writer, [write(storage, t, "delete", UNO)]).detail
+    assert "no longer exists" in refused("PSK-5008", writer, [write(storage, t, "delete", UNO)]).detail
     refused("PSK-5008", writer, [write(storage, t, "delete", THREE)])
     refused("PSK-5008", writer, [write(storage, t, "delete", ONE, ONE)])
     refused("PSK-5008", writer, [write(storage, t, "delete", ONE), write(storage, t, "delete", ONE)])

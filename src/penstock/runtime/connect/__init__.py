@@ -1,1 +1,1 @@
-"""What brings rows in and carries them out: connectors, sinks, lookup tables with a source."""
+"""Connections to other systems: source connectors, sinks, lookup tables with a source."""

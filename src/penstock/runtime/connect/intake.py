@@ -1,4 +1,4 @@
-"""A connector that brings rows into a source."""
+"""A connector that feeds a source."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from penstock.runtime.storage.storage import Storage
 
 
 class Intake:
-    """Runs the connector of one source. What goes wrong shows in its status and disturbs nothing else.
+    """Runs the connector of one source. Errors appear in its status and affect nothing else.
 
-    While the source is too far ahead of its group the connector is not read on, for as long as it takes. Rows that it has read by then are
-    committed when the others have caught up, or when the connector is stopped: it could not ask for them again.
+    While the source is too far ahead of its group, nothing is read from the connector, without a time limit. Rows that were already read are
+    committed when the others have caught up, or when the connector is stopped, because it could not request them again.
     """
 
     def __init__(self, storage: Storage, info: ObjectInfo, access: Access) -> None:

@@ -1,4 +1,4 @@
-"""Lookup tables that are fed from elsewhere: their options, their source, and how they fare."""
+"""Lookup tables with a source: their options, their source, their metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TTL_MS = 300_000
 
 @dataclass(frozen=True)
 class LookupOptions:
-    """WITH (…) of a lookup table, checked. `refresh_ms` is None where it is refreshed by REFRESH alone."""
+    """WITH (…) of a lookup table, validated. `refresh_ms` is None if only REFRESH refreshes it."""
 
     on_demand: bool = False
     refresh_ms: int | None = None
@@ -47,7 +47,7 @@ class LookupFigures:
 
 
 def lookup_options(options: Mapping[str, str], connector: Connector | None) -> LookupOptions:
-    """PSK-1012 for an option that would have no effect, PSK-1011 for a bad value."""
+    """Raises PSK-1012 for an option that would have no effect, PSK-1011 for a bad value."""
     on_demand = options.get("strategy", "replicated").lower() == "on-demand"
     caching = [o for o in options if o.startswith("cache.")]
     if connector is None:
@@ -62,7 +62,7 @@ def lookup_options(options: Mapping[str, str], connector: Connector | None) -> L
     if not on_demand and caching:
         raise fail(
             "PSK-1012",
-            f"{caching[0]} has no meaning for a replicated lookup table: all of it is kept.",
+            f"{caching[0]} has no meaning for a replicated lookup table: all rows are kept.",
             hint="Leave it out, or use strategy = 'on-demand'.",
         )
     if on_demand and "refresh" in options:
@@ -72,7 +72,7 @@ def lookup_options(options: Mapping[str, str], connector: Connector | None) -> L
     if on_demand and not find_lookup(connector.name).by_key:
         raise fail(
             "PSK-1012",
-            f"{connector.name.upper()} cannot be asked for single rows.",
+            f"{connector.name.upper()} cannot fetch single rows.",
             hint="Use strategy = 'replicated'.",
         )
     ttl = _time(options, "cache.ttl", _TTL_MS)
@@ -112,13 +112,13 @@ def _size(options: Mapping[str, str], name: str, default: int) -> int:
 
 
 def check_asked(info: ObjectInfo) -> None:
-    """PSK-1012 for a key by which no rows can be asked for."""
+    """Raises PSK-1012 for a key that rows cannot be fetched by."""
     for name in info.key:
         column = info.column(name)
         if column is not None and column.type.startswith(("array", "map", "struct", "float", "double")):
             raise fail(
                 "PSK-1012",
-                f"strategy = 'on-demand' cannot ask for rows by {name}, which is {column.type}.",
+                f"strategy = 'on-demand' cannot fetch rows by {name}, which is {column.type}.",
                 hint="Use strategy = 'replicated'.",
             )
 
@@ -129,7 +129,7 @@ def make_lookup(info: ObjectInfo, access: Access) -> LookupSource:
 
 
 class FedLookup:
-    """What both strategies share. The source is made when it is first asked, so that a database opens without it."""
+    """The common base of both strategies. The source is created at the first request, so that a database opens even if it is down."""
 
     def __init__(self, storage: Storage, info: ObjectInfo, access: Callable[[], Access]) -> None:
         self.info = info
@@ -147,10 +147,10 @@ class FedLookup:
         return self._life.state
 
     def start(self) -> None:
-        """The pipeline runs."""
+        """Called when the pipeline starts."""
 
     def stop(self) -> None:
-        """The pipeline stops; the table can still be read and refreshed."""
+        """Called when the pipeline stops; the table can still be read and refreshed."""
 
     def close(self) -> None:
         self.stop()
@@ -159,7 +159,7 @@ class FedLookup:
             self._source.close()
 
     def read_all(self) -> pa.Table:
-        """All rows as they are at the source now, no key twice."""
+        """All current rows of the source, with unique keys."""
         return self._asked(lambda s: unique(self.info, s.scan()))
 
     @property
@@ -176,7 +176,7 @@ class FedLookup:
         return make_lookup(self.info, self._access())
 
     def _asked(self, ask: Callable[[LookupSource], pa.Table]) -> pa.Table:
-        """One request, counted; what goes wrong is shown in the status until a request succeeds."""
+        """Makes and counts one request; the status shows its error until a request succeeds."""
         try:
             table = ask(self.source)
         except PenstockError as error:
@@ -199,7 +199,7 @@ class FedLookup:
 
 
 def unique(info: ObjectInfo, rows: pa.Table) -> pa.Table:
-    """PSK-5006 if two rows have one key."""
+    """The rows; raises PSK-5006 if two of them have the same key."""
     keys = rows.select(list(info.key))
     if keys.num_rows > 1:
         counted = keys.group_by(list(info.key)).aggregate([([], "count_all")])
@@ -215,5 +215,5 @@ def unique(info: ObjectInfo, rows: pa.Table) -> pa.Table:
 
 
 def difference(old: pa.Table, new: pa.Table) -> pa.Table:
-    """What turns one collection into another, consolidated."""
+    """The consolidated changes that turn one collection into another."""
     return consolidate(pa.concat_tables([negated(old), weighted(new).cast(weighted(old).schema)]))

@@ -1,4 +1,4 @@
-"""An on-demand lookup table: rows are fetched when other rows ask for them, and a bounded number is kept."""
+"""An on-demand lookup table: rows are fetched when other rows need them, into a bounded cache."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from penstock.runtime.storage.storage import Storage
 from penstock.serve.zset import consolidate, negated, weighted
 
 _POLL_S = 0.05
-"""How soon a query that waits for a source notices that it is to stop."""
+"""How often a query that waits for a source checks whether it should stop."""
 _ENTRY_BYTES = 128
-"""What an entry costs beside its row."""
+"""The cost of an entry in addition to its row."""
 
 Key = tuple[Any, ...]
 
@@ -38,19 +38,19 @@ class _Entry:
 
 
 def key_columns(lookup: ObjectInfo) -> list[str]:
-    """The columns of a probe that hold the key that it asks for."""
+    """The columns of a probe that hold the requested key."""
     return [f"k{i}" for i in range(len(lookup.key))]
 
 
 class _Unanswered(Exception):
-    """The source has failed, and may answer later."""
+    """The source failed, and may answer later."""
 
 
 class OnDemand(FedLookup):
-    """The contents of the table in the log and in the view store are the cache: the rows of the keys that were asked for.
+    """The contents of the table in the log and in the view store are the cache: the rows of the requested keys.
 
-    `answer` brings it up to date for the keys of one epoch and has that epoch recorded in the same commit. So what a row was
-    answered with is decided once and is durable with the row: a replay reads it from the log and asks nobody.
+    `answer` updates it for the keys of one epoch and records that epoch in the same commit. So the answer to a row
+    is decided once and durable with the row: a replay reads it from the log without a request.
     """
 
     def __init__(self, storage: Storage, info: ObjectInfo, access: Callable[[], Access]) -> None:
@@ -61,7 +61,7 @@ class OnDemand(FedLookup):
         self._bytes = 0
 
     def read_all(self) -> pa.Table:
-        """All rows as they are at the source now; by a connection of its own, so that no query waits for it."""
+        """All current rows of the source, over a separate connection, so that no query waits for it."""
         source = self.new_source()
         try:
             return unique(self.info, source.scan())
@@ -69,22 +69,22 @@ class OnDemand(FedLookup):
             source.close()
 
     def interrupt(self) -> None:
-        """Ends a request that is under way. Whoever made it tries again, unless it is to stop."""
+        """Cancels a request in progress. Its caller retries, unless it should stop."""
         if self._source is not None:
             self._source.cancel()
 
     stop = interrupt
 
     def asked(self, rows: pa.Table) -> pa.Table:
-        """The keys that rows of a probe ask for; one that is retracted asks nothing."""
+        """The keys that rows of a probe need; a retracted row needs none."""
         if "__weight" in rows.column_names:
             rows = rows.filter(pc.greater(rows.column("__weight"), 0))
         return rows.select(key_columns(self.info)).rename_columns(list(self.info.key))
 
     def answer(self, keys: pa.Table, stopping: Callable[[], bool], commit: Callable[[pa.Table | None], None]) -> None:
-        """Calls `commit` once with the changes of the table after which it holds what is to be known of these keys.
+        """Calls `commit` once, with the changes that bring the table up to date for these keys.
 
-        A source that fails is asked again until it answers, with growing waits; PSK-7002 when `stopping`.
+        Retries a failing source with backoff until it answers; raises PSK-7002 when `stopping`.
         """
         wanted = self._distinct(keys)
         counted = False
@@ -137,7 +137,7 @@ class OnDemand(FedLookup):
         self.figures.entries, self.figures.bytes = len(entries), self._bytes
 
     def _fetched(self, missing: list[Key]) -> tuple[list[pa.Table], dict[Key, _Entry]]:
-        """Asks the source for keys: what changes in the table, and the entries that they get."""
+        """Fetches keys from the source: the changes of the table, and the new cache entries."""
         asked = self._table(missing)
         self.figures.keys_asked += len(missing)
         try:
@@ -155,7 +155,7 @@ class OnDemand(FedLookup):
     def _overflow(
         self, entries: OrderedDict[Key, _Entry], fresh: dict[Key, _Entry], wanted: dict[Key, None]
     ) -> list[Key]:
-        """Which keys have to go, the least recently asked first; never one that this epoch asks for."""
+        """The keys to evict, least recently used first; never a key of this epoch."""
         count = len(entries) + sum(k not in entries for k in fresh)
         size = self._bytes + sum(e.size - (entries[k].size if k in entries else 0) for k, e in fresh.items())
         gone = []
@@ -169,7 +169,7 @@ class OnDemand(FedLookup):
         return gone
 
     def _cached(self) -> OrderedDict[Key, _Entry]:
-        """The entries. What was kept by an earlier process is there, and too old to count: nobody knows how old it is."""
+        """The cache entries. Rows from an earlier process are included as expired, because their age is unknown."""
         if self._entries is None:
             rows = self._storage.store.snapshot(self.info.id)[0]
             size = _ENTRY_BYTES + rows.nbytes // max(1, rows.num_rows)
@@ -192,13 +192,13 @@ class OnDemand(FedLookup):
         return list(zip(*(rows.column(n).to_pylist() for n in self.info.key), strict=True))
 
     def _of(self, rows: pa.Table, keys: list[Key]) -> pa.Table:
-        """The rows whose key was asked for: what a server takes for equal need not be."""
+        """The rows with a requested key: the server's notion of equality may differ from ours."""
         wanted = set(keys)
         keep = [k in wanted for k in self._keys(rows)]
         return rows if all(keep) else rows.filter(pa.array(keep, pa.bool_()))
 
     def _distinct(self, keys: pa.Table) -> dict[Key, None]:
-        """The keys, each once; one with a NULL matches nothing and is not asked for."""
+        """The distinct keys; one with a NULL matches nothing and is omitted."""
         valid = keys
         for name in keys.column_names:
             valid = valid.filter(pc.is_valid(valid.column(name)))

@@ -1,4 +1,4 @@
-"""A replicated lookup table: all of it is kept, and made equal to its source at intervals and by REFRESH."""
+"""A replicated lookup table: a full copy, synchronised with its source at intervals and by REFRESH."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BATCH_ROWS = 65_536
 
 
 class Replica(FedLookup):
-    """A refresh reads the source, and what differs becomes one commit. One that fails changes nothing and is tried again."""
+    """A refresh reads the source and commits the differences as one commit. A failed refresh changes nothing and is retried."""
 
     def __init__(self, storage: Storage, info: ObjectInfo, access: Callable[[], Access]) -> None:
         super().__init__(storage, info, access)
@@ -28,13 +28,13 @@ class Replica(FedLookup):
         self._thread: threading.Thread | None = None
 
     def refresh(self) -> int:
-        """Makes the contents those of the source; how many rows came and went."""
+        """Replaces the contents by those of the source; returns the number of changed rows."""
         with self._refreshing:
             rows = self.read_all()
             return self.become(rows)
 
     def become(self, rows: pa.Table) -> int:
-        """Makes these rows the contents, in one commit; none if they are so already."""
+        """Replaces the contents by these rows, in one commit; no commit if nothing changes."""
         delta = difference(self._storage.store.snapshot(self.info.id)[0], rows)
         self.figures.entries = rows.num_rows
         self.figures.bytes = rows.nbytes
@@ -43,7 +43,7 @@ class Replica(FedLookup):
         return int(delta.num_rows)
 
     def start(self) -> None:
-        """Refreshes at once, because nobody knows what happened meanwhile, and then at the interval."""
+        """Refreshes immediately, because the source may have changed, and then at the interval."""
         if self.options.refresh_ms is None or self._thread is not None:
             return
         self._stop.clear()

@@ -23,23 +23,23 @@ from penstock.serve.zset import weighted
 
 _LOOK_S = 0.5
 _ENTRIES = 1000
-"""Entries that are delivered before the position is written."""
+"""The number of entries delivered before the position is written."""
 
 
 def check_start(storage: Storage, feeding: ObjectInfo) -> None:
-    """PSK-5011 for a stream of which a new sink would miss the beginning."""
+    """Raises PSK-5011 if a new sink would miss the beginning of the stream."""
     if not feeding.has_contents and not complete(storage.log, feeding.id):
         raise fail(
             "PSK-5011",
-            f"The history of {feeding.name} is no longer complete; a sink would begin in the middle of it.",
-            hint=f"Create a materialized view on {feeding.name} and sink that, or create the stream again with a larger retain_history.",
+            f"The history of {feeding.name} is no longer complete; a sink would miss its beginning.",
+            hint=f"Create a materialized view on {feeding.name} and a sink on that, or create the stream again with a larger retain_history.",
         )
 
 
 class SinkRunner:
-    """A thread that follows one stream. An error disturbs this sink alone: it is opened again after a growing wait.
+    """A thread that follows one stream. An error affects this sink only: it is reopened with backoff.
 
-    `access` says what its connector may reach now; `opened` is a sink that is open already; `held` says why nothing may be delivered now, if so.
+    `access` returns what its connector may access; `opened` is a sink that is already open; `held` returns why nothing may be delivered now, or None.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class SinkRunner:
         if lsn and not self._storage.log.reaches_back(self._input.id, epoch):
             raise fail(
                 "PSK-5011",
-                f"Sink {self.name} had come to epoch {epoch} of {self._input.name}, and what follows it is gone.",
+                f"Sink {self.name} has delivered epoch {epoch} of {self._input.name}, and the next epoch is no longer retained.",
                 hint=f"Restore the folder from a backup, or drop sink {self.name} and create it again.",
             )
         if self._sink is None:
@@ -156,7 +156,7 @@ class SinkRunner:
         return cause is None
 
     def _begin_with_contents(self) -> None:
-        """The changelog no longer reaches back to its beginning: the rows of some epoch stand for all before it."""
+        """Delivers the contents as of an epoch in place of all earlier changes, because the changelog no longer reaches back to its beginning."""
         self._storage.check_sound(self._input)
         table, epoch, lsn = self._storage.store.snapshot(self._input.id)
         rows = weighted(table) if self._input.changelog else table
@@ -188,7 +188,7 @@ class SinkRunner:
         self._well(lsn)
 
     def _well(self, lsn: int | None = None) -> None:
-        """Everything up to an LSN is delivered; None: there is nothing to deliver."""
+        """Records that everything up to an LSN is delivered; None: there is nothing to deliver."""
         with self._done:
             self.durable_lsn = self.durable_lsn if lsn is None else lsn
             self.error = None
@@ -209,9 +209,9 @@ class SinkRunner:
             ) from why
 
     def settle(self, deadline: float | None) -> bool:
-        """Waits until everything committed so far is delivered; False when the time is over.
+        """Waits until everything committed so far is delivered; False after the timeout.
 
-        A sink that waits for its next attempt makes it now. Raises why the sink cannot get there, if it fails twice meanwhile.
+        A sink that waits for its next attempt retries immediately. Raises the cause if the sink fails twice during the wait.
         """
         last = self._storage.log.last_entry(self._input.id)
         if last is None:
@@ -219,7 +219,7 @@ class SinkRunner:
         with self._done:
             known = self._failures
             while self.durable_lsn < last.lsn and not self._stop.is_set():
-                # What holds it may have healed since it has looked.
+                # The errors may be gone since the sink last looked.
                 cause = self._held() if self.state is SinkState.HELD else None
                 if self._failures > known + 1:
                     cause = self.error
@@ -233,7 +233,7 @@ class SinkRunner:
         return True
 
     def stop(self) -> None:
-        """Ends the delivery after the epoch that is under way; returns when it has ended, or after ten seconds."""
+        """Stops the delivery after the current epoch; returns when it has stopped, or after ten seconds."""
         self._stop.set()
         self._wake.set()
         with self._storage.commits:

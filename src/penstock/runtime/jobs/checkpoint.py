@@ -1,4 +1,4 @@
-"""What the checkpoint of a query says while the query does not run."""
+"""Reads the checkpoint of a query that is not running."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def reached(job: Path, recorded: int) -> int | None:
     """The LSN up to which the epochs of a stopped query are in the log; None if none of them is.
 
     `recorded` is the number of the newest epoch in the log, which Spark need not have committed; -1 if there is none. An epoch that is neither
-    recorded nor committed has put out nothing, and may be computed again.
+    recorded nor committed has emitted nothing, and may be recomputed.
     """
     last = max([recorded, *_numbers(job / "checkpoint" / "commits")])
     if last < 0:
@@ -30,7 +30,7 @@ def reached(job: Path, recorded: int) -> int | None:
     except (OSError, ValueError, KeyError, TypeError) as why:
         raise fail(
             "PSK-6003",
-            f"{path} is missing or damaged, so nobody knows where the query was.",
+            f"{path} is missing or damaged, so the position of the query is unknown.",
             hint="Drop the query and create it again.",
         ) from why
 

@@ -1,4 +1,4 @@
-"""The JVM side of an open database. All of it is void when the JVM ends, and is made again from the storage."""
+"""The JVM side of an open database. It becomes useless when the JVM exits, and is rebuilt from the storage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.spark.session import database_session
 
 
 class Compute:
-    """A Spark session, the JVM's claim on the folder, and the kernel's index of the log."""
+    """A Spark session, the JVM's lock on the folder, and the kernel's index of the log."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -33,7 +33,7 @@ class Compute:
             undo.pop_all()
 
     def _load(self) -> None:
-        """Tells the kernel all that is in the log. No commit may come meanwhile."""
+        """Loads the log's entries into the kernel. No commit may happen during the call."""
         log = self._storage.log
         self.index.add([unit_entry(self._storage.layout.unit)], 1)
         for object_id in log.object_ids():
@@ -46,7 +46,7 @@ class Compute:
         self._storage.index = self.index
 
     def close(self) -> None:
-        """Gives everything back to the JVM; one that has ended needs nothing back."""
+        """Releases all resources of the JVM; does nothing if it has exited."""
         self._storage.index = NoIndex()
         with suppress(PenstockError):
             self.index.close()

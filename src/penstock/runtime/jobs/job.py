@@ -1,4 +1,4 @@
-"""One job: a streaming query, the thread that records its epochs, and its figures."""
+"""One job: a streaming query, the thread that records its epochs, and its metrics."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from penstock.spark.operators import StateFigures
 _logger = logging.getLogger(__name__)
 
 _POLL_MS = 500
-"""How often the pump looks whether its query still lives, when nothing comes."""
+"""How often an idle pump checks that its query is alive."""
 _ATTEMPTS = 5
-"""How many failures in a row, without an epoch between, end a query. What a full disk refuses is tried for ever."""
+"""The number of consecutive failures, without an epoch in between, that end a query. Full disks are retried for ever."""
 _PASSING = frozenset({"PSK-5002", "PSK-7001", "PSK-7004", "PSK-8001"})
 _LASTING = frozenset({"PSK-7004"})
 
@@ -36,13 +36,13 @@ class JobFigures:
     watermark: int | None = None
     started_at: float = field(default_factory=time.time)
     reached: int = 0
-    """The LSN up to which the recorded epochs have taken in the log."""
+    """The LSN up to which the recorded epochs have processed the log."""
 
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What a job runs, into which objects (in the order of its outputs), and who hears of its fate: `failed` and `healed` of the job
-    itself, `erred` of changes in the rows that could not be computed.
+    """The query of a job, its objects (in the order of its outputs), and its callbacks: `failed` and `healed` for the job
+    itself, `erred` for changes in the rows that could not be computed.
 
     `make` gives a fresh kernel job for each attempt. `interrupt` wakes a recorder that waits for something, so that it sees that
     the job is to stop. `alone`: a failure that can pass is tried again; a job that others share is split up instead.
@@ -61,7 +61,7 @@ class JobSpec:
 
 
 class Job:
-    """Runs one query until it is stopped, or fails on something that cannot pass."""
+    """Runs one query until it is stopped or fails permanently."""
 
     def __init__(self, spec: JobSpec) -> None:
         self.spec = spec
@@ -93,7 +93,7 @@ class Job:
         try:
             self.kernel.start()
             if not self._life.attempt(JobState.RUNNING):
-                # The JVM has ended meanwhile.
+                # The JVM exited in the meantime.
                 raise self.error or fail("PSK-7006", f"{self.name} was stopped.")
         except BaseException:
             self._life.attempt(JobState.STOPPED)
@@ -112,7 +112,7 @@ class Job:
                     return
 
     def _follow(self) -> None:
-        """Records epochs until the job is to stop."""
+        """Records epochs until the job should stop."""
         ack = False
         while not self._stopping.is_set():
             epoch = self.kernel.take(ack, _POLL_MS)
@@ -144,7 +144,7 @@ class Job:
             self.spec.healed()
 
     def _failed(self, why: Exception) -> bool:
-        """Takes note of a failure; True if the query is to be tried again."""
+        """Records a failure; True if the query should be retried."""
         if self._stopping.is_set():
             return False
         error = why
@@ -166,7 +166,7 @@ class Job:
         return False
 
     def _again(self) -> bool:
-        """Waits, then starts the query again from its checkpoint; False if it is to stop or has failed for good."""
+        """Waits, then restarts the query from its checkpoint; False if it should stop or has failed permanently."""
         while self._waited():
             with suppress(PenstockError):
                 self.kernel.stop()
@@ -180,7 +180,7 @@ class Job:
             else:
                 if self._life.attempt(JobState.RUNNING):
                     return True
-            # Whoever has stopped the job meanwhile has stopped the kernel before, not this one.
+            # A concurrent `stop` has stopped the previous kernel job, not this one.
             if self._stopping.is_set():
                 with suppress(PenstockError):
                     self.kernel.stop()
@@ -188,7 +188,7 @@ class Job:
         return False
 
     def _waited(self) -> bool:
-        """Waits for the time of the next attempt; False if there is none."""
+        """Waits until the next attempt is due; False if there is none."""
         self._wake.wait(wait_s(self._failures))
         self._wake.clear()
         return not self._stopping.is_set()
@@ -212,9 +212,9 @@ class Job:
         return self.kernel.late_rows()
 
     def settle(self, lsn: int, deadline: float | None) -> bool:
-        """Waits until everything up to an LSN is recorded; False when the time is over.
+        """Waits until everything up to an LSN is recorded; False after the timeout.
 
-        A job that waits for its next attempt makes it now. Raises what keeps the job from getting there, if it fails twice meanwhile.
+        A job that waits for its next attempt retries immediately. Raises the cause if the job fails twice during the wait.
         """
         known = self._failures
         while True:
@@ -235,7 +235,7 @@ class Job:
                 return False
 
     def abandon(self, error: PenstockError) -> None:
-        """The JVM has ended, and the query with it: nothing is left to stop."""
+        """Called when the JVM exited, and the query with it: nothing is left to stop."""
         self.error, self.failed_at = error, time.time()
         self._stopping.set()
         self._wake.set()
@@ -243,7 +243,7 @@ class Job:
         self.spec.interrupt()
 
     def stop(self) -> None:
-        """Ends the query after the epoch that is under way."""
+        """Stops the query after the current epoch."""
         self._stopping.set()
         self._wake.set()
         self.spec.interrupt()

@@ -32,7 +32,7 @@ QUERIES = (Kind.STREAM, Kind.VIEW)
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why the contents of an object do not follow its inputs: who is to blame, since when (Unix time), and up to which LSN they stand."""
+    """Why the contents of an object do not follow its inputs: the failing query, since when (Unix time), and the LSN of the contents."""
 
     name: str
     state: str
@@ -42,7 +42,7 @@ class Trouble:
 
 
 class Jobs:
-    """Jobs by the object that they maintain. Changes are made under the lock of DDL; reading needs none."""
+    """Jobs by the object that they maintain. Changes require the DDL lock; reads need none."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Jobs:
     # Starting and stopping
 
     def start_all(self) -> None:
-        """Starts every query, in order of dependency. One that cannot be started is reported, and keeps no other from it."""
+        """Starts every query, in order of dependency. One that cannot be started is reported; the others still start."""
         catalog = self.storage.catalog
         for info in catalog.objects(*QUERIES):
             if not self.shared.member(info.id):
@@ -83,12 +83,12 @@ class Jobs:
                 self.refused(info, error)
 
     def refused(self, info: ObjectInfo, error: PenstockError) -> None:
-        """A query could not be planned or started. It is tried again when the pipeline is started, and by RESTART."""
+        """Records that a query could not be planned or started. The next start of the pipeline, or RESTART, retries it."""
         self._refused[info.id] = (error, time.time())
         self.storage.hub.suspend(info.id, error)
 
     def start(self, info: ObjectInfo, planned: Planned | None = None) -> None:
-        """Starts the job of a stream or view; one without a query of its own has none."""
+        """Starts the job of a stream or view; an object without its own query has none."""
         if planned is not None:
             self.planned[info.id] = planned
         known = self.planned.get(info.id) or self.planner.stored(info)
@@ -106,7 +106,7 @@ class Jobs:
         self._refused.pop(info.id, None)
 
     def _lost(self, info: ObjectInfo) -> bool:
-        """True if epochs of the query are in the log, and its checkpoint is gone: its state cannot go on where the log is."""
+        """True if the log has epochs of the query but its checkpoint is gone: its state cannot continue from the log."""
         recorded = self.storage.log.job_epoch(info.id)
         if recorded < 0 or recorded < self.shared.begin(info).base or self.shared.member(info.id):
             return False
@@ -114,25 +114,25 @@ class Jobs:
         return not offsets.is_dir() or not any(offsets.iterdir())
 
     def check_repeatable(self, info: ObjectInfo) -> None:
-        """PSK-6003 or PSK-5011 for a query that cannot begin again: what it has emitted cannot be taken back, or not be computed again."""
+        """Raises PSK-6003 or PSK-5011 for a query that cannot start over: its output cannot be retracted, or not be recomputed."""
         if self.storage.log.job_epoch(info.id) < 0:
             return
         planned = self.plan(info)
         way = f"Drop {info.name} and create it again."
         if not info.changelog or len(planned.output_ids) > 1:
-            raise fail("PSK-6003", f"{info.name} cannot begin again: its rows cannot be taken back.", hint=way)
+            raise fail("PSK-6003", f"{info.name} cannot start over: its rows cannot be retracted.", hint=way)
         catalog, log = self.storage.catalog, self.storage.log
         for i in planned.compiled.objects:
             known = catalog.by_id(i) if catalog.has_id(i) else None
             if known is not None and not known.has_contents and not complete(log, i):
                 raise fail(
-                    "PSK-5011", f"{info.name} cannot be computed again: the history of {known.name} is gone.", hint=way
+                    "PSK-5011",
+                    f"{info.name} cannot be recomputed: the history of {known.name} is no longer complete.",
+                    hint=way,
                 )
 
     def _begin_again(self, info: ObjectInfo) -> None:
-        """Takes back all that the query has emitted, so that it can be computed again from what it reads. A crash on the way is no
-        matter: it begins again.
-        """
+        """Retracts all output of the query, so that it can be recomputed from its inputs. After a crash in between it starts over."""
         self.check_repeatable(info)
         storage = self.storage
         rows = contents(storage, info)
@@ -146,7 +146,7 @@ class Jobs:
         for i in spec.objects:
             self.by_object[i] = job
         try:
-            # Ctrl-C finds a query that runs and is known, or none.
+            # After Ctrl-C the query either runs and is registered, or neither.
             with uninterrupted():
                 job.start()
         except BaseException:
@@ -160,7 +160,7 @@ class Jobs:
         spec.healed()
 
     def plan(self, info: ObjectInfo) -> Planned:
-        """The plan of a stream or view, made at most once in this process."""
+        """The plan of a stream or view, built at most once per process."""
         planned = self.planned.get(info.id) or self.planner.stored(info)
         assert planned is not None
         self.planned[info.id] = planned
@@ -204,7 +204,7 @@ class Jobs:
         )
 
     def teller(self, infos: Sequence[ObjectInfo]) -> Callable[[PenstockError], None]:
-        """Tells subscribers of a failure."""
+        """A callback that reports a failure to subscribers."""
 
         def failed(error: PenstockError) -> None:
             for o in infos:
@@ -213,7 +213,7 @@ class Jobs:
         return failed
 
     def healer(self, infos: Sequence[ObjectInfo]) -> Callable[[], None]:
-        """Lets subscribers go on."""
+        """A callback that resumes subscribers."""
 
         def healed() -> None:
             for o in infos:
@@ -222,7 +222,7 @@ class Jobs:
         return healed
 
     def erred(self) -> None:
-        """The errors of some query have changed: subscribers of what is above it are stopped, or let go on."""
+        """Called when the errors of a query have changed: suspends or resumes subscribers of everything that reads it."""
         for o in self.storage.catalog.objects(*QUERIES):
             self._tell(o)
 
@@ -234,11 +234,11 @@ class Jobs:
             self.storage.hub.resume(info.id)
 
     def errors_of(self, info: ObjectInfo) -> ObjectInfo | None:
-        """The object that takes the rows of a query that could not be computed."""
+        """The object that receives the rows of a query that could not be computed."""
         return self.storage.owned(info.id, Role.ERRORS)
 
     def _asks(self, info: ObjectInfo) -> OnDemand | None:
-        """The lookup table that the rows of a probe ask."""
+        """The lookup table that answers the rows of a probe."""
         if info.lookup_id is None:
             return None
         lookup = self._lookups[info.lookup_id]
@@ -256,13 +256,13 @@ class Jobs:
             job.stop()
 
     def halt(self, info: ObjectInfo) -> None:
-        """Stops a query that is to be started again. Until it is, nobody takes its contents for those of now."""
+        """Stops a query before a restart. Until it is restarted, its contents are not served as current."""
         stopped = fail("PSK-7006", f"{info.name} was stopped, and not started again.")
         self.refused(info, stopped)
         self.stop(info)
 
     def restart(self, info: ObjectInfo) -> None:
-        """Stops a query and starts it again; if that is refused, its status says why."""
+        """Restarts a query; if that is refused, its status says why."""
         self.halt(info)
         self._try([info], lambda: self.start(info))
 
@@ -274,7 +274,7 @@ class Jobs:
             self.storage.catalog.solo.pop(info.id, None)
 
     def forget(self, info: ObjectInfo) -> None:
-        """The query was dropped: it leaves no job, no plan and no files."""
+        """Removes the job, plan and files of a dropped query."""
         try:
             self.stop(info)
         finally:
@@ -304,10 +304,10 @@ class Jobs:
     def __iter__(self) -> Iterator[Job]:
         return iter(self._all())
 
-    # Insight
+    # Status
 
     def of(self, info: ObjectInfo) -> list[Job]:
-        """The jobs that make the rows of a stream or view: its own, and those of its on-demand lookups."""
+        """The jobs that produce the rows of a stream or view: its own, and those of its on-demand lookups."""
         ids = [info.id, *(o.id for o in self.probes(info))]
         return [j for i in ids if (j := self.by_object.get(i)) is not None]
 
@@ -336,12 +336,12 @@ class Jobs:
             return Trouble(info.name, "stopped", 0.0, lsn, None) if not self.running() else None
         if job.error is not None and job.state in (JobState.FAILED, JobState.RETRYING):
             if job.state is JobState.FAILED and not job.spec.alone:
-                return None  # It is being split up; whoever waits for the query waits for that.
+                return None  # It is being split up; callers that wait for the query wait for that.
             return Trouble(info.name, job.state.value, job.failed_at or 0.0, max(lsn, job.figures.reached), job.error)
         return None
 
     def upstream(self, infos: Iterable[ObjectInfo], *, errors: bool = True) -> list[ObjectInfo]:
-        """Objects and everything that they are made from, in order of dependency. Without `errors` the errors of a query do not count as made from it."""
+        """Objects and all their inputs, direct and indirect, in order of dependency. Without `errors`, the errors of a query do not depend on it."""
         catalog = self.storage.catalog
         seen: set[int] = set()
         todo = [i.id for i in infos]
@@ -358,7 +358,7 @@ class Jobs:
         return [o for o in catalog.objects() if o.id in seen]
 
     def uncomputed(self, infos: Iterable[ObjectInfo]) -> PenstockError | None:
-        """Why nothing of objects may be shown now: rows of a query that they are made from could not be computed, and go nowhere else."""
+        """Why objects may not be read now: rows of a query among their inputs could not be computed, and are not diverted."""
         behind = {o.id: o for o in self.upstream(infos, errors=False)}
         for errors in self.storage.catalog.objects(Kind.VIEW):
             owner = behind.get(errors.owner_id or 0)
@@ -377,25 +377,25 @@ class Jobs:
         return fail(
             "PSK-7007",
             f"{owner.name} has {count} row{'s' if count != 1 else ''} that could not be computed. {named}",
-            hint=f"Delete or correct them; or create {owner.name} with ERRORS TO name, which puts them aside. "
+            hint=f"Delete or correct them; or create {owner.name} with ERRORS TO name, which diverts them. "
             "SELECT … WITH (stale = true) reads the others.",
         )
 
     def late_rows(self, info: ObjectInfo) -> int:
-        """Rows that came too late for every window of a stream or view, since the job was started."""
+        """Rows that were too late for every window of a stream or view, since the job started."""
         return sum(j.late_rows for j in self.of(info))
 
     # Progress
 
     def settle(self, info: ObjectInfo, lsn: int, deadline: float | None) -> bool:
-        """Waits until a query has recorded everything up to an LSN, and what its inputs have made of it. Raises what keeps it from it."""
+        """Waits until a query and its inputs have recorded everything up to an LSN. Raises the cause if they cannot."""
         target = max([lsn, *(self._last_lsn(i) for i in info.depends_on)])
         while True:
             if info.id in self._refused:
                 raise self._refused[info.id][0]
             job = self.by_object.get(info.id)
             if job is None and self._expected(info):
-                # A statement exchanges it, or the pipeline is just being started.
+                # A statement is replacing it, or the pipeline is starting.
                 if not self._quiet(deadline):
                     return False
                 job = self.by_object.get(info.id)
@@ -412,12 +412,12 @@ class Jobs:
                     raise
 
     def _expected(self, info: ObjectInfo) -> bool:
-        """True if a query has a job of its own, or one with others, when the pipeline runs."""
+        """True if a query has its own or a shared job when the pipeline runs."""
         of_another = info.role in (Role.LATE_ROWS, Role.ERRORS)
         return self.running() and not of_another and self.storage.catalog.has_id(info.id)
 
     def _quiet(self, deadline: float | None) -> bool:
-        """Waits until no statement changes the queries; False when the time is over."""
+        """Waits until no statement changes the queries; False after the timeout."""
         while True:
             with uninterrupted():
                 if self.ddl.acquire(timeout=0.05):

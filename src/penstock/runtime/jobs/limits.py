@@ -12,11 +12,11 @@ from penstock.spark.operators import StateFigures
 _logger = logging.getLogger(__name__)
 
 WARN_AT = 0.8
-"""The share of the limit from which on a query warns."""
+"""The fraction of the limit at which a query warns."""
 
 
 def state_limit(options: Mapping[str, str]) -> int:
-    """The limit in bytes that the options of a query give; 0 if they give none."""
+    """The limit in bytes in the options of a query; 0 if there is none."""
     text = options.get("max_state_bytes")
     if text is None:
         return 0
@@ -27,7 +27,7 @@ def state_limit(options: Mapping[str, str]) -> int:
 
 
 class StateGuard:
-    """Watches one query: says once in the log that its state comes near the limit, and fails it there."""
+    """Watches one query: logs once that its state is close to the limit, and fails it at the limit."""
 
     def __init__(self, name: str, limit: int) -> None:
         self._name = name
@@ -35,13 +35,13 @@ class StateGuard:
         self._warned = False
 
     def check(self, state: Sequence[StateFigures]) -> None:
-        """Called for every epoch before it is recorded: what was recorded stays right when the query fails."""
+        """Called for every epoch before it is recorded, so that the recorded result stays correct when the query fails."""
         used = sum(s.bytes for s in state)
         if used >= self._limit:
             raise fail(
                 "PSK-4002",
                 f"{self._name} keeps {used} bytes of state; max_state_bytes allows {self._limit}.",
-                hint=f"Drop {self._name} and create it with a larger max_state_bytes, or let it keep less: bound joins in time, close windows, filter by now().",
+                hint=f"Drop {self._name} and create it with a larger max_state_bytes, or reduce its state: bound joins in time, close windows, filter by now().",
             )
         warning = self.warning(state)
         if warning is not None and not self._warned:
@@ -49,7 +49,7 @@ class StateGuard:
         self._warned = warning is not None
 
     def warning(self, state: Sequence[StateFigures]) -> str | None:
-        """What there is to say of the limit now."""
+        """The current warning about the limit, if any."""
         used = sum(s.bytes for s in state)
         if used < self._limit * WARN_AT:
             return None

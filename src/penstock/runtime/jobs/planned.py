@@ -1,4 +1,4 @@
-"""A stream or view made ready to run: bound, compiled, and told where to begin reading."""
+"""A stream or view that is ready to run: bound, compiled, and with its start positions."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from penstock.sql.script import parse_script
 from penstock.sql.statements import CreateSink, CreateStream, CreateView
 
 _ORDERED = (p.LookupJoin, p.TemporalJoin)
-"""Joins whose result depends on when a row of their table came."""
+"""Joins whose result depends on when a row of their table arrived."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """Everything that a job needs. `output_ids`: the object itself and, where rows can be late, its side stream."""
+    """The input of a job. `output_ids`: the object itself and, if rows can be late, its side stream."""
 
     job: str
     query: p.Query
@@ -58,7 +58,7 @@ class Planner:
         self._compute = compute
 
     def stored(self, info: ObjectInfo, catalog: Catalog | None = None) -> Planned | None:
-        """The plan of a stored object; PSK-6003 if it does not fit the checkpoint. None if the object has no query of its own."""
+        """The plan of a stored object; None if it has no query of its own. Raises PSK-6003 if the plan does not match the checkpoint."""
         parsed = self._parsed(info)
         if parsed is None:
             return None
@@ -70,7 +70,7 @@ class Planner:
         if known is not None and known != planned.fingerprint:
             raise fail(
                 "PSK-6003",
-                f"The plan of {info.name} is not the one that its stored state was made with.",
+                f"The plan of {info.name} does not match its stored state.",
                 hint=f"Drop and create {info.name} again.",
             )
         return planned
@@ -90,12 +90,12 @@ class Planner:
         return None
 
     def _side(self, info: ObjectInfo, role: Role) -> int | None:
-        """The id of the side stream that a query has for some of its rows."""
+        """The id of a query's side stream in a role."""
         owned = (o for o in self._storage.catalog.objects() if o.owner_id == info.id and o.role is role)
         return next((o.id for o in owned), None)
 
     def _own_part(self, info: ObjectInfo, query: p.Query) -> p.Query:
-        """What one job of a stored query computes: the query over its probes, or one of these."""
+        """The part of a stored query that one job computes: the query over its probes, or one of the probes."""
         catalog = self._storage.catalog
         parts: dict[str, p.Query] = {}
 
@@ -130,7 +130,7 @@ class Planner:
         return Planned(job, query, compiled, outputs, every, self._seeds(object_id, compiled), limit)
 
     def _seeds(self, object_id: int, compiled: Compiled) -> tuple[Seed, ...]:
-        """A new query begins with the contents of the tables and views that it reads, not with a history of rows long gone."""
+        """A new query starts from the current contents of the tables and views that it reads, not from their history."""
         storage = self._storage
         folder = storage.layout.job(object_id)
         index = folder / "seeds.json"
@@ -147,14 +147,14 @@ class Planner:
             storage.check_sound(info)
             table, _, lsn = storage.store.snapshot(input_id)
             seeds.append(write_seed(folder / f"seed-{input_id}.arrow", input_id, lsn, table, info.changelog))
-        # A folder can be moved: paths are kept relative to it.
+        # A folder can be moved, so paths are stored relative to it.
         relative = [asdict(replace(s, path=Path(s.path).name)) for s in seeds]
         write_durably(index, json.dumps(relative).encode())
         return tuple(seeds)
 
     def _from_history(self, info: ObjectInfo, compiled: Compiled) -> bool:
-        """True if the log has all changes of the object, and nothing but them will do: nothing in them is gone again, or the
-        query depends on the order in which they came.
+        """True if the log has all changes of the object, and the query should read them instead of the contents: because they
+        contain no retractions, or because the query depends on their order.
         """
         storage = self._storage
         if not complete(storage.log, info.id):
@@ -180,7 +180,7 @@ def _stored_seeds(index: Path) -> tuple[Seed, ...]:
     except (ValueError, KeyError, TypeError) as why:
         raise fail(
             "PSK-6001",
-            f"{index} is damaged: where the query began is not known.",
+            f"{index} is damaged: the start position of the query is unknown.",
             hint="Drop the query and create it again.",
         ) from why
 

@@ -1,7 +1,7 @@
-"""On-demand lookups in a query: the rows that ask are a hidden stream of their own, which is answered when it is recorded.
+"""On-demand lookups in a query: the left rows become a hidden stream, whose lookups are answered when an epoch is recorded.
 
-`left JOIN d` becomes two jobs. The first puts out the left rows, with the key that each asks for, to a hidden stream, the probe. When an
-epoch of it is recorded, the rows of `d` that it needs go into the log in the same commit. The second job joins the two.
+`left JOIN d` becomes two jobs. The first emits the left rows, with the key that each needs, to a hidden stream, the probe. When an
+epoch of it is recorded, the rows of `d` that it needs are appended to the log in the same commit. The second job joins the two.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _probe(node: LookupJoin, right: Scan, name: str, lookup: ObjectInfo) -> Prob
     for i, key in enumerate(lookup.key):
         column = lookup.column(key)
         assert column is not None
-        # A value that is not of the key's type equals no key, or the one that it becomes: the join compares again.
+        # The cast may change a value so that it matches a wrong key; the join compares the original again.
         kind = exp.DataType.build(column.type, dialect="spark")
         cast = exp.TryCast(this=asked[key].node.copy(), to=kind, safe=True)
         keys.append(Named(f"__key{i}", Expr(cast)))
@@ -72,10 +72,10 @@ def _probe(node: LookupJoin, right: Scan, name: str, lookup: ObjectInfo) -> Prob
 
 
 def refuse_late_data(probe: Probe) -> None:
-    """PSK-1012 where the rows that are late are those of a probe, which has no place for them."""
+    """Raises PSK-1012 if the late rows are those of a probe, which has no side stream."""
     if any(getattr(n, "late_to", None) is not None for n in probe.query.root.walk()):
         raise fail(
             "PSK-1012",
             "LATE DATA TO is not supported below an on-demand lookup.",
-            hint="Make a stream of the windows, and look up in a second one.",
+            hint="Create a stream of the windows, and do the lookup in a second one.",
         )

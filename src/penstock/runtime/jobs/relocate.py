@@ -11,7 +11,7 @@ _PLACE = re.compile(rb'file:[^"]*?/checkpoint/state/')
 
 
 def relocate(job: Path) -> None:
-    """Makes the paths in the state metadata of a job's checkpoint those of the folder that it is in now."""
+    """Updates the paths in the state metadata of a job's checkpoint to its current folder."""
     here = b"file:" + str(job / "checkpoint" / "state").encode() + b"/"
     for path in job.glob("checkpoint/state/*/_metadata/v2/*"):
         before = path.read_bytes()

@@ -1,9 +1,9 @@
-"""Streams and views without state on one object share a job: one epoch serves all of them.
+"""Stateless streams and views on one object share a job: one epoch serves all of them.
 
-An epoch costs Spark tens of milliseconds whatever it does, so twenty filters on one source are one query with twenty outputs. Such
-a job has no state, so its members can change: it drains, and a new generation begins, with a checkpoint of its own, at the
-LSN that the old one had reached. A member that fails takes the others with it only for a moment: the job is split up, each goes
-on alone from the same LSN, and the one that fails again is known.
+Every epoch of Spark costs tens of milliseconds, so twenty filters on one source are one query with twenty outputs. Such
+a job has no state, so its members can change: it drains, and a new generation starts, with its own checkpoint, at the
+LSN that the old one reached. A failing member interrupts the others only briefly: the job is split up, each member continues
+alone from the same LSN, and the one that fails again is the culprit.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 _QUIESCE_MS = 60_000
 _LOOK_MS = 1_000
-"""How soon somebody who waits for a job to come to rest notices that it has failed."""
+"""How often a caller that waits for a job to drain checks whether it has failed."""
 _EPOCHS = 1 << 40
-"""Epoch numbers are made unique over generations by adding a multiple of this."""
+"""A multiple of this is added to epoch numbers to make them unique across generations."""
 
 
 class _Restless(Exception):
-    """A job does not come to rest; it goes on as it was."""
+    """A job does not drain; it continues unchanged."""
 
 
 class SharedJobs:
-    """The shared jobs of one database, by the object that they read. Called under the lock of DDL."""
+    """The shared jobs of one database, by the object that they read. Callers hold the DDL lock."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -53,7 +53,7 @@ class SharedJobs:
         return self._catalog.shared
 
     def _note(self, input_id: int, generation: Generation | None, alone: Mapping[int, Solo] | None = None) -> None:
-        """Makes a generation the one of an object, durably; None: it has no shared job any more. A query is in it or goes on alone."""
+        """Stores the current generation of an object durably; None: it no longer has a shared job. A query is either a member or runs alone."""
         with self._catalog.edit():
             self._catalog.shared.pop(input_id, None)
             if generation is not None:
@@ -66,7 +66,7 @@ class SharedJobs:
         return any(object_id in g.members for g in self._by_input.values())
 
     def takes(self, info: ObjectInfo, planned: Planned) -> bool:
-        """A query can join if it keeps no state and there is nothing in the log that it would have to read first."""
+        """Whether a query can join: it has no state, and nothing in the log to read first."""
         compiled = planned.compiled
         if info.id in self._catalog.solo or info.hidden or planned.every_ms or planned.seeds:
             return False
@@ -76,11 +76,11 @@ class SharedJobs:
         return input_id != UNIT_OBJECT and self._jobs.storage.log.first_entry(input_id) is None
 
     def begin(self, info: ObjectInfo) -> Solo:
-        """Where a query that runs alone begins."""
+        """The start position of a query that runs alone."""
         return self._catalog.solo.get(info.id, Solo(0, 0))
 
     def after(self, job_epoch: int) -> Solo:
-        """How a query begins from nothing, with numbers above all that its epochs have had."""
+        """The start of a query from scratch, with epoch numbers above all earlier ones."""
         return Solo(0, (job_epoch // _EPOCHS + 1) * _EPOCHS)
 
     def inputs(self) -> list[int]:
@@ -92,25 +92,25 @@ class SharedJobs:
         self._change(input_id, (*self._members(input_id), info.id), joining={info.id: info})
 
     def leave(self, info: ObjectInfo) -> None:
-        """The query goes on alone, if it still exists, where the job had come to."""
+        """Removes a query from its shared job; if it still exists, it continues alone from the job's position."""
         for input_id, generation in list(self._by_input.items()):
             if info.id in generation.members:
                 self._change(input_id, tuple(m for m in self._members(input_id) if m != info.id))
 
     def renew(self, input_id: int) -> None:
-        """The object that a shared job reads has changed its columns: a new generation, with the same members, knows them."""
+        """Starts a new generation with the same members after the columns of the input have changed."""
         if input_id in self._by_input:
             self._change(input_id, self._members(input_id))
 
     def _members(self, input_id: int) -> tuple[int, ...]:
-        """The queries of the shared job of an object. One that was dropped, or never came into the catalogue, is none of them."""
+        """The queries of the shared job of an object, without those that were dropped or never entered the catalogue."""
         generation = self._by_input.get(input_id)
         return tuple(m for m in generation.members if self._catalog.has_id(m)) if generation is not None else ()
 
     def _change(self, input_id: int, members: tuple[int, ...], joining: dict[int, ObjectInfo] | None = None) -> None:
-        """Drains the job and begins the next generation where it had come to; who is left out goes on alone from there.
+        """Drains the job and starts the next generation at its position; removed members continue alone from there.
 
-        If that fails at any point the one before goes on.
+        If that fails at any point, the previous generation continues.
         """
         old = self._by_input.get(input_id)
         known = self._members(input_id)
@@ -126,9 +126,7 @@ class SharedJobs:
             if members and self._jobs.running():
                 self._start(input_id, joining)
         except _Restless:
-            raise fail(
-                "PSK-0010", "The running queries did not come to rest.", hint="Try again when there is less to do."
-            ) from None
+            raise fail("PSK-0010", "The running queries did not drain.", hint="Try again under less load.") from None
         except BaseException:
             with uninterrupted():
                 self._fall_back(input_id, old, known)
@@ -136,12 +134,12 @@ class SharedJobs:
         self._jobs.storage.layout.sweep_shared(input_id, self._by_input.get(input_id))
 
     def _fall_back(self, input_id: int, old: Generation | None, known: tuple[int, ...]) -> None:
-        """Lets the members of a generation go on, whatever has come of the one after it. If they cannot, they say so."""
+        """Resumes the members of a generation after its successor failed. Those that cannot resume report it in their status."""
         now = self._by_input.get(input_id)
         try:
             start = max([0, *(self._end(input_id, g) for g in (old, now) if g is not None)])
             if now is not old:
-                # What is noted durably stays so if the disk refuses.
+                # If the disk refuses, the stored generation stays valid.
                 self._note(input_id, Generation(self._free_number(input_id), start, known) if known else None)
             self._jobs.storage.layout.sweep_shared(input_id, self._by_input.get(input_id))
             if known and self._jobs.running():
@@ -151,23 +149,23 @@ class SharedJobs:
                 self._jobs.refused(self._catalog.by_id(m), error)
 
     def _beginning(self, input_id: int) -> int:
-        """Where the first generation begins. Entries that were trimmed can be back after a crash; they are none of its input."""
+        """The start position of the first generation. Trimmed entries can reappear after a crash; they are not part of its input."""
         log = self._jobs.storage.log
         head = log.head
         return head if log.first_entry(input_id) is None else 0
 
     def _drain(self, input_id: int, generation: Generation) -> int:
-        """Ends the job of a generation after all that it has begun; the LSN that it had come to."""
+        """Stops the job of a generation after its pending epochs; returns the LSN that it reached."""
         job = self._job(generation)
         deadline = time.monotonic() + _QUIESCE_MS / 1000
-        # One that fails meanwhile never comes to rest.
+        # A job that fails during the wait never drains.
         while job is not None and job.state is JobState.RUNNING and job.kernel.quiesce(_LOOK_MS) is None:
             if time.monotonic() >= deadline:
                 raise _Restless
         return self._end(input_id, generation)
 
     def _end(self, input_id: int, generation: Generation) -> int:
-        """Ends the job of a generation, if it runs; the LSN that it had come to."""
+        """Stops the job of a generation, if it runs; returns the LSN that it reached."""
         job = self._job(generation)
         if job is not None:
             for m in generation.members:
@@ -182,7 +180,7 @@ class SharedJobs:
         return next((j for m in generation.members if (j := self._jobs.by_object.get(m)) is not None), None)
 
     def _free_number(self, input_id: int) -> int:
-        """A number that no generation of an object has, nor one of which anything is left."""
+        """A number that no generation of an object uses, and of which no files are left."""
         generation = self._by_input.get(input_id)
         left = [int(f.name) for f in self._folder(input_id, 0).parent.glob("*") if f.name.isdecimal()]
         return max([0, *left, *([generation.number] if generation is not None else [])]) + 1
@@ -191,11 +189,11 @@ class SharedJobs:
         return self._jobs.storage.layout.shared(input_id, number)
 
     def start(self, input_id: int) -> None:
-        """Starts a shared job as it was when the pipeline was stopped. A member whose plan is refused is put aside."""
+        """Starts a shared job as it was when the pipeline was stopped. A member whose plan is refused is removed."""
         generation = self._by_input[input_id]
         members = self._members(input_id)
         if self._job(generation) is not None:
-            return  # A query that was made while the pipeline was stopped has joined, and started it.
+            return  # A query created while the pipeline was stopped has joined and started it.
         if not members:
             self._note(input_id, None)
         elif self._lost(input_id, generation):
@@ -209,7 +207,7 @@ class SharedJobs:
                 self._change(input_id, sound)
 
     def _lost(self, input_id: int, generation: Generation) -> bool:
-        """True if the log has epochs of a generation, and its checkpoint is gone: each member begins again by itself."""
+        """True if the log has epochs of a generation but its checkpoint is gone: each member starts over alone."""
         recorded = max(self._jobs.storage.log.job_epoch(m) for m in generation.members)
         return recorded >= generation.number * _EPOCHS and not begun(self._folder(input_id, generation.number))
 
@@ -267,7 +265,7 @@ class SharedJobs:
         jobs.run(spec)
 
     def split_up(self, info: ObjectInfo) -> bool:
-        """Splits up the failed job of a member; False if the query has not failed in company."""
+        """Splits up the failed job of a member; False if the query did not fail in a shared job."""
         with self._jobs.ddl:
             for input_id, generation in list(self._by_input.items()):
                 job = self._jobs.by_object.get(info.id)
@@ -278,7 +276,7 @@ class SharedJobs:
 
     def _splitter(self, input_id: int) -> Callable[[PenstockError], None]:
         def failed(error: PenstockError) -> None:
-            # On the pump's thread of the job itself, which must end before the job can be stopped.
+            # This is the job's own pump thread, which must end before the job can be stopped.
             threading.Thread(target=self._split, args=(input_id, error), name="penstock-split", daemon=True).start()
 
         return failed

@@ -1,1 +1,1 @@
-"""Statements, each carried out on an engine."""
+"""Execution of statements on an engine."""

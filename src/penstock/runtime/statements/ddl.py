@@ -1,4 +1,4 @@
-"""Objects are made, replaced, changed and dropped, also while the pipeline runs."""
+"""Creating, replacing, altering and dropping objects, also while the pipeline runs."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def create_fed(engine: Engine, s: st.CreateSource | st.CreateTable | st.CreateLo
 def _connector(
     engine: Engine, kind: Kind, s: st.CreateSource | st.CreateTable | st.CreateLookupTable
 ) -> Connector | None:
-    """What feeds the object, checked; None where rows come through INSERT alone, which `static` says of a lookup table."""
+    """The validated connector of the object; None if only INSERT writes to it, as for a `static` lookup table."""
     if kind is Kind.SOURCE:
         if s.connector is not None:
             make_source(s.connector, s.columns, engine.access)
         if not s.columns:
             raise fail(
-                "PSK-1016", f"{s.name} has no columns, and nothing that could tell them.", hint="Write the columns."
+                "PSK-1016", f"{s.name} has no columns, and nothing to derive them from.", hint="Write the columns."
             )
         if "idle_timeout" in s.options:
             duration_ms(s.options["idle_timeout"])
@@ -96,7 +96,7 @@ def _connector(
 
 
 def _read_lookup(engine: Engine, info: ObjectInfo) -> tuple[LookupSource, pa.Table | None] | None:
-    """The source of a lookup table, asked once: all rows, or, on demand, whether it is there. None if it has no source."""
+    """Queries the source of a lookup table once: for all rows or, on demand, only to check that it is available. None if there is no source."""
     if info.kind is not Kind.LOOKUP:
         return None
     options = lookup_options(info.options, info.connector)
@@ -238,7 +238,7 @@ def _late_info(late: int, name: str, of: int, output: Output) -> ObjectInfo:
 
 
 def _errors_info(object_id: int, of: ObjectInfo, name: str | None) -> ObjectInfo:
-    """The view of a query's rows that could not be computed; hidden where the query does not name it."""
+    """The view of a query's rows that could not be computed; hidden if the query does not name it."""
     return ObjectInfo(
         id=object_id,
         name=name or f"__errors_{of.name}",
@@ -254,7 +254,7 @@ def _errors_info(object_id: int, of: ObjectInfo, name: str | None) -> ObjectInfo
 
 
 def replaced(engine: Engine, name: str, or_replace: bool, if_not_exists: bool) -> list[ObjectInfo] | None:
-    """What a new object of a name takes the place of; None if there is nothing to do. A replaced object must have no dependents."""
+    """The objects that a new object of a name replaces; None if there is nothing to do. A replaced object must have no dependents."""
     have = engine.catalog.get(name)
     if have is None:
         return []
@@ -281,7 +281,7 @@ def drop_statement(engine: Engine, s: st.Drop) -> None:
 
 
 def drop(engine: Engine, info: ObjectInfo, *, cascade: bool) -> None:
-    """Drops an object: from the catalogue first, then what is left of it."""
+    """Drops an object: first from the catalogue, then its files and jobs."""
     gone = _goes_with(engine, info, cascade=cascade)
     with uninterrupted():
         engine.catalog.remove(*(o.id for o in gone))
@@ -290,11 +290,11 @@ def drop(engine: Engine, info: ObjectInfo, *, cascade: bool) -> None:
 
 
 def _goes_with(engine: Engine, info: ObjectInfo, *, cascade: bool) -> list[ObjectInfo]:
-    """An object and all that is dropped with it, dependents first: what belongs to it, and, with `cascade`, what depends on it."""
+    """An object and all objects dropped with it, dependents first: those that belong to it and, with `cascade`, those that depend on it."""
     if info.role in (Role.LATE_ROWS, Role.ERRORS) and info.owner_id is not None:
         owner = engine.catalog.by_id(info.owner_id)
         rows = "late rows" if info.role is Role.LATE_ROWS else "errors"
-        raise fail("PSK-1009", f"{info.name} takes the {rows} of {owner.name}.", hint=f"Drop {owner.name}.")
+        raise fail("PSK-1009", f"{info.name} receives the {rows} of {owner.name}.", hint=f"Drop {owner.name}.")
     gone = _with_dependents(engine, info)
     others = sorted({engine.owner(o).name for o in gone if engine.owner(o).id != info.id})
     if others and not cascade:
@@ -303,7 +303,7 @@ def _goes_with(engine: Engine, info: ObjectInfo, *, cascade: bool) -> list[Objec
 
 
 def _with_dependents(engine: Engine, info: ObjectInfo) -> list[ObjectInfo]:
-    """The object, all that depends on it and all that belongs to any of these, dependents first."""
+    """The object, all its dependents and all objects that belong to any of them, dependents first."""
     seen: dict[int, ObjectInfo] = {}
     objects = engine.catalog.objects()
 
@@ -322,7 +322,7 @@ def _with_dependents(engine: Engine, info: ObjectInfo) -> list[ObjectInfo]:
 
 
 def add_column(engine: Engine, s: st.AlterSourceAddColumn) -> None:
-    """ALTER SOURCE … ADD COLUMN: NULL in older rows; queries that exist go on with the columns that they name."""
+    """ALTER SOURCE … ADD COLUMN. The column is NULL in older rows; existing queries keep the columns that they name."""
     with engine.ddl:
         info = engine.catalog.get(s.name)
         if info is None or info.kind is not Kind.SOURCE:
@@ -341,19 +341,19 @@ def add_column(engine: Engine, s: st.AlterSourceAddColumn) -> None:
         defaults = engine.compute.batch.defaults(grown.columns)
         with uninterrupted():
             engine.catalog.replace(grown)
-            # Readers come first: they take rows without the new column, but the old ones could not take rows with it.
+            # Readers first: the new plans can read rows without the column, but the old plans cannot read rows with it.
             for reader, planned in again:
                 engine.jobs.planned[reader.id] = planned
                 if engine.running and not engine.jobs.shared.member(reader.id):
                     engine.jobs.restart(reader)
-            # Who cannot go on says so.
+            # A reader that cannot start again reports it in its status.
             with suppress(PenstockError):
                 engine.jobs.shared.renew(info.id)
             engine.storage.regrow(grown, defaults)
 
 
 def _planned_again(engine: Engine, grown: ObjectInfo) -> list[tuple[ObjectInfo, Planned]]:
-    """The plans of a source's readers now that it has a column more; one that would change stands in the way."""
+    """The plans of a source's readers with the added column. Refused if the columns of a reader would change."""
     imagined = engine.catalog.imagined(grown)
     again = []
     for reader in engine.catalog.dependents(grown.id):
@@ -366,7 +366,7 @@ def _planned_again(engine: Engine, grown: ObjectInfo) -> list[tuple[ObjectInfo, 
         if planned is None:
             raise fail(
                 "PSK-1009",
-                f"{engine.owner(reader).name} takes all columns of {grown.name}.",
+                f"{engine.owner(reader).name} selects all columns of {grown.name}.",
                 hint="Name the columns there, or drop it first.",
             )
         again.append((reader, planned))

@@ -47,9 +47,9 @@ def _open(session: Session) -> list[Write]:
 
 
 def _write(session: Session, alone: ObjectInfo | None, prepare: Callable[[], list[Write]]) -> pa.Table:
-    """A commit of its own, or a part of the open transaction. What breaks a constraint by then is refused now.
+    """Commits the writes, or adds them to the open transaction. A constraint violation is refused immediately.
 
-    `alone`: the table into which no other commit may come between what is read and what is written.
+    `alone`: the table that no other commit may change between the read and the write.
     """
     if session.pending is not None:
         writes = prepare()
@@ -99,7 +99,7 @@ def _table(session: Session, name: str) -> ObjectInfo:
     info = session.writer.target(name)
     if info.kind is Kind.SOURCE:
         raise fail(
-            "PSK-5005", f"{info.name} is a source and only takes new rows.", hint="Use a TABLE for rows that change."
+            "PSK-5005", f"{info.name} is a source and only accepts new rows.", hint="Use a TABLE for rows that change."
         )
     return info
 
@@ -131,7 +131,7 @@ def _delete(session: Session, s: st.Delete) -> list[Write]:
 def _matching(
     session: Session, info: ObjectInfo, chosen: str, where: exp.Expression | None, values: Iterable[exp.Expression]
 ) -> pa.Table:
-    """`chosen` of the rows that fulfil a condition, which may have subqueries over other objects, as may the values."""
+    """`chosen` of the rows that match a condition. Both may have subqueries over other objects."""
     read = {info.id: info}
     for e in (*values, *((where,) if where is not None else ())):
         for table in e.find_all(exp.Table):

@@ -1,4 +1,4 @@
-"""Objects that a statement is about to make. They are there as a whole or not at all."""
+"""The objects that a statement is about to create: all of them or none."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Draft:
-    """Collects new objects, with all that they need in this process, and the objects that they replace.
+    """Collects new objects, with their resources in this process, and the objects that they replace.
 
-    The catalogue's one change is the point at which a statement happens. Before it everything can be undone, and what a crash
-    leaves belongs to no object and is swept up at the next open. After it only the remains of what was replaced are to be removed.
+    A statement takes effect at the single change of the catalogue. Before it everything can be undone, and the leftovers of a crash
+    belong to no object and are removed at the next open. After it only the files of replaced objects remain to be removed.
     """
 
     def __init__(self, engine: Engine, gone: Sequence[ObjectInfo] = ()) -> None:
@@ -34,7 +34,7 @@ class Draft:
         self._opened: list[Callable[[], None]] = []
 
     def new_id(self) -> int:
-        """An id for an object of the draft. A folder that it gets before the object is attached goes with the draft."""
+        """An id for an object of the draft. A folder created for it before the object is attached is removed with the draft."""
         self._ids.append(self.engine.catalog.new_id())
         return self._ids[-1]
 
@@ -43,7 +43,7 @@ class Draft:
         return known or self.engine.catalog.by_id(object_id)
 
     def taken(self, name: str) -> bool:
-        """True if an object has the name, and keeps it."""
+        """True if an object has the name and is not replaced."""
         have = self.engine.catalog.get(name)
         drafted = any(o.name.lower() == name.lower() for o in self._made)
         return drafted or (have is not None and all(o.id != have.id for o in self.gone))
@@ -59,11 +59,11 @@ class Draft:
         self._starts.append((info, planned))
 
     def opened(self, close: Callable[[], None]) -> None:
-        """Something is open, and is to be closed if the draft is undone."""
+        """Registers a resource to close if the draft is undone."""
         self._opened.append(close)
 
     def then(self, info: ObjectInfo, start: Callable[[ObjectInfo], None]) -> None:
-        """Starts something for an object when it is there. If that fails the object is there all the same, and its status says why."""
+        """Starts something once the object exists. If that fails, the object exists all the same, and its status says why."""
         self._then.append((info, start))
 
     def accept(self) -> None:
@@ -93,7 +93,7 @@ class Draft:
 
 @contextmanager
 def drafting(engine: Engine, gone: Sequence[ObjectInfo] = ()) -> Iterator[Draft]:
-    """A draft that is accepted at the end of the block, and undone if anything goes wrong before the catalogue has it."""
+    """A draft that takes effect at the end of the block, and is undone if anything fails before the catalogue has changed."""
     draft = Draft(engine, gone)
     try:
         yield draft
@@ -105,7 +105,7 @@ def drafting(engine: Engine, gone: Sequence[ObjectInfo] = ()) -> Iterator[Draft]
 
 
 def remove_remains(engine: Engine, info: ObjectInfo) -> None:
-    """Removes everything of an object that the catalogue does not have. What cannot be removed now is swept up at the next open."""
+    """Removes the files and state of an object that is not in the catalogue. The next open removes what cannot be removed now."""
     engine.refusals.pop(info.id, None)
     sink, intake = engine.sinks.pop(info.id, None), engine.intakes.pop(info.id, None)
     lookup = engine.lookups.pop(info.id, None)

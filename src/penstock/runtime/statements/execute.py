@@ -1,4 +1,4 @@
-"""Statements are carried out. Parsing and binding are done before anything happens."""
+"""Executes statements. Parsing and binding come before any effect."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CHECKPOINT_S = 300.0
 
 
 def execute(session: Session, sql: str, params: Params = None) -> Outcome:
-    """All statements of a script, in order; the last one's outcome. The first error ends it and says which statement it was."""
+    """Executes the statements of a script in order and returns the last outcome. The first error ends the script and names its statement."""
     session.engine.check_open()
     text = apply_params(sql, params)
     engine = session.engine
@@ -124,9 +124,9 @@ def run(session: Session, s: st.Statement) -> Outcome:
 
 
 def checkpoint(engine: Engine) -> int:
-    """Waits until everything committed is in every view, marks the place in the log and writes contents down; its number.
+    """Waits until every view has all commits, marks the position in the log, writes snapshots and returns the checkpoint's number.
 
-    Objects that had no epoch since the last checkpoint get an empty one, so that every checkpoint is a barrier that subscribers can name.
+    Objects without an epoch since the last checkpoint get an empty one, so that subscribers can refer to every checkpoint.
     """
     taken_in = engine.log.head
     if engine.running:
@@ -168,7 +168,7 @@ def _cursor(session: Session, name: str) -> Subscription:
 
 
 def _fetch(session: Session, s: st.Fetch) -> pa.Table:
-    """Up to `count` changes that have come, or, if none has, those that come within a second."""
+    """Up to `count` pending changes; if there are none, those that arrive within a second."""
     subscription = _cursor(session, s.cursor)
     changes = subscription.fetch(s.count, timeout=1.0)
     return pa.concat_tables([c.table for c in changes]) if changes else subscription.schema.empty_table()

@@ -1,4 +1,4 @@
-"""EXPLAIN: the plan, on which path each operator runs, what it keeps and costs; with ANALYZE, the running query's figures."""
+"""EXPLAIN: the plan, with the path, state and cost of each operator; with ANALYZE, the running query's metrics."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _PHASES = (
 
 
 def explain_query(engine: Engine, statement: Explained, query: p.Query) -> list[str]:
-    """The plan of a query as it would be run."""
+    """The plan of a query as it would run."""
     limit = 0 if isinstance(statement, st.Select) else state_limit(statement.query.options)
     compiled = Compiler(engine.compute.spark, "explain", engine.catalog.by_id, 1, exact_state=limit > 0).compile(query)
     return _lines(engine, query, compiled, _notes(query, compiled))
 
 
 def explain_analyze(engine: Engine, statement: Explained, query: p.Query) -> list[str]:
-    """The same with the figures of the job that runs this statement, found by its name or, for a SELECT, by its plan."""
+    """The same with the metrics of the job that runs this statement, found by name or, for a SELECT, by plan."""
     object_id = _running(engine, statement, query)
     job = engine.jobs.by_object.get(object_id) if object_id is not None else None
     if job is None or object_id is None:
@@ -46,7 +46,7 @@ def explain_analyze(engine: Engine, statement: Explained, query: p.Query) -> lis
 
 
 def explain_object(engine: Engine, info: ObjectInfo, *, analyze: bool) -> list[str]:
-    """The plan of a stream or view that exists; with `analyze` the figures of its job, or why it has none."""
+    """The plan of an existing stream or view; with `analyze` the metrics of its job, or why it has none."""
     planned = engine.jobs.plan(engine.owner(info))
     job = engine.jobs.by_object.get(info.id)
     alone = job is not None and len(job.objects) == len(planned.output_ids)
@@ -72,11 +72,11 @@ def _running(engine: Engine, statement: Explained, query: p.Query) -> int | None
 
 
 def _notes(query: p.Query, compiled: Compiled, figures: Sequence[StateFigures] = ()) -> Callable[[p.Node], str]:
-    """What is said of each node: path, state, cost. Nodes are told apart as objects: a plan may have equal ones."""
+    """The notes of each node: path, state, cost. Nodes are compared by identity: a plan may have equal ones."""
     operators = compiled.operators
     made = {id(o.node): i for i, o in enumerate(operators)}
     assert compiled.root is not None
-    # Compiling makes nodes anew, in the same tree.
+    # Compiling rebuilds the nodes in the same tree.
     pairs = list(zip(query.root.walk(), compiled.root.walk(), strict=True))
     at = {id(n): made[id(c)] for n, c in pairs if id(c) in made}
     failing = {id(n) for n, c in pairs if any(c is g for g in compiled.guarded)}

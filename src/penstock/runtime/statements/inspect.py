@@ -1,4 +1,4 @@
-"""SHOW, DESCRIBE and the figures behind `status()` and `metrics()`."""
+"""SHOW, DESCRIBE and the metrics behind `status()` and `metrics()`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class OperatorStatus:
-    """An operator of a query and what it keeps: rows, and bytes of keys and values."""
+    """An operator of a query and its state: rows, and bytes of keys and values."""
 
     name: str
     state_rows: int
@@ -38,7 +38,7 @@ class OperatorStatus:
 
 @dataclass(frozen=True)
 class ObjectStatus:
-    """What is known of one object now."""
+    """The current status of one object."""
 
     name: str
     kind: str
@@ -59,15 +59,15 @@ class ObjectStatus:
     warning: str | None
     error: str | None
     lookup: LookupFigures | None = None
-    """How often a lookup table's source was asked, and what came of it; None for objects without one."""
+    """The requests to a lookup table's source and their results; None for objects without a source."""
     drift_ms: int | None = None
-    """How far a source is ahead of the slowest other one of its watermark group; None for objects without a group."""
+    """How far a source is ahead of the slowest other source of its watermark group; None for objects without a group."""
     held_back_by: str | None = None
-    """The source of its watermark group for which the rows of a source have to wait."""
+    """The source of the watermark group that this source's rows wait for."""
 
 
 def status(engine: Engine) -> list[ObjectStatus]:
-    """Every object: rows put in or out since the start, position, watermark, lag, state and last error."""
+    """Every object: rows in or out since the start, position, watermark, lag, state and last error."""
     hub = engine.hub.stats()
     return [_status(engine, info, hub) for info in engine.catalog.objects() if not info.hidden]
 
@@ -143,7 +143,7 @@ def operator_status(job: Job) -> tuple[OperatorStatus, ...]:
 
 
 def lag_ms(engine: Engine, info: ObjectInfo) -> int:
-    """How long the oldest row that the job of a query has not taken in has been waiting."""
+    """The age of the oldest row that the job of a query has not processed."""
     job = engine.jobs.by_object.get(info.id)
     if job is None:
         return 0
@@ -157,7 +157,7 @@ def _known(engine: Engine, job: Job) -> list[int]:
 
 
 def held_back(engine: Engine, object_id: int) -> str | None:
-    """What keeps a query from being further: another query, or the source whose watermark is the smallest."""
+    """What a query waits for: another query, or the source with the smallest watermark."""
     info = engine.catalog.by_id(object_id)
     for o in engine.jobs.upstream([info])[:-1]:
         trouble = engine.jobs.trouble(o)
@@ -242,7 +242,7 @@ def show(engine: Engine, what: str) -> pa.Table:
 
 
 def _show_log(engine: Engine) -> pa.Table:
-    """What the log keeps of each object, and who needs it."""
+    """How much of the log each object retains, and who needs it."""
     floors = engine.ticker.retention.floors
     rows = []
     for o in engine.catalog.objects():

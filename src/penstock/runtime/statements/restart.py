@@ -1,4 +1,4 @@
-"""RESTART: one query or sink is stopped and started again."""
+"""RESTART: stops and starts one query or sink."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.sql import statements as st
 
 
 def restart(engine: Engine, s: st.Restart) -> None:
-    """Goes on from the checkpoint; FROM BEGINNING takes all results back and computes them again from what the query reads."""
+    """Continues from the checkpoint; FROM BEGINNING retracts all results and recomputes them from the query's inputs."""
     with engine.ddl:
         info = find(engine, s.name)
         if info.kind.value != s.kind:
@@ -20,14 +20,12 @@ def restart(engine: Engine, s: st.Restart) -> None:
                 hint=f"RESTART {info.kind.value.upper()} {info.name}",
             )
         if info.kind not in (*QUERIES, Kind.SINK):
-            raise fail("PSK-1008", f"{info.name} is a {info.kind.value}; queries and sinks are restarted.")
+            raise fail("PSK-1008", f"{info.name} is a {info.kind.value}; only queries and sinks can be restarted.")
         if not engine.running:
             raise fail("PSK-7006", "The pipeline is stopped.", hint="START PIPELINE starts all queries.")
         if info.kind is Kind.SINK:
             if s.beginning:
-                raise fail(
-                    "PSK-1012", "A sink cannot take back what it has delivered.", hint="Leave FROM BEGINNING out."
-                )
+                raise fail("PSK-1012", "A sink cannot retract delivered rows.", hint="Leave FROM BEGINNING out.")
             if (running := engine.sinks.pop(info.id, None)) is not None:
                 running.stop()
             engine.start_sink(info)

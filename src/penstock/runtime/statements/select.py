@@ -1,4 +1,4 @@
-"""SELECT: on the view store where DuckDB and Spark mean the same, on Spark otherwise."""
+"""SELECT: on the view store where DuckDB and Spark agree on its meaning, on Spark otherwise."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from penstock.sql.query import ParsedQuery
 
 
 def select(session: Session, query: ParsedQuery) -> pa.Table:
-    """The rows of a one-shot query; each object as of one whole epoch, and with what an open transaction has written.
+    """The rows of a one-shot query. It sees each object as of one whole epoch, plus the writes of an open transaction.
 
-    `WITH (stale = true)` reads what is there, also of queries that have failed or are stopped.
+    `WITH (stale = true)` reads the current contents, even of queries that have failed or are stopped.
     """
     engine = session.engine
     batch = bind_batch(query, engine.catalog)
@@ -36,7 +36,7 @@ def _stale(query: ParsedQuery) -> bool:
 
 
 def _typed(table: pa.Table) -> pa.Table:
-    """DuckDB widens some types (sums to HUGEINT); the result has the types that Spark would give where they differ."""
+    """DuckDB widens some types (sums to HUGEINT); this restores the types that Spark would return."""
     fields = []
     for f in table.schema:
         kind = f.type

@@ -1,4 +1,4 @@
-"""One user's thread of statements."""
+"""One user's sequence of statements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.serve.subscription import Subscription
 
 @dataclass
 class Session:
-    """An open transaction and cursors belong to it."""
+    """Owns the open transaction and the cursors."""
 
     engine: Engine
     pending: list[Write] | None = None

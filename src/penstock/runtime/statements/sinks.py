@@ -15,7 +15,7 @@ from penstock.sql.names import suggestion
 
 
 def create_sink(engine: Engine, s: st.CreateSink) -> None:
-    """Over a stream as it is, or over a query of its own, which is then a hidden stream."""
+    """Creates a sink on a stream itself, or on its own query, which becomes a hidden stream."""
     with engine.ddl:
         gone = replaced(engine, s.name, s.or_replace, s.if_not_exists)
         if gone is None:
@@ -50,7 +50,7 @@ def create_sink(engine: Engine, s: st.CreateSink) -> None:
 
 
 def _as_it_is(engine: Engine, s: st.CreateSink) -> ObjectInfo | None:
-    """The object whose epochs the sink takes without a query between; None if there must be one."""
+    """The object whose epochs the sink delivers directly; None if it needs a query of its own."""
     if s.source is None:
         return None
     if s.options:
@@ -67,7 +67,7 @@ def _as_it_is(engine: Engine, s: st.CreateSink) -> ObjectInfo | None:
     if found.on_demand:
         raise fail(
             "PSK-5012",
-            f"{found.name} is looked up on demand, so its changes are not known.",
+            f"{found.name} is looked up on demand, so its changes are unknown.",
             hint="Use strategy = 'replicated'.",
         )
     filtered = s.query is not None and s.query.ast.args.get("where") is not None

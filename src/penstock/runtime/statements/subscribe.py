@@ -75,13 +75,13 @@ def _follow(
     if info.on_demand:
         raise fail(
             "PSK-5012",
-            f"{info.name} is looked up on demand, so its changes are not known.",
+            f"{info.name} is looked up on demand, so its changes are unknown.",
             hint="Use strategy = 'replicated'.",
         )
     if info.kind in (Kind.SOURCE, Kind.SINK):
         raise fail("PSK-5012", f"{info.name} is a {info.kind.value} and cannot be subscribed to.")
     if options.envelope == "upsert" and not info.key:
-        raise fail("PSK-1011", f"{info.name} has no key, so its changes cannot be told as upserts.", hint="Use diff.")
+        raise fail("PSK-1011", f"{info.name} has no key, so its changes cannot be sent as upserts.", hint="Use diff.")
     emit: Any = info.options.get("emit", "changes")
     if emit == "every":
         emit = "changes" if info.changelog else "append"
@@ -128,7 +128,7 @@ def _snapshot(engine: Engine, info: ObjectInfo) -> tuple[pa.Table, int, int]:
 
 
 def _history(engine: Engine, info: ObjectInfo, after: int) -> Iterator[Past] | None:
-    """The epochs after one, or None where some of them are gone."""
+    """The epochs after the given one; None if some of them are no longer retained."""
     if not engine.log.reaches_back(info.id, after):
         return None
     schema = stored_schema(info)
@@ -139,7 +139,7 @@ def _history(engine: Engine, info: ObjectInfo, after: int) -> Iterator[Past] | N
 
 
 def _where(engine: Engine, info: ObjectInfo, text: str) -> Callable[[pa.Table], pa.Table]:
-    """A filter over the object's rows; checked before the subscription exists."""
+    """A filter over the object's rows, validated before the subscription exists."""
     engine.compute.batch.schema(f"SELECT * FROM `{info.name}` WHERE {text}", {info.name: info.columns})
 
     def keep(table: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""What feeds what."""
+"""The graph of objects and their inputs."""
 
 from __future__ import annotations
 

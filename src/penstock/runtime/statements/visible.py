@@ -1,4 +1,4 @@
-"""What a statement sees: what is committed, and what its own open transaction has written before it."""
+"""The rows that a statement sees: committed ones, and earlier writes of its own open transaction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def written(session: Session, info: ObjectInfo) -> bool:
 
 
 def visible(session: Session, objects: Iterable[ObjectInfo]) -> dict[str, pa.Table]:
-    """The rows of each object by its name. Views show what is committed, as their queries have seen nothing else."""
+    """The rows of each object by name. Views show committed rows only, because their queries see nothing else."""
     known = list(objects)
     changes = (
         session.writer.preview(session.pending) if session.pending and any(written(session, i) for i in known) else {}
@@ -28,7 +28,7 @@ def visible(session: Session, objects: Iterable[ObjectInfo]) -> dict[str, pa.Tab
 
 
 def rows_of(engine: Engine, info: ObjectInfo) -> pa.Table:
-    """The rows of an object; of an on-demand lookup table those that its source has now."""
+    """The rows of an object; for an on-demand lookup table the current rows of its source."""
     return engine.lookups[info.id].read_all() if info.on_demand else contents(engine.storage, info)
 
 

@@ -19,22 +19,22 @@ from penstock.runtime.storage.interrupts import uninterrupted
 
 T = TypeVar("T")
 Marks = Mapping[int, int | None]
-"""The watermarks that the objects of one commit have after it."""
+"""The watermarks of the objects of one commit after it."""
 
 GROUP = "watermark_group"
 _LOOK_S = 5.0
-"""Everything that can end a wait wakes it; this bounds what a missed case would cost."""
+"""Every event that can end a wait wakes the waiter; this bounds the cost of a missed one."""
 
 _logger = logging.getLogger(__name__)
 
 
 def check(info: ObjectInfo, others: Iterable[ObjectInfo]) -> None:
-    """Refuses the options of a source where they could not be carried out. `others`: the sources that there will be beside it."""
+    """Refuses options of a source that cannot be honoured. `others`: the other sources of the database."""
     options = info.options
     if GROUP not in options:
         given = next((n for n in ("max_drift", "on_drift") if n in options), None)
         if given is not None:
-            raise fail("PSK-1012", f"{given} needs a group to drift from.", hint=f"Add {GROUP} = 'name'.")
+            raise fail("PSK-1012", f"{given} needs a watermark group.", hint=f"Add {GROUP} = 'name'.")
         return
     if not options[GROUP].strip():
         raise fail("PSK-1011", f"{GROUP} is empty.", hint="Sources with the same name are a group.")
@@ -52,7 +52,7 @@ def check(info: ObjectInfo, others: Iterable[ObjectInfo]) -> None:
     if info.connector is not None and _policy(info) == "reject":
         raise fail(
             "PSK-1012",
-            f"on_drift = 'reject' would end the connector of {info.name}, for nobody is there to send the rows again.",
+            f"on_drift = 'reject' would stop the connector of {info.name}, because nothing can send the rows again.",
             hint="Write on_drift = 'pause' or 'warn'.",
         )
     for other in others:
@@ -61,12 +61,12 @@ def check(info: ObjectInfo, others: Iterable[ObjectInfo]) -> None:
                 "PSK-1011",
                 f"max_drift is '{options['max_drift']}', but source {other.name} of watermark group "
                 f"'{other.options[GROUP]}' has '{other.options['max_drift']}'.",
-                hint="All sources of a group have the same.",
+                hint="All sources of a group need the same max_drift.",
             )
 
 
 def _group(info: ObjectInfo) -> str | None:
-    """Names of groups are compared like all names: without regard to case."""
+    """The name of the group; like all names it is case-insensitive."""
     return info.options[GROUP].strip().lower() if GROUP in info.options else None
 
 
@@ -75,7 +75,7 @@ def _policy(info: ObjectInfo) -> str:
 
 
 class Ahead(ConnectorError):
-    """PSK-5014: rows for a source that is too far ahead. Nothing of the commit was stored; if it `waits` it may be tried again."""
+    """PSK-5014: rows for a source that is too far ahead. Nothing of the commit was stored; if it `waits`, it may be retried."""
 
     def __init__(self, detail: str, hint: str, object_id: int, marks: Marks, *, waits: bool) -> None:
         super().__init__("PSK-5014", detail, hint=hint)
@@ -85,7 +85,7 @@ class Ahead(ConnectorError):
 
 
 class Drift(NamedTuple):
-    """How far a source is past the slowest of the others, who that is, and whether its next rows are held; how many commits wait now."""
+    """How far a source is ahead of the slowest other member, which one that is, whether its next rows are held, and how many commits wait."""
 
     ms: int
     behind: str | None
@@ -96,7 +96,7 @@ class Drift(NamedTuple):
 
 @dataclass(eq=False)
 class _Waiter:
-    """A commit that waits. A queue is rung, because a handler of signals may do so in the middle of anything."""
+    """A waiting commit. It waits on a queue, because a signal handler may put into a queue at any time."""
 
     marks: Marks
     bell: SimpleQueue[None] = field(default_factory=SimpleQueue)
@@ -112,7 +112,7 @@ class _Member:
     idle: bool
     waiters: list[_Waiter] = field(default_factory=list)
     since: float = 0.0
-    """Up to when (monotonic clock) the time that it stood still is accounted for."""
+    """The time (monotonic clock) up to which its held time is accounted for."""
     refused: int = 0
     warned: bool = False
 
@@ -125,15 +125,15 @@ class _Member:
 class Alignment:
     """Holds back the rows of sources that are too far ahead of their group. Thread-safe.
 
-    A source is ahead if its watermark is more than `max_drift` past the smallest of the other members that have one and are not idle. Rows are judged
-    by the watermark *before* them: the slowest member is never ahead, so of producers that write one source each there is always one that can go on,
-    and a group that is level takes a commit of any span. Members that the same commit writes count with the watermark that they have after it.
+    A source is ahead if its watermark is more than `max_drift` past the smallest of the other members that have one and are not idle. The watermark
+    *before* the rows decides: the slowest member is never ahead, so of producers that write one source each, one can always continue,
+    and a source that is not ahead accepts a commit of any time span. Other members of the same commit count with their watermarks after it.
 
-    Its lock is taken last but for those of the clocks, and nobody waits under it.
+    Its lock is taken last, except for those of the clocks, and nothing waits under it.
     """
 
     def __init__(self, stood_still: Callable[[int, float], None]) -> None:
-        """`stood_still` is told of the seconds that a source was held: time that does not count for what is idle."""
+        """`stood_still` is called with the seconds that a source was held, which do not count as idle time."""
         self._stood_still = stood_still
         self._lock = threading.Lock()
         self._members: dict[int, _Member] = {}
@@ -142,7 +142,7 @@ class Alignment:
     # Members
 
     def join(self, info: ObjectInfo, watermark: int | None, *, idle: bool) -> None:
-        """Takes a source in, if it has a group. `watermark` and `idle`: what the log says of it."""
+        """Adds a source, if it has a group. `watermark` and `idle` are its state in the log."""
         if GROUP in info.options:
             with self._lock:
                 self._members[info.id] = _Member(info, watermark, idle)
@@ -155,7 +155,7 @@ class Alignment:
                 self._release(gone)
 
     def moved(self, entries: Iterable[Entry]) -> None:
-        """Commits are in the log. Called in the order of each object's commits."""
+        """Updates the members after a commit. Called in the order of each object's commits."""
         if not self._members:
             return
         with self._lock:
@@ -166,7 +166,7 @@ class Alignment:
                     self._release(member)
 
     def nudge(self, object_id: int) -> None:
-        """Lets the commits that wait for a source look again."""
+        """Wakes the commits that wait to write to a source."""
         with self._lock:
             member = self._members.get(object_id)
             _ring(member.waiters if member is not None else ())
@@ -186,7 +186,7 @@ class Alignment:
     # The rule
 
     def check(self, parts: Sequence[Part], after: Callable[[Part], int | None]) -> None:
-        """Raises `Ahead` if rows may not go in now. Called where the commits of each object are in order; `after` foresees watermarks."""
+        """Raises `Ahead` if rows may not be committed now. Called under the ordering locks of the objects; `after` predicts watermarks."""
         if not self._members:
             return
         mine = [p for p in parts if p.object_id in self._members and any(b.num_rows for b in p.batches)]
@@ -195,7 +195,7 @@ class Alignment:
             self.admit([p.object_id for p in mine], marks)
 
     def admit(self, object_ids: Iterable[int], marks: Marks) -> None:
-        """Raises `Ahead` if one of some sources takes no rows now."""
+        """Raises `Ahead` if one of the sources accepts no rows now."""
         with self._lock:
             found = [(m, self._gap(m, marks)) for i in object_ids if (m := self._members.get(i)) is not None]
             ahead = [(m, *gap) for m, gap in found if gap is not None and gap[0] > m.max_ms]
@@ -210,7 +210,7 @@ class Alignment:
             _logger.warning("%s", text)
 
     def _gap(self, member: _Member, marks: Marks) -> tuple[int, _Member] | None:
-        """How far a member is past the slowest of the others, and which that is; None if there is nobody to compare it with."""
+        """How far a member is ahead of the slowest other member, and which one that is; None if there is none to compare with."""
         others = [
             (m.watermark if (mark := marks.get(m.info.id)) is None else max(m.watermark, mark), m)
             for m in self._members.values()
@@ -246,9 +246,9 @@ class Alignment:
     # Waiting
 
     def attempt(self, commit: Callable[[], T], seconds: float) -> T:
-        """Calls `commit` until it is not ahead, again whenever that may have changed; for so many seconds, or until the database is closed.
+        """Calls `commit` until it is not ahead; retries whenever that may have changed, up to a timeout or until the database is closed.
 
-        The caller holds no lock. Ctrl-C ends the wait, and nothing is stored.
+        The caller must hold no lock. Ctrl-C ends the wait, and nothing is stored.
         """
         deadline = time.monotonic() + seconds
         while True:
@@ -268,7 +268,7 @@ class Alignment:
                 raise fail("PSK-0004", "The database is closed.")
 
     def persist(self, commit: Callable[[], T], over: Callable[[], bool]) -> T:
-        """Calls `commit` until it is not ahead, however long that takes. When it is `over`, of which `nudge` tells, it is called at once."""
+        """Calls `commit` until it is not ahead, without a time limit. When `over` becomes true, which `nudge` signals, calls it immediately."""
         while True:
             try:
                 return commit()
@@ -278,7 +278,7 @@ class Alignment:
 
     def _wait(self, ahead: Ahead, seconds: float, over: Callable[[], bool]) -> None:
         waiter = _Waiter(ahead.marks)
-        # Ctrl-C rings as well, and is raised when the waiter is gone.
+        # Ctrl-C wakes the waiter too, and is raised when it has been removed.
         with uninterrupted(waiter.ring):
             with self._lock:
                 member = self._members.get(ahead.object_id)
@@ -300,7 +300,7 @@ class Alignment:
     # Figures
 
     def drift(self, object_id: int) -> Drift | None:
-        """The figures of a source; None if it has no group."""
+        """The drift of a source; None if it has no group."""
         with self._lock:
             member = self._members.get(object_id)
             if member is None:

@@ -1,4 +1,4 @@
-"""What an object holds now, as an Arrow table."""
+"""The current contents of an object, as an Arrow table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def contents(storage: Storage, info: ObjectInfo, up_to: int | None = None) -> pa.Table:
     """Tables and views: their rows. Sources and streams: the rows that are retained, up to an LSN.
 
-    The retained changes of a changelog add up to its contents only if none are missing; else it is refused.
+    The retained changes of a changelog add up to its contents only if none are missing; otherwise the read is refused.
     """
     if info.has_contents:
         storage.check_sound(info)
@@ -32,7 +32,7 @@ def contents(storage: Storage, info: ObjectInfo, up_to: int | None = None) -> pa
     if not complete(storage.log, info.id):
         raise fail(
             "PSK-5011",
-            f"The history of {info.name} is no longer complete, so its contents are not known.",
+            f"The history of {info.name} is no longer complete, so its contents are unknown.",
             hint=f"CREATE MATERIALIZED VIEW … AS SELECT * FROM {info.name}, and select from that.",
         )
     return assertions(consolidate(changes)).cast(schema_of(info.columns))

@@ -1,4 +1,4 @@
-"""How rows enter an object: checked, timed, and turned into a part of a commit."""
+"""Converts rows for an object into a part of a commit: validated and timestamped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FeedCounters:
 
 
 class Feed:
-    """The way into one source or table. Thread-safe; it keeps no rows."""
+    """The feed of one source or table. Thread-safe; it keeps no rows."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class Feed:
         watermark: int | None = None,
         history: Iterable[pa.Table] = (),
     ) -> None:
-        """`watermark` and `history`: what the log has of the object. The history is read only where the watermark depends on it."""
+        """`watermark` and `history` are the object's in the log. The history is read only if the watermark depends on it."""
         self.info = info
         self.clock: ProcessingClock | ValueWatermark | None = None
-        """What decides a commit's times in the order of the commits."""
+        """Assigns the times of commits, in commit order."""
         if info.watermark is not None and info.watermark.proctime:
             self.clock = ProcessingClock(info, watermark)
         elif "watermark_per" in info.options:
@@ -58,7 +58,7 @@ class Feed:
             self._skew_ms = None if given.lower() in ("off", "none", "false") else duration_ms(given)
 
     def part(self, data: object) -> Part:
-        """The commit part for rows in any form that `coerce` takes; on an error nothing has happened."""
+        """The commit part for rows in any form that `coerce` accepts. An error has no effect."""
         table = self._coerced(data)
         watermark = None
         if self.info.watermark is not None:
@@ -71,7 +71,7 @@ class Feed:
         )
 
     def count(self, part: Part) -> None:
-        """A part of this feed was committed."""
+        """Called when a part of this feed was committed."""
         with self._lock:
             self.counters.rows += sum(b.num_rows for b in part.batches)
             self.counters.commits += 1
@@ -117,7 +117,7 @@ class Feed:
         return table, latest - wm.delay_ms
 
     def stamped(self, part: Part) -> Part:
-        """The part as it is committed now. Commits of an object with a clock must come into the log in the order of these calls."""
+        """The part as committed now. Commits of an object with a clock must enter the log in the order of these calls."""
         if isinstance(self.clock, ProcessingClock):
             return self.clock.stamped(part)
         return part if self.clock is None else self.clock.stamped(part, self._limit())
@@ -127,7 +127,7 @@ class Feed:
         return self.clock.foreseen(part, self._limit()) if isinstance(self.clock, ValueWatermark) else part.watermark
 
     def _limit(self) -> int | None:
-        """The latest time (epoch ms) that moves the watermark."""
+        """The latest time (Unix ms) that advances the watermark."""
         return None if self._skew_ms is None else int(time.time() * 1000) + self._skew_ms
 
     def _latest(self, times: pa.Array | pa.ChunkedArray) -> int | None:

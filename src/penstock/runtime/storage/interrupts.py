@@ -1,4 +1,4 @@
-"""Where Ctrl-C may strike, and where it has to wait."""
+"""Sections in which Ctrl-C is deferred."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from types import FrameType
 
 @contextmanager
 def uninterrupted(strike: Callable[[], None] | None = None) -> Iterator[None]:
-    """Holds back Ctrl-C until the end of the block, so that the block happens as a whole or not at all.
+    """Defers Ctrl-C to the end of the block, so that the block runs completely or not at all.
 
     Only the main thread is ever interrupted. The block must end within a bound: waits for a reader, a job or a lock that is held for long belong
     outside of it, unless `strike`, which is called when Ctrl-C is pressed, ends the wait.
     """
     before = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
     if before is None:
-        # Not the main thread, or a handler that Python did not install and could not put back.
+        # Not the main thread, or a handler that Python did not install and could not restore.
         yield
         return
     struck = False
@@ -35,5 +35,5 @@ def uninterrupted(strike: Callable[[], None] | None = None) -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, before)
         if struck:
-            # To whatever was in place before: a handler, or the end of the process.
+            # For the previous disposition: a handler, or termination.
             signal.raise_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Where things are in a database folder."""
+"""The layout of a database folder."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Layout:
                 remove(folder)
         for file in self.root.glob("views/*"):
             of = file.name.lstrip(".").partition(".")[0]
-            # One that was being written when the process ended is of no use, whoever it belongs to.
+            # A partially written snapshot is useless, even if its object exists.
             if of.isdecimal() and (int(of) not in objects or file != self.snapshot(int(of))):
                 remove(file)
 
@@ -67,7 +67,7 @@ class Layout:
 
 
 def remove(path: Path) -> None:
-    """Removes a file or folder that nobody needs. What cannot be removed now is swept up by the next open."""
+    """Removes a file or folder that is no longer needed. The next open removes what cannot be removed now."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -19,11 +19,11 @@ from penstock.log import Part
 from penstock.runtime.durations import duration_ms
 
 MOST_VALUES = 10_000
-"""As many values are followed; with more, those that have been silent longest count as idle."""
+"""The maximum number of tracked values; beyond it, the least recently active count as idle."""
 
 
 def check(info: ObjectInfo) -> None:
-    """Refuses `watermark_per` where it could not be carried out."""
+    """Refuses a `watermark_per` that cannot be honoured."""
     name = info.options["watermark_per"]
     column = next((c for c in info.columns if c.name.lower() == name.lower()), None)
     if column is None:
@@ -36,7 +36,7 @@ def check(info: ObjectInfo) -> None:
             hint="Declare WATERMARK FOR a column that comes with the rows.",
         )
     if column.type.lower().split("<")[0] in ("array", "map", "struct", "float", "double", "binary"):
-        raise fail("PSK-1012", f"watermark_per cannot follow the values of a column of type {column.type}.")
+        raise fail("PSK-1012", f"watermark_per cannot track the values of a column of type {column.type}.")
 
 
 @dataclass
@@ -48,10 +48,10 @@ class _Value:
 
 
 class ValueWatermark:
-    """Follows each value of a column: the watermark is the smallest of their largest times, less the delay.
+    """Tracks each value of a column: the watermark is the smallest of their largest times, less the delay.
 
-    A value that has had no rows for the source's `idle_timeout` is idle and does not count. If all are, the largest time of all
-    decides. Hold `lock` from `stamped` until the commit has its place in the log.
+    A value without rows for the source's `idle_timeout` is idle and does not count. If all are idle, the largest time of all
+    decides. Hold `lock` from `stamped` until the commit is in the log.
     """
 
     warning: str | None = None
@@ -80,13 +80,13 @@ class ValueWatermark:
         return self._largest is not None and not self._values
 
     def due(self) -> bool:
-        """True if time alone has moved the watermark, or has made the source idle."""
+        """True if the passage of time has advanced the watermark or made the source idle."""
         with self.lock:
             was = self.idle
             return self._advanced() != self._watermark or self.idle != was
 
     def stamped(self, part: Part, limit: int | None = None) -> Part:
-        """The part with the watermark after it; rows later than `limit` (epoch ms) do not count."""
+        """The part with the watermark after it; rows later than `limit` (Unix ms) do not count."""
         self._leave_idle()
         for batch in part.batches:
             self._take(pa.Table.from_batches([batch]), limit)
@@ -102,7 +102,7 @@ class ValueWatermark:
         return twin.stamped(part, limit).watermark
 
     def stood_still(self, seconds: float) -> None:
-        """The source took no rows for so long, although there were some: no value has been silent meanwhile."""
+        """Accounts for time during which the source's rows were held: it does not make values idle."""
         with self.lock:
             self._stood_s += seconds
 
@@ -152,7 +152,7 @@ class ValueWatermark:
         return at - self._delay_ms if self._watermark is None else max(self._watermark, at - self._delay_ms)
 
     def _leave_idle(self) -> None:
-        """Forgets the values that are idle; one that comes back begins again."""
+        """Removes idle values; one that becomes active again starts over."""
         if self._idle_s is not None:
             since = self._now() - self._idle_s
             while self._values and next(iter(self._values.values())).seen <= since:

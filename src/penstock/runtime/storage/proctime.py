@@ -19,18 +19,18 @@ Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 _logger = logging.getLogger(__name__)
 
 _TOLERATED_MS = 1000
-"""Clocks are corrected by less than this all the time."""
+"""Routine clock corrections are smaller than this."""
 
 
 def wall_ms() -> int:
-    """The wall clock, in epoch milliseconds."""
+    """The wall clock, in Unix milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 class ProcessingClock:
-    """The clock of one source: the wall clock, but it does not go back, neither in a process nor over a restart.
+    """The clock of one source: the wall clock, except that it never goes back, not even across a restart.
 
-    While the wall clock is behind, time stands still. Hold `lock` from `now` until the commit has its place in the log.
+    While the wall clock is behind, the clock does not advance. Hold `lock` from `now` until the commit is in the log.
     """
 
     def __init__(self, info: ObjectInfo, last: int | None) -> None:
@@ -52,7 +52,7 @@ class ProcessingClock:
         )
 
     def now(self) -> int:
-        """Epoch milliseconds, never less than at the last call."""
+        """Unix milliseconds, never less than at the last call."""
         wall = wall_ms()
         warned = self.warning is not None
         self._behind_ms = 0 if self._last is None else max(0, self._last - wall)
@@ -62,7 +62,7 @@ class ProcessingClock:
         return self._last
 
     def stamped(self, part: Part) -> Part:
-        """The part with the present time in all its rows and as its watermark. A watermark that was set by hand moves the clock."""
+        """The part with the current time in all its rows and as its watermark. A watermark that was set manually advances the clock."""
         now = self._last = max(self.now(), part.watermark or 0)
         return replace(part, batches=tuple(self._stamp(b, now) for b in part.batches), watermark=now)
 

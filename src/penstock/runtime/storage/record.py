@@ -1,4 +1,4 @@
-"""How an epoch of a job becomes part of the database: one commit, once."""
+"""Records an epoch of a job in the database: as one commit, exactly once."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class Answers(Protocol):
-    """An on-demand lookup table, which the rows of an epoch ask for theirs."""
+    """An on-demand lookup table that answers the rows of an epoch."""
 
     info: ObjectInfo
 
     def asked(self, rows: pa.Table) -> pa.Table:
-        """The keys that rows of a probe ask for."""
+        """The keys that rows of a probe need."""
 
     def answer(
         self, keys: pa.Table, stopping: Callable[[], bool], commit: Callable[[pa.Table | None], None]
@@ -38,9 +38,9 @@ class Answers(Protocol):
 class Recorder:
     """Records the epochs of one job into `objects`, one per output.
 
-    `base` is added to Spark's number of an epoch, so that the numbers of an object go on rising when its rows come from another
-    job than before. What the rows of an epoch `ask` an on-demand lookup table for is recorded with it. `errors` are the objects that
-    take the rows that could not be computed, one for each query of the job that can have such rows.
+    `base` is added to Spark's batch id, so that the epochs of an object keep rising when another job produces its rows.
+    `asks` is the on-demand lookup table that answers the rows of an epoch; the answers are recorded with the epoch. `errors` are the objects that
+    receive the rows that could not be computed, one for each query of the job that can have such rows.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Recorder:
         parts = [
             Part(
                 object_id=info.id,
-                # What is known of the arrival of rows goes with their batches, as they came.
+                # Unchanged batches keep the watermarks that were in force when their rows arrived.
                 batches=tuple(t.to_batches() if output.changelog and t.num_rows else batches if t.num_rows else ()),
                 before=() if output.changelog or not t.num_rows or set(before) <= {NO_WATERMARK} else before,
                 watermark=epoch.watermark,
@@ -106,7 +106,7 @@ class Recorder:
         return bool(failed)
 
     def _failed(self, epoch: Epoch, number: int, input_lsn: int) -> list[Part]:
-        """What has changed in the errors of each query."""
+        """The changes of each query's errors."""
         parts = []
         for info, changes in zip(self._errors, epoch.errors, strict=False):
             if changes is None:
@@ -121,7 +121,7 @@ class Recorder:
         return parts
 
     def _input_lsn(self, lsn: int) -> int:
-        """The LSN of the last commit into a source or table that everything up to `lsn` follows from."""
+        """The last commit to a source or table that is reflected in everything up to `lsn`."""
         return min((self._origin(i, lsn) for o in self._objects for i in o.depends_on), default=lsn)
 
     def _origin(self, object_id: int, lsn: int) -> int:
@@ -139,7 +139,7 @@ def change_part(info: ObjectInfo, delta: pa.Table, rows: int | None = None) -> P
 
 
 def _ordered(table: pa.Table, output: Output) -> pa.Table:
-    """One epoch of a changelog: each row once, retractions before assertions."""
+    """One epoch of a changelog: each row once, retractions before insertions."""
     if not output.changelog or not table.num_rows:
         return table
     if not output.consolidated:

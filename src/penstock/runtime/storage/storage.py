@@ -1,4 +1,4 @@
-"""One open database without its JVM: what is durable, what is served, and the one way in which either changes."""
+"""One open database without its JVM: its durable data, its contents, and the single path that changes either."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 FED = (Kind.SOURCE, Kind.TABLE, Kind.LOOKUP)
-"""Objects that rows are written into."""
+"""The kinds of objects that accept writes."""
 
 
 class Index(Protocol):
-    """Who must know where the rows of the log are: the kernel, while its JVM runs."""
+    """Is notified of the location of rows in the log: the kernel, while its JVM runs."""
 
     def add(self, entries: Iterable[Entry], head: int) -> None: ...
 
@@ -48,7 +48,7 @@ class Index(Protocol):
 
 
 class NoIndex:
-    """Stands in while no JVM runs."""
+    """Used while no JVM runs."""
 
     def add(self, entries: Iterable[Entry], head: int) -> None: ...
 
@@ -72,15 +72,15 @@ class Storage:
         self.index: Index = NoIndex()
         self.feeds: dict[int, Feed] = {}
         self.closed: dict[int, PenstockError] = {}
-        """Objects that take no rows, and why."""
+        """Objects that accept no rows, and why."""
         self.damage: dict[int, PenstockError] = {}
-        """Objects whose contents could not be rebuilt or kept, and why. The others are not disturbed."""
+        """Objects whose contents could not be rebuilt or saved, and why. Others are not affected."""
         self.full: PenstockError | None = None
-        """Why no new rows are taken, while the log is larger than it may be."""
+        """Why new rows are refused, while the log exceeds its limit."""
         self.commits = threading.Condition()
         """Notified after every group of commits."""
         self.alignment = Alignment(self._stood_still)
-        """Which sources take no rows now, because they are too far ahead of others."""
+        """Decides which sources accept no rows now, because they are too far ahead of others."""
         self._attached: dict[int, tuple[ObjectInfo, pa.Schema]] = {}
         self._orders: dict[int, threading.Lock] = {}
         self._lock = threading.Lock()
@@ -95,8 +95,8 @@ class Storage:
             )
             undo.callback(self.log.close)
             self.catalog = Catalog(self.layout.catalog, expected=self.log.head > 1)
-            # A statement that was undone, or a crash, may have left an id in the log that the catalogue never heard of. The log takes no
-            # more commits under it.
+            # An undone statement or a crash may have left an id in the log that is not in the catalogue. The log accepts no
+            # # more commits for it, so it must not be reused.
             self.catalog.reserve(self.log.highest_id)
             self.hub = Hub()
             self.store = ViewStore(
@@ -108,22 +108,22 @@ class Storage:
     # Commits
 
     def commit(self, parts: Sequence[Part], *, aligned: bool = True) -> Commit:
-        """One atomic commit. Once begun it is finished, whatever strikes the caller:
+        """Makes one atomic commit. Once begun it completes, even if the caller is interrupted:
 
-        1. it is durable in the log;
-        2. it is in the contents of tables and views;
-        3. it is on its way to subscribers.
+        1. append it to the log, durably;
+        2. apply it to the contents of tables and views;
+        3. publish it to subscribers.
 
-        Commits into one object take these steps in the order of their LSNs. Rows for a source that is too far ahead of its group are refused
-        (`Ahead`); whoever waits for the group does so outside of all locks (`Alignment.attempt`). Not `aligned`: they are taken all the same.
+        Commits to one object take these steps in LSN order. Rows for a source that is too far ahead of its group are refused
+        (`Ahead`); callers wait for the group without holding locks (`Alignment.attempt`). Not `aligned`: the rows are accepted all the same.
         """
-        # The locks are taken within, where no Ctrl-C can strike between taking one and noting that it is to be released. Whoever has them is
-        # in such a block as well, so the wait is bounded.
+        # The locks are taken inside, so that Ctrl-C cannot interrupt between acquiring one and registering its release. Their holders are
+        # # in such a block as well, so the wait is bounded.
         with uninterrupted(), self._in_order([p.object_id for p in parts]):
             for part in parts:
                 self._check_known(part.object_id)
             if aligned:
-                # Here, so that of several commits at once no more than one goes past the limit.
+                # Under the locks, so that at most one of several concurrent commits goes past the limit.
                 self.alignment.check(parts, self._foreseen)
             stamped = [self._stamped(p) for p in parts]
             commit = self.log.append(stamped)
@@ -132,12 +132,12 @@ class Storage:
             return commit
 
     def await_published(self, object_id: int) -> None:
-        """Returns when every commit into an object that the log had before is in the contents too."""
+        """Returns when all earlier commits of an object are also in its contents."""
         with uninterrupted(), self._in_order([object_id]):
             pass
 
     def _stamped(self, part: Part) -> Part:
-        """What a clock says of the times of a part (processing time, a watermark per value) is decided in the order of the commits."""
+        """The part with the times that its clock assigns (processing time, a watermark per value), in commit order."""
         feed = self.feeds.get(part.object_id)
         if feed is None or feed.clock is None:
             return part
@@ -158,11 +158,12 @@ class Storage:
             feed.clock.stood_still(seconds)
 
     def await_level(self, object_id: int) -> None:
-        """Returns when a source takes rows; PSK-5014 if it is too far ahead of its group for too long."""
+        """Returns when a source accepts rows; raises PSK-5014 if it is too far ahead of its group for too long."""
         self.when_level(lambda: self.alignment.admit([object_id], {}))
 
     def when_level(self, commit: Callable[[], T]) -> T:
-        """What `commit` returns; while the rows are too far ahead it is tried again, for `engine.drift_timeout_ms`. The caller holds no lock."""
+        """Calls `commit` and returns its result; retries for `engine.drift_timeout_ms` while the rows are too far ahead. The caller must hold no
+        lock."""
         return self.alignment.attempt(commit, self.settings.engine.drift_timeout_ms / 1000)
 
     def _check_known(self, object_id: int) -> None:
@@ -181,7 +182,7 @@ class Storage:
             try:
                 self.store.apply_many([(e.object_id, t, e.epoch) for e, t in kept], commit.lsn)
             except Exception as error:
-                # The commit is durable and cannot be taken back: what it belongs to is not served until it is rebuilt.
+                # The commit is durable and cannot be undone: its objects are not served until they are rebuilt.
                 for entry, _ in kept:
                     self._damaged(entry.object_id, error)
         for entry, table in told:
@@ -209,7 +210,7 @@ class Storage:
     # Objects
 
     def attach(self, info: ObjectInfo, defaults: Mapping[str, object] | None = None) -> None:
-        """Makes what an object needs in this process; contents come from its snapshot and the log.
+        """Sets up an object in this process; its contents come from its snapshot and the log.
 
         An object whose contents cannot be rebuilt is attached as damaged.
         """
@@ -245,33 +246,33 @@ class Storage:
     def _damaged(self, object_id: int, error: Exception) -> None:
         found = self._attached.get(object_id)
         if found is None:
-            return  # It was dropped meanwhile.
+            return  # It has been dropped.
         info, _ = found
         why = error.detail if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
         self.damage[object_id] = fail(
             "PSK-6004",
             f"The contents of {info.name} are damaged: {why}",
-            hint=f"Everything else works on. Drop {info.name}, or restore the folder from a backup.",
+            hint=f"Everything else continues to work. Drop {info.name}, or restore the folder from a backup.",
         )
         _logger.error("%s", self.damage[object_id], exc_info=error)
         self.hub.suspend(object_id, self.damage[object_id])
 
     def info(self, object_id: int) -> ObjectInfo:
-        """An attached object; PSK-1002 if it was dropped meanwhile."""
+        """An attached object; raises PSK-1002 if it has been dropped."""
         found = self._attached.get(object_id)
         if found is None:
             raise fail("PSK-1002", "The object was dropped.")
         return found[0]
 
     def owned(self, owner_id: int, role: Role) -> ObjectInfo | None:
-        """The attached object that another one has for some purpose."""
+        """The attached object that another one owns in a role."""
         found = (o for o, _ in list(self._attached.values()) if o.owner_id == owner_id and o.role is role)
         return next(found, None)
 
     def feed(self, info: ObjectInfo) -> Feed:
-        """The way into a source or table.
+        """The feed of a source or table.
 
-        Raises PSK-1002 if it was dropped meanwhile, PSK-5013 while the log is too large, and the reason for which it is closed.
+        Raises PSK-1002 if it has been dropped, PSK-5013 while the log is too large, or the reason why it is closed.
         """
         if self.full is not None:
             raise self.full
@@ -288,9 +289,9 @@ class Storage:
             raise self.damage[info.id]
 
     def detach(self, object_id: int) -> None:
-        """Forgets an object for good: contents, subscribers and log. The catalogue has dropped it, or never had it.
+        """Removes an object for good: contents, subscribers and log. The catalogue has dropped it, or never had it.
 
-        A commit that has begun is finished first; later ones are refused.
+        Commits in progress complete first; later ones are refused.
         """
         with uninterrupted(), self._in_order([object_id]):
             self._attached.pop(object_id, None)
@@ -300,7 +301,7 @@ class Storage:
             self.alignment.leave(object_id)
             with self._lock:
                 self._orders.pop(object_id, None)
-        # Whatever fails, the rest goes.
+        # If one step fails, the others still run.
         with ExitStack() as rest:
             rest.callback(remove, self.layout.snapshot(object_id))
             rest.callback(self.index.forget, object_id)
@@ -309,27 +310,27 @@ class Storage:
             self.hub.end(object_id)
 
     def regrow(self, info: ObjectInfo, defaults: Mapping[str, object]) -> None:
-        """The object has more columns now: rows without them can no longer come in."""
+        """Applies added columns of an object: rows without them are no longer accepted."""
         self._attached[info.id] = (info, stored_schema(info))
         self.feeds[info.id] = self._feed(info, defaults)
 
     def save_contents(self) -> None:
-        """Writes the contents of tables and views, so that the log before them is no longer needed to open the database."""
+        """Writes snapshots of tables and views, so that opening the database no longer needs the log before them."""
         for info in self.catalog.objects(Kind.TABLE, Kind.LOOKUP, Kind.VIEW):
             if info.id not in self.damage:
                 self.save(info)
 
     def save(self, info: ObjectInfo) -> int:
-        """Writes down the contents of one object; the LSN that they stand for."""
+        """Writes a snapshot of one object; returns its LSN."""
         path = self.layout.snapshot(info.id)
-        # CHECKPOINT and the removal of history may come to the same file at once.
+        # CHECKPOINT and retention may write the same file at the same time.
         with self._saving:
             make_folder(path.parent)
             _, lsn = self.store.save(info.id, path)
         return lsn
 
     def close(self) -> None:
-        """Releases everything; the first error is raised after all is released."""
+        """Releases all resources, then raises the first error."""
         with ExitStack() as last:
             last.callback(self.store.close)
             last.callback(self.log.close)

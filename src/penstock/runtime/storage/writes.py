@@ -1,4 +1,4 @@
-"""Writes into sources and tables, one or several objects at once."""
+"""Writes to sources and tables, for one or several objects at once."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from penstock.serve.zset import canonical, consolidate, negated, weighted
 from penstock.sql.names import suggestion
 
 Action = Literal["insert", "delete", "place"]
-"""`insert` replaces the row of its key; `place` must not meet one; `delete` takes whole rows out."""
+"""`insert` replaces the row of its key; `place` requires that there is none; `delete` removes whole rows."""
 Write = tuple[ObjectInfo, Action, Part]
 
 
 class TableWriter:
-    """A table is written by one thread at a time, because a change needs to know the row that it replaces."""
+    """One thread at a time writes a table, because a change must know the row that it replaces."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -33,7 +33,7 @@ class TableWriter:
         self._lock = threading.Lock()
 
     def insert(self, name: str, data: object) -> int:
-        """One commit into one object; its LSN. Nothing is stored if anything is wrong with any row."""
+        """Commits rows to one object and returns the LSN. Nothing is stored if any row is invalid."""
         info = self.target(name)
         part = self._storage.feed(info).part(data)
         if info.kind is not Kind.SOURCE:
@@ -47,7 +47,7 @@ class TableWriter:
         if info is None:
             raise fail("PSK-1002", f"{name} is not found.", hint=suggestion(name, self._storage.catalog.names()))
         if info.kind not in FED:
-            raise fail("PSK-5005", f"{info.name} is a {info.kind.value}; rows go into sources and tables.")
+            raise fail("PSK-5005", f"{info.name} is a {info.kind.value}; only sources and tables accept rows.")
         if info.kind is Kind.LOOKUP and info.connector is not None:
             raise fail(
                 "PSK-5005",
@@ -58,7 +58,7 @@ class TableWriter:
 
     @contextmanager
     def alone(self, infos: Iterable[ObjectInfo]) -> Iterator[None]:
-        """Held while a statement reads tables and writes what follows from it. Tables are taken in the order of their ids."""
+        """Held while a statement reads tables and writes the result. Locks are taken in the order of the tables' ids."""
         yield from self._hold(sorted({i.id for i in infos if i.kind is not Kind.SOURCE}))
 
     def _hold(self, ids: list[int]) -> Iterator[None]:
@@ -67,14 +67,14 @@ class TableWriter:
             return
         with self._lock:
             lock = self._locks.setdefault(ids[0], threading.RLock())
-        # `with` on a lock is one step to Ctrl-C. To take it and note that it is to be released are two, and between them it would be lost.
+        # `with lock` acquires and registers the release in one step. With two steps, Ctrl-C in between would leave the lock held.
         with lock:
             yield from self._hold(ids[1:])
 
     def commit(self, writes: Sequence[Write], *, fresh: bool = False) -> int:
-        """One atomic commit; later writes see earlier ones. `fresh`: what is deleted was read under `alone`, so it is still there.
+        """Makes one atomic commit; later writes see earlier ones. `fresh`: the deleted rows were read under `alone`, so they still exist.
 
-        Waits while a source that it writes is too far ahead of its group, without a lock; what it writes into tables is found again afterwards.
+        Waits, without a lock, while a source that it writes is too far ahead of its group; the changes of tables are recomputed afterwards.
         """
         lsn = self._storage.when_level(lambda: self._commit(writes, fresh))
         for _, _, part in writes:
@@ -93,7 +93,7 @@ class TableWriter:
             feed.count(part)
 
     def preview(self, writes: Sequence[Write]) -> dict[int, pa.Table]:
-        """What a commit of these writes would change now, by object, with weights; refused as the commit would be."""
+        """The changes that a commit of these writes would make now, by object, with weights; raises the errors of the commit."""
         with self.alone(info for info, _, _ in writes), uninterrupted():
             deltas, parts = self._changes(writes, False)
         for part in _merged(parts):
@@ -110,7 +110,7 @@ class TableWriter:
             if info.kind is Kind.SOURCE:
                 parts.append(part)
                 continue
-            # Keys are compared here, so equal ones must look the same.
+            # Keys are compared here, so equal ones must have the same representation.
             rows = canonical(pa.Table.from_batches(part.batches, self._storage.feed(info).schema))
             before = pending.get(info.id)
             if action == "delete" and not fresh:
@@ -120,7 +120,7 @@ class TableWriter:
         return {i: consolidate(t) for i, t in pending.items()}, parts
 
     def _change(self, info: ObjectInfo, action: Action, rows: pa.Table, pending: pa.Table | None) -> pa.Table:
-        """The changelog of one write: what it takes away and what it puts in its place."""
+        """The changelog of one write: the rows that it removes, and their replacements."""
         if action == "delete":
             return negated(rows)
         if not info.key:
@@ -139,7 +139,7 @@ class TableWriter:
         return pa.concat_tables([negated(current), weighted(rows)])
 
     def _check_there(self, info: ObjectInfo, rows: pa.Table, pending: pa.Table | None) -> None:
-        """Rows that are taken out must be there; another commit may have changed them since they were read."""
+        """Checks that the deleted rows exist; another commit may have changed them since they were read."""
         if not rows.num_rows:
             return
         names = list(info.key) or rows.column_names
@@ -148,7 +148,7 @@ class TableWriter:
         if _debt(have) != _debt([*have, negated(rows).cast(old.schema)]):
             raise fail(
                 "PSK-5008",
-                f"A row of {info.name} that the transaction changes is not there any more.",
+                f"A row of {info.name} that the transaction changes no longer exists.",
             )
 
     def _stored(self, info: ObjectInfo, keys: pa.Table) -> pa.Table:
@@ -157,12 +157,12 @@ class TableWriter:
         try:
             return weighted(self._storage.store.lookup(info.id, keys))
         except PenstockError:
-            self._storage.info(info.id)  # PSK-1002 if that is why.
+            self._storage.info(info.id)  # PSK-1002 if the table was dropped.
             raise
 
 
 def _debt(parts: Sequence[pa.Table]) -> int:
-    """How many rows are missing for every weight to be zero or more."""
+    """The number of rows missing for all weights to be zero or more."""
     weights = consolidate(pa.concat_tables(parts)).column("__weight")
     return int(pc.sum(pc.min_element_wise(weights, 0)).as_py() or 0)
 
@@ -174,7 +174,7 @@ def _with_keys(table: pa.Table, keys: pa.Table) -> pa.Table:
 
 
 def _numbered(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The key of each row and its place."""
+    """The key of each row and its position."""
     return _plain(rows.select(key)).append_column("__n", pa.array(range(rows.num_rows), pa.int64()))
 
 
@@ -187,7 +187,7 @@ def _plain(keys: pa.Table) -> pa.Table:
 
 
 def _last_per_key(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Of several rows with one key the last."""
+    """The last row of each key."""
     if rows.num_rows < 2:
         return rows
     last = _numbered(rows, key).group_by(list(key)).aggregate([("__n", "max")]).column("__n_max")
@@ -195,7 +195,7 @@ def _last_per_key(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
 
 
 def _merged(parts: Sequence[Part]) -> list[Part]:
-    """One part per object: several inserts into one source within a commit belong together."""
+    """One part per object: merges several inserts into one source."""
     by_object: dict[int, Part] = {}
     for part in parts:
         have = by_object.get(part.object_id)
