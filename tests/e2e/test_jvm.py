@@ -41,7 +41,7 @@ def test_calls_that_are_under_way_when_the_jvm_is_killed_end(tmp_path: Path) -> 
     )
     assert max(s for _, s in out["ends"].values()) < NOTICED_S
     assert out["told_s"] < NOTICED_S
-    assert out["told"].startswith("PSK-7005: Spark's JVM has ended: it was killed by SIGKILL")
+    assert out["told"].startswith("PSK-7005: Spark's JVM exited: it was killed by SIGKILL")
     assert "db.start()" in out["told"] and "spark.log" in out["told"]
     assert [code for code, _ in out["after"]] == ["PSK-7005"] * 4 + ["nothing"]
     assert max(s for _, s in out["after"]) < 0.5
@@ -67,7 +67,7 @@ def test_results_and_inputs_larger_than_the_heap(tmp_path: Path) -> None:
     assert out["refused"][0] == "PSK-7009"
     assert out["wide"] >= 300_000_000
     assert out["left"] == 0
-    assert out["died"].startswith("PSK-7005: Spark's JVM has ended: java.lang.OutOfMemoryError: Java heap space.")
+    assert out["died"].startswith("PSK-7005: Spark's JVM exited: java.lang.OutOfMemoryError: Java heap space.")
     assert "spark.heap" in out["died"]
     assert out["again"] == [{"a": 1}]
 

@@ -63,7 +63,7 @@ STATEMENTS = [
         "(SELECT symbol, window_start FROM trades GROUP BY symbol, TUMBLE(ts, INTERVAL '1' MINUTE)) w "
         "ASOF JOIN quotes q MATCH_CONDITION (w.window_start >= q.qts) ON w.symbol = q.symbol EMIT ON WINDOW CLOSE",
         "PSK-1012",
-        "Make a stream of the query inside",
+        "Create a stream of the inner query",
     ),
     # Names
     Refused("SELECT * FROM trade", "PSK-1002", "trades", at=(1, 15)),

@@ -209,7 +209,7 @@ class Database:
         self._engine.wait(lsn, timeout)
 
     def start(self) -> None:
-        """Starts every query, sink and connector. If the JVM has ended, starts a new one first."""
+        """Starts every query, sink and connector. If the JVM exited, starts a new one first."""
         if self._engine.lifecycle.state is not State.FAULTED:
             self._engine.check_open()
         self._engine.start()

@@ -121,7 +121,7 @@ CODES: dict[str, Code] = {
     "PSK-7002": Code("cancelled"),
     "PSK-7004": Code("write to disk failed"),
     "PSK-7005": Code(
-        "Spark's JVM has ended",
+        "Spark's JVM exited",
         "db.start(), or START PIPELINE, starts a new JVM and resumes from the last commit.",
     ),
     "PSK-7006": Code("the query has failed or is stopped", "SHOW QUERIES shows the reason; RESTART … retries it."),

@@ -1,4 +1,4 @@
-"""Aggregates, DISTINCT and the temporal filter: natively where Spark's operator gives the right answer, else in the kernel."""
+"""Aggregates, DISTINCT and the temporal filter: native if Spark's operator gives the right answer, otherwise in the kernel."""
 
 from __future__ import annotations
 
@@ -73,25 +73,25 @@ _OF_NUMBERS = frozenset(
         "median",
     }
 )
-"""Aggregates that take texts for truth values, and for numbers."""
+"""Aggregates that accept strings as booleans, and as numbers."""
 
 _EXTREMES = {False: "rows_at_max", True: "rows_at_min"}
-"""The kernel's own aggregates: their last argument is compared, the others make up the row."""
+"""The kernel's own aggregates: they compare their last argument; the others form the row."""
 
 _SUMMABLE = 28
-"""Digits of decimals of which ten thousand million can be added up in Spark's largest decimal."""
+"""The digits of decimals of which ten billion can be summed in Spark's largest decimal."""
 
 TOO_LARGE = "the sum does not fit into BIGINT"
 
 _FOR_EVER = 1 << 60
-"""Milliseconds for which a session stays open that no watermark closes."""
+"""How many milliseconds a session without a watermark stays open."""
 
 
 def aggregate(c: Compiler, n: p.Aggregate) -> DataFrame:
     df = c.node(n.child)
     if n.session is not None:
         return _session(c, n, df)
-    # Rows that wait below for the watermark may come, or go, when their window would have closed; such a group stays.
+    # Rows that wait for the watermark below may arrive or be retracted after their window would have closed; keep such a group.
     kept = n.outlived or (n.child.waits and not n.child.punctual)
     closes = n.window_end is not None and _timed(n, n.window_end) and not kept
     end = next((k for k in n.keys if k.name == n.window_end), None)
@@ -109,7 +109,7 @@ def _timed(n: p.Aggregate, name: str) -> bool:
 
 
 def _patience(n: p.Aggregate, time: p.Expr) -> int:
-    """How many milliseconds after its end a window closes. What waits below has waited for late rows already."""
+    """How many milliseconds after its end a window closes. Operators below that wait have already waited for late rows."""
     lag = next((t.lag_ms for t in n.child.times if t.column == time.column), 0)
     return lag if n.child.punctual else lag + n.lateness_ms
 
@@ -117,7 +117,7 @@ def _patience(n: p.Aggregate, time: p.Expr) -> int:
 def _all_native(df: DataFrame, n: p.Aggregate) -> bool:
     if not all(a.func in NATIVE and not a.distinct and not a.order for a in n.aggs):
         return False
-    # Of sums that overflow Spark can add up those of integers in two halves.
+    # Of sums that can overflow, Spark can compute those of integers in two halves.
     types = argument_types(df, n.aggs)
     return all(not overflows(a.func, t) or isinstance(t[0], LongType) for a, t in zip(n.aggs, types, strict=True))
 
@@ -131,13 +131,13 @@ def _without_late(c: Compiler, n: p.Aggregate, df: DataFrame, end: p.Named) -> D
 
 
 def _is_late(df: DataFrame, end: str, patience_ms: int) -> Column:
-    """Whether a window had closed when the row came, `patience_ms` after its end."""
+    """Whether a window, which closes `patience_ms` after its end, had closed when the row arrived."""
     time, _ = micros(df, end)
     return time <= F.col("__pwm") * 1000 - patience_ms * 1000
 
 
 def _late_rows(c: Compiler, n: p.Aggregate) -> DataFrame:
-    """The rows of the aggregate's input all of whose windows have closed, as they were before windows were assigned."""
+    """The input rows of the aggregate whose windows have all closed, as they were before windows were assigned."""
     below = n.child
     while not isinstance(below, p.WindowAssign):
         (below,) = below.children
@@ -149,7 +149,7 @@ def _late_rows(c: Compiler, n: p.Aggregate) -> DataFrame:
 
 
 def _last_window(windows: DataFrame, node: p.WindowAssign) -> DataFrame:
-    """Of a row's windows only the one that ends last, found without state: no later window would cover the row."""
+    """The last window of each row, found without state: no later window covers the row."""
     time, _ = micros(windows, node.time.sql())
     end, _ = micros(windows, f"`{node.end}`")
     start, _ = micros(windows, f"`{node.start}`")
@@ -168,7 +168,7 @@ def _native(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
     df, keys, calls = _computed(c, n, df, others, types)
     end_micros, kind = micros(df, end.expr.sql())
     beyond = (n.lateness_ms + int(jvm().EventTime.SHIFT)) * 1000
-    # Spark closes a group when field 1 of the struct that carries the watermark's mark is not after the watermark.
+    # Spark closes a group when field 1 of the struct with the watermark metadata is not after the watermark.
     bounds = F.struct(
         F.lit(None).cast("timestamp").alias("start"), F.timestamp_micros(end_micros + beyond).alias("end")
     )
@@ -195,7 +195,7 @@ def _native(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
 def _computed(
     c: Compiler, n: p.Aggregate, df: DataFrame, keys: Sequence[p.Named], types: Sequence[Sequence[DataType]]
 ) -> tuple[DataFrame, list[str], list[_Call]]:
-    """The input of a native aggregate, the keys and the calls over it: where one of them can fail they are columns."""
+    """The input of a native aggregate, with the keys and calls over it; if one of them can fail, they are computed as columns."""
     calls = [
         _Call(a.func, arguments(a, t), a.filter.sql() if a.filter else None) for a, t in zip(n.aggs, types, strict=True)
     ]
@@ -236,7 +236,7 @@ _LOW = (1 << 32) - 1
 
 
 def _accumulated(a: p.AggCall, call: _Call, wide: bool) -> list[Column]:
-    """What Spark adds up for a call. The halves of a sum are added up apart, and cannot overflow: only its value can."""
+    """The columns that Spark accumulates for a call. The halves of a sum are summed separately and cannot overflow; only the sum can."""
     if not wide:
         return [call.over(*call.args).alias(a.name)]
     high, low = (f"shiftright({call.args[0]}, 32)", f"{call.args[0]} & {_LOW}L")
@@ -251,14 +251,14 @@ def _total(name: str) -> Column:
 
 
 def key_names(n: p.Aggregate) -> dict[str, str]:
-    """The names of a group's columns for users."""
+    """The user-visible names of a group's columns."""
     bounds = (n.session.start, n.session.end) if n.session else ()
     names = shown(n)
     return {k: names[k] for k in (*(k.name for k in n.keys), *bounds)}
 
 
 def _start_of(n: p.Aggregate, end: p.Named) -> tuple[str | None, int]:
-    """The key that is the start of the same window, and the window's length, if the one follows from the other's end."""
+    """The key that is the start of the same window, and the window's length, if the start follows from the end."""
     for below in n.child.walk():
         if isinstance(below, p.WindowAssign) and below.end == end.expr.column:
             if below.kind == "cumulate" or below.size.months:
@@ -268,7 +268,7 @@ def _start_of(n: p.Aggregate, end: p.Named) -> tuple[str | None, int]:
 
 
 def _typed_call(a: p.AggCall) -> str:
-    """The call as Spark types it; ordered forms have the same type as their plain ones."""
+    """The call in the form whose type Spark derives; ordered forms have the same type as their plain ones."""
     args = [x.sql() for x in a.args]
     match a.func:
         case "string_agg" | "listagg":
@@ -287,7 +287,7 @@ def _typed_call(a: p.AggCall) -> str:
 def agg_specs(
     df: DataFrame, aggs: tuple[p.AggCall, ...], names: Mapping[str, str]
 ) -> tuple[list[Column], list[str], list[dict[str, Any]]]:
-    """Columns to compute before a kernel aggregate, the calls that they are for, and what it is told of its functions."""
+    """The columns to compute before a kernel aggregate, their calls, and the specs of its functions."""
     if not aggs:
         return [], [], []
     results = df.agg(*(F.expr(_typed_call(a)).alias(f"t{i}") for i, a in enumerate(aggs))).schema
@@ -321,7 +321,7 @@ def agg_specs(
 
 
 def argument_types(df: DataFrame, aggs: Sequence[p.AggCall]) -> list[list[DataType]]:
-    """The types of each call's arguments, and of what it orders by."""
+    """The types of each call's arguments and sort keys."""
     exprs = [[*a.args, *(k.expr for k in a.order)] for a in aggs]
     flat = [F.expr(e.sql()).alias(f"x{i}") for i, e in enumerate(e for some in exprs for e in some)]
     types = iter([f.dataType for f in df.select(*flat).schema.fields] if flat else [])
@@ -329,12 +329,12 @@ def argument_types(df: DataFrame, aggs: Sequence[p.AggCall]) -> list[list[DataTy
 
 
 def arguments(a: p.AggCall, types: Sequence[DataType]) -> list[str]:
-    """The arguments of a call in the types in which it takes them."""
+    """The arguments of a call, cast to the types that it accepts."""
     return [_taken(a.func, x.sql(), t) for x, t in zip(a.args, types, strict=False)]
 
 
 def _taken(func: str, expr: str, kind: DataType) -> str:
-    """A text that a function takes for a number or a truth value is cast where the cast can fail for its row alone."""
+    """Casts a string that a function accepts as a number or boolean, so that a failing cast only affects its row."""
     if not isinstance(kind, StringType):
         return expr
     wanted = "DOUBLE" if func in _OF_NUMBERS else "BOOLEAN" if func in _OF_TRUTH else None
@@ -342,7 +342,7 @@ def _taken(func: str, expr: str, kind: DataType) -> str:
 
 
 def overflows(func: str, types: Sequence[DataType]) -> bool:
-    """True if the value may not fit into the type of the result, whatever its arguments; smaller integers would need 2³² rows."""
+    """True if the result can overflow its type; for smaller integers that would need 2³² rows."""
     if func not in ("sum", "avg", "mean"):
         return False
     match types[0]:
@@ -357,7 +357,7 @@ def overflows(func: str, types: Sequence[DataType]) -> bool:
 
 
 def _filtered(a: p.AggCall, args: list[str], when: str) -> list[str]:
-    """The arguments with a NULL in rows that the filter leaves out, where the kernel looks for it."""
+    """The arguments, with NULL in filtered-out rows where the kernel expects it."""
     if a.func in p.EDGES and not a.ignore_nulls:
         return [*args, f"CASE WHEN {when} THEN true END"]
     at = len(args) - 1 if a.func in p.BY_ANOTHER else 0
@@ -393,14 +393,14 @@ def _kernel(c: Compiler, n: p.Aggregate, df: DataFrame, end: p.Named | None) -> 
 def _failing(
     c: Compiler, n: p.Aggregate, specs: Sequence[Mapping[str, Any]], bounds: str | None = None
 ) -> dict[str, object]:
-    """What the kernel is told of the channel for groups whose value may not fit into its type."""
+    """The spec of the error channel for groups whose value can overflow its type."""
     if not any(s["fails"] for s in specs):
         return {}
     return {"errors": c.guards.spec(key_names(n)) | {"bounds": bounds}}
 
 
 def _with_presence(c: Compiler, df: DataFrame) -> DataFrame:
-    """An aggregate without keys has a row even over nothing: a row of weight zero makes its group exist."""
+    """An aggregate without keys has a row even over an empty input: a row of weight zero creates its group."""
     if "__weight" not in df.columns:
         df = df.withColumn("__weight", F.lit(1).cast("bigint"))
     nulls = [F.lit(None).cast(f.dataType).alias(f.name) for f in df.schema.fields if f.name != "__weight"]
@@ -453,7 +453,7 @@ def _session(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
 
 
 def extremes(c: Compiler, n: p.Extremes) -> DataFrame:
-    """An aggregate whose result are the rows themselves."""
+    """An aggregate that returns the rows themselves."""
     rows = p.AggCall("__rows", _EXTREMES[n.least], (*(p.col(x) for x in n.columns), n.value))
     keys = tuple(p.Named(f"__k{i}", p.col(k)) for i, k in enumerate(n.keys))
     end = next(k.name for k in keys if k.expr.column == n.window_end)

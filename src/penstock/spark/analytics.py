@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _ordered(c: Compiler, n: p.TopN | p.Analytic) -> tuple[DataFrame, dict[str, object]]:
-    """The input with partition and order columns computed, and the part of the spec that tells of them."""
+    """The input with partition and order columns computed, and their part of the spec."""
     df = c.node(n.child)
     weight = c.weight(df)
     columns = list(n.child.columns)
@@ -47,7 +47,7 @@ def _out(n: p.TopN | p.Analytic, df: DataFrame) -> DataFrame:
 
 def top_n(c: Compiler, n: p.TopN) -> DataFrame:
     df, spec = _ordered(c, n)
-    # The kernel partitions and orders by columns of the row: those that it has, and for other expressions one more each.
+    # The kernel partitions and orders by columns of the row; other expressions become additional columns.
     exprs = {f"__p{i}": e for i, e in enumerate(n.partition)} | {f"__o{i}": k.expr for i, k in enumerate(n.order)}
     own = {name: e.column for name, e in exprs.items() if e.column in n.child.columns}
     df = df.drop(*own)
@@ -124,7 +124,7 @@ def _constant(e: p.Expr) -> object:
 
 
 def _over(w: p.WindowCall, n: p.Analytic) -> str:
-    """The call as Spark types it; frames do not change a type."""
+    """The call in the form whose type Spark derives; frames do not change a type."""
     order = ", ".join(f"`__o{i}`" for i in range(len(n.order))) or "1"
     return (
         f"{w.func}({', '.join(e.sql() for e in w.args) or ('*' if w.func == 'count' else '')}) OVER (ORDER BY {order})"

@@ -30,16 +30,16 @@ _SLOW_RULES = (
     "org.apache.spark.sql.catalyst.optimizer.BooleanSimplification",
     "org.apache.spark.sql.catalyst.optimizer.ReorderAssociativeOperator",
 )
-"""Rules that take the third power of the length of a chain of operators: 3,000 conditions, a minute."""
+"""Optimizer rules whose time is cubic in the length of a chain of operators: a minute for 3,000 conditions."""
 _LARGE = 20_000
-"""Characters of a statement from which they are left out."""
+"""The length of a statement, in characters, from which they are disabled."""
 
 
 class BatchReader:
-    """Runs batch SQL. Each call has a Spark session of its own, so that names never meet."""
+    """Runs batch SQL. Each call has its own Spark session, so that names never collide."""
 
     def __init__(self, spark: SparkSession, *, programs: bool = False) -> None:
-        """`programs`: what runs programs or reads files stays callable (the setting `security.allow_programs`)."""
+        """`programs`: functions that run programs or read files stay callable (the setting `security.allow_programs`)."""
         self._spark = spark
         self._programs = programs
         self._functions: dict[str, Any] = {}
@@ -56,12 +56,12 @@ class BatchReader:
                 "PSK-1015", f"{name} is a function of Spark that statements cannot call.", hint="Choose another name."
             )
         with translated():
-            # Spark would take type hints for those of its own vectorized functions, and warn where they are not.
+            # Spark would interpret type hints as those of its vectorized functions, and warn if they are not.
             self._functions[name] = udf(function, returns, useArrow=False)
             functions.register(self._spark, name, function, returns)
 
     def _session(self, tables: Mapping[str, pa.Table], folder: Path | None = None) -> SparkSession:
-        # A copy, so that the settings of the database hold, and what it has been closed off from stays so.
+        # A copy, so that the settings and restrictions of the database apply.
         session = SparkSession(self._spark.sparkContext, self._spark._jsparkSession.cloneSession())
         for name, table in tables.items():
             given(session, table, folder).createOrReplaceTempView(quoted(name))
@@ -70,7 +70,7 @@ class BatchReader:
         return session
 
     def select(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-        """The result of Spark SQL in which `tables` gives the names their rows. One that is too large for memory is refused (PSK-7009)."""
+        """The result of Spark SQL over `tables`, by name. A result that is too large for memory is refused (PSK-7009)."""
         context = self._spark.sparkContext
         tag = f"penstock-select-{uuid.uuid4().hex}"
 
@@ -90,13 +90,13 @@ class BatchReader:
             return interruptible(run, lambda: context.cancelJobsWithTag(tag))
 
     def schema(self, sql: str, tables: Mapping[str, Sequence[Column]]) -> tuple[Column, ...]:
-        """The columns that a SELECT has; nothing is run."""
+        """The columns of a SELECT; nothing is executed."""
         with translated():
             session = self._session({n: schema_of(c).empty_table() for n, c in tables.items()})
             return tuple(Column(f.name, f.dataType.simpleString()) for f in session.sql(sql).schema.fields)
 
     def check_columns(self, columns: Iterable[Column]) -> None:
-        """Spark knows every type; what it does not know is refused with its own words."""
+        """Checks that Spark knows every type; otherwise raises Spark's own message."""
         with translated():
             StructType.fromDDL(", ".join(f"{quoted(c.name)} {c.type}" for c in columns))
 
@@ -107,7 +107,7 @@ class BatchReader:
             return {}
         for c in given:
             to_arrow(c.type)
-        # A stored default goes the same way as one that is being declared: the file may have been changed by hand.
+        # A stored default is checked like a new one: the file may have been edited by hand.
         items = [f"CAST({_default(c, self._programs)} AS {c.type}) AS {quoted(c.name)}" for c in given]
         with translated():
             row = arrow(self._spark.sql(f"SELECT {', '.join(items)}"))
@@ -137,13 +137,13 @@ def _without_slow_rules(session: SparkSession) -> None:
 
 @contextmanager
 def _converting() -> Iterator[None]:
-    """PySpark's own errors for a value or type that Arrow or Python has not."""
+    """Translates PySpark's errors for a value or type that Arrow or Python does not have."""
     try:
         yield
     except PySparkException:
         raise
     except (ValueError, TypeError, OverflowError) as why:
-        raise fail("PSK-7001", f"A value cannot be taken to or from Spark: {why}.") from why
+        raise fail("PSK-7001", f"A value cannot be converted to or from Spark: {why}.") from why
 
 
 def arrow(df: DataFrame, folder: Path | None = None) -> pa.Table:

@@ -32,16 +32,16 @@ ERROR_SCHEMA = pa.schema(
         pa.field("__weight", pa.int64()),
     ]
 )
-"""What is told of a row that cannot be computed: the expression that fails, why, and the row as JSON."""
+"""The columns of an error: the expression that failed, the reason, and the row as JSON."""
 
 
 class FolderClaim:
-    """The JVM's claim on a database folder: it waits until the JVM of a killed process is gone."""
+    """The JVM's lock on a database folder; it waits until the JVM of a killed process has exited."""
 
     def __init__(self, path: Path, timeout_ms: int = 30_000) -> None:
         self._hold = interruptible(lambda: jvm().FolderHold.acquire(str(path), timeout_ms))
         if self._hold is None:
-            raise fail("PSK-0005", f"{path.parent} is still held by the JVM of another process.")
+            raise fail("PSK-0005", f"{path.parent} is still locked by the JVM of another process.")
 
     def release(self) -> None:
         with releasing():
@@ -50,19 +50,19 @@ class FolderClaim:
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch of a job put out, per output: record batches, in no particular order."""
+    """The output of one epoch of a job: record batches per output, in no particular order."""
 
     number: int
     watermark: int | None
     idle: bool
-    """True if the output does not hold back the watermark of those who read it, until its next epoch."""
+    """True if the output does not hold back the watermark of its readers, until its next epoch."""
     lsn: int
     batches: tuple[tuple[pa.RecordBatch, ...], ...]
     before: tuple[tuple[int, ...], ...]
-    """For each batch the watermark that was in force for its rows, if they are behind it, otherwise `NO_WATERMARK`."""
+    """For each batch the watermark in force for its rows if they are behind it, otherwise `NO_WATERMARK`."""
     files: tuple[Path, ...]
     errors: tuple[pa.Table | None, ...] = ()
-    """Changes of the errors (`ERROR_SCHEMA`) of each query of the job; None where there are none. They are not consolidated."""
+    """Changes of the errors (`ERROR_SCHEMA`) of each query of the job, not consolidated; None if there are none."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Seed:
 
 
 class KernelJob:
-    """A job in Spark. `start` runs it; `take` hands over finished epochs, each of which must be acknowledged."""
+    """A job in Spark. `start` runs it; `take` returns finished epochs, each of which must be acknowledged."""
 
     def __init__(
         self,
@@ -125,13 +125,13 @@ class KernelJob:
         self._query: StreamingQuery | None = None
 
     def _ttl_ms(self) -> int:
-        """The longest time for which rows are kept, where rows expire by the wall clock."""
+        """The longest time that rows are kept, if rows expire by the wall clock."""
         nodes = [o.node for o in self._compiled.operators]
         return max((n.ttl_ms for n in nodes if isinstance(n, Join) and n.ttl_ms), default=0)
 
     def start(self) -> None:
         options = {
-            # What a plan does twice is a shared part already.
+            # Repeated parts of a plan are shared already.
             "spark.sql.exchange.reuse": "false",
             "spark.sql.streaming.noDataMicroBatches.enabled": str(not self._ttl_ms()).lower(),
             "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": str(
@@ -158,7 +158,7 @@ class KernelJob:
             self._query = writer.start()
 
     def take(self, ack: bool, timeout_ms: int) -> Epoch | None:
-        """Acknowledges the epoch taken before, if `ack`, and waits for the next one; None when the time is over."""
+        """Acknowledges the previous epoch, if `ack`, and waits for the next one; None after the timeout."""
         packet = self._box.take(ack, timeout_ms)
         return None if packet is None else self._unpack(packet)
 
@@ -202,7 +202,7 @@ class KernelJob:
         )
 
     def refuse(self, message: str) -> None:
-        """The epoch that was taken could not be recorded; the query fails with this message."""
+        """Fails the query with this message, because the current epoch could not be recorded."""
         with releasing():
             self._box.refuse(message)
 
@@ -211,7 +211,7 @@ class KernelJob:
         return interruptible(lambda: bool(self._clock.awaitSettled(lsn, timeout_ms)))
 
     def quiesce(self, timeout_ms: int) -> int | None:
-        """Lets no further epoch begin; the LSN up to which everything is recorded, or None when the time is over."""
+        """Prevents further epochs; returns the LSN up to which everything is recorded, or None after the timeout."""
         lsn = interruptible(lambda: int(self._clock.quiesce(timeout_ms)))
         return None if lsn < 0 else lsn
 
@@ -227,7 +227,7 @@ class KernelJob:
 
     @property
     def rows_in(self) -> int:
-        """Rows that have come in since the start."""
+        """Input rows since the start."""
         return int(self._clock.position()[4])
 
     @property
@@ -247,7 +247,7 @@ class KernelJob:
         return self._compiled.operators
 
     def state(self) -> list[StateFigures]:
-        """What each operator keeps after the last epoch, in the order of `Compiled.operators`."""
+        """The state of each operator after the last epoch, in the order of `Compiled.operators`."""
         counted = [int(x) for x in self._clock.state()]
         native: Iterator[dict[str, Any]] = iter(self.progress().get("stateOperators", []))
         out = []
@@ -260,7 +260,7 @@ class KernelJob:
         return out
 
     def progress(self) -> dict[str, Any]:
-        """Spark's own figures for the last epoch: durations, rows, state operators."""
+        """Spark's own metrics of the last epoch: durations, rows, state operators."""
         last = self._query.lastProgress if self._query is not None else None
         return json.loads(last.json) if last is not None else {}
 

@@ -20,7 +20,7 @@ _LOOK_S = 0.2
 
 
 class _Threads:
-    """As many threads as there are calls at a time; they wait for more. A call that never returns does not keep the process from ending."""
+    """A pool with as many threads as concurrent calls. A call that never returns does not prevent the process from exiting."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
@@ -48,7 +48,7 @@ class _Threads:
             del answer, call
 
     def _answer(self, answer: Future[Any], call: Callable[[], Any]) -> None:
-        # It has an answer already where `end` gave it one.
+        # `end_calls` may have set a result already.
         with suppress(InvalidStateError):
             try:
                 result = call()
@@ -69,30 +69,30 @@ _threads = _Threads()
 
 
 def interruptible(call: Callable[[], T], abandon: Callable[[], object] | None = None) -> T:
-    """Runs `call` on another thread and waits. If the wait is interrupted the result is dropped, and `abandon` is called until `call` ends."""
+    """Runs `call` on another thread and waits. If the wait is interrupted, the result is dropped, and `abandon` is called until `call` ends."""
     if threading.current_thread().name == _NAME:
         return call()
     answer: Future[T] = Future()
     try:
         _threads.submit(answer, call)
         while not answer.done():
-            # not for ever: a signal that comes just before a thread begins to wait does not wake it
+            # Bounded: a signal that arrives just before a thread begins to wait does not wake it.
             wait((answer,), timeout=_LOOK_S)
         return answer.result()
     except BaseException:
-        # one that has not begun never will
+        # A call that has not begun is cancelled.
         if not answer.cancel() and abandon is not None and not answer.done():
             _threads.submit(Future(), lambda: _until_done(answer, abandon))
         raise
 
 
 def _until_done(answer: Future[Any], abandon: Callable[[], object]) -> None:
-    """What is to be abandoned may not have begun yet."""
+    """Repeats `abandon`, because the work to abandon may not have begun yet."""
     while not answer.done():
         abandon()
         wait((answer,), timeout=_LOOK_S)
 
 
 def end_calls(error: Callable[[], BaseException]) -> None:
-    """Every call that is under way raises an error of its own, even if its thread never comes back. For the death of the JVM they ask."""
+    """Makes every call in progress raise its own error, even if its thread never returns. Called when the JVM exits."""
     _threads.end(error)

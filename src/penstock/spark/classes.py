@@ -1,8 +1,8 @@
-"""Classes kept from one process to the next.
+"""An archive of loaded classes, reused by later processes.
 
-Most of what Spark's start and its first query cost is loading some ten thousand classes from jars. The JVM can write the classes
-it has loaded to an archive and map them, parsed and verified, at the next start. The archive lives in the user's cache folder, under a
-name that tells which Java and which jars it belongs to; the JVM checks it too and goes without one that does not fit.
+Most of the cost of Spark's start and first query is loading some ten thousand classes from jars. The JVM can write the classes
+it has loaded to an archive and map them, parsed and verified, at the next start. The archive is in the user's cache folder, under a
+name that identifies the Java version and the jars; the JVM checks it too and ignores one that does not match.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import pyspark
 _logger = logging.getLogger(__name__)
 
 _KEPT_S = 30 * 24 * 3600
-"""Archives that nobody has used for so long belong to versions that are gone."""
+"""Archives unused for this long belong to versions that are gone."""
 
 
 class ClassArchive:
-    """The archive for one kernel jar and the Java that Spark will be started with."""
+    """The archive for one kernel jar and the Java version that Spark will start with."""
 
     def __init__(self, jar: Path) -> None:
         self.path = _folder() / f"classes-{_identity(jar)}.jsa"
@@ -42,13 +42,13 @@ class ClassArchive:
 
     @property
     def options(self) -> str:
-        """What to start the JVM with: it uses the archive, or takes note of what one would need."""
+        """The JVM options: to use the archive or, if there is none, to record the classes for one."""
         if self._made:
             return f'"-XX:SharedArchiveFile={self.path}"'
         return "-XX:+RecordDynamicDumpInfo"
 
     def keep(self, dump: Callable[[str], None]) -> None:
-        """Has the archive written by `dump` if there is none yet. It is not needed for anything but speed: a failure is only logged."""
+        """Calls `dump` to write the archive if there is none. It only affects speed, so a failure is only logged."""
         if self._made:
             return
         self._made = True

@@ -1,7 +1,7 @@
-"""A bound plan becomes a streaming DataFrame.
+"""Compiles a bound plan to a streaming DataFrame.
 
-Inside, a frame has the node's columns by their internal names, `__weight` if the node is a changelog, and `__pwm` (the watermark
-in force, epoch ms) as long as no stateful operator came between. One `Compiler` compiles one job.
+Internally, a frame has the node's columns by their internal names, `__weight` if the node is a changelog, and `__pwm` (the watermark
+in force, Unix ms) up to the first stateful operator. One `Compiler` compiles one job.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from penstock.spark.translate import translated
 from penstock.spark.windows import assign, compared_micros
 
 UNIT_OBJECT = 0
-"""The object that holds exactly one row for ever: constant rows and global aggregates are fed from it."""
+"""The object that always holds exactly one row: the input of constant rows and global aggregates."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Output:
-    """One result of a job: what its rows look like, and whether an epoch of it is already consolidated."""
+    """One output of a job: its schema, and whether its epochs are already consolidated."""
 
     columns: tuple[Column, ...]
     changelog: bool
@@ -56,7 +56,7 @@ class Output:
 
 @dataclass
 class Compiled:
-    """A job's frame and what the clock and the sink must know of it.
+    """A job's frame, and its description for the clock and the sink.
 
     With a late output (`outputs[1]`) the frame holds both outputs' columns side by side and `__out`.
     """
@@ -65,7 +65,7 @@ class Compiled:
     outputs: list[Output]
     slots: list[list[int]]
     befores: list[int]
-    """For each output the column with the watermark that was in force for a row behind it (NULL for others); -1: none."""
+    """For each output the column with the watermark in force for a row behind it (NULL for other rows); -1: none."""
     objects: list[int]
     timed: list[Timed]
     times: tuple[p.TimeAttr, ...]
@@ -74,13 +74,13 @@ class Compiled:
     late_rows: Any = None
     """The accumulator of late rows, where rows can be late."""
     root: p.Node | None = None
-    """The plan of a single query as it was compiled: the nodes that its operators name."""
+    """The compiled plan of a single query, with the nodes that its operators refer to."""
     guarded: list[p.Node] = field(default_factory=list)
     """The nodes in which a row can fail."""
     errors: Any = None
     """The kernel's channel of the rows that fail, where one can."""
     queries: int = 1
-    """The number of queries whose rows can fail apart: `Epoch.errors` has so many members."""
+    """The number of queries with separate errors: the length of `Epoch.errors`."""
 
     @property
     def fallible(self) -> bool:
@@ -89,7 +89,7 @@ class Compiled:
 
 
 class Compiler:
-    """Compiles one query for one job; `objects` gives the catalogue entry of each scanned object."""
+    """Compiles one query for one job; `objects` has the catalogue entry of each scanned object."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Compiler:
         self._lags: dict[int, int] = {}
         self.event_time = False
         self.stamped = False
-        """Scans say which watermark was in force for a row."""
+        """Whether scans add the watermark in force for each row."""
         self.arrival = False
         self.late: DataFrame | None = None
         self.carries_late = False
@@ -155,8 +155,8 @@ class Compiler:
         elif any(isinstance(n, p.Aggregate) and n.late_to is not None for n in root.walk()):
             raise fail(
                 "PSK-1012",
-                "LATE DATA TO is not supported for windows over this input, which does not say when its rows came.",
-                hint="Make a stream of the input, and put the windows over that.",
+                "LATE DATA TO is not supported for windows over this input, because the arrival of its rows is unknown.",
+                hint="Create a stream of the input, and put the windows over that.",
             )
         timed = [Timed(o, lag) for o, lag in self._lags.items()] if follows else []
         objects = list(dict.fromkeys(self._scans))
@@ -192,7 +192,7 @@ class Compiler:
         return transform(root, absorbed)
 
     def _share_late(self, root: p.Node) -> None:
-        """Late rows are what is below their windows, once more; what keeps state there is computed once."""
+        """Late rows read the input of their windows a second time; shares its stateful parts."""
         for n in root.walk():
             if isinstance(n, p.Aggregate) and n.late_to is not None and n.session is None:
                 below = next(b for b in n.child.walk() if isinstance(b, p.WindowAssign)).child
@@ -210,7 +210,7 @@ class Compiler:
         return frame, _late_output(late_types)
 
     def _split(self, made: DataFrame, select: list[SparkColumn]) -> tuple[DataFrame, Output]:
-        """Both outputs of an operator that hands on its late rows in `__late`, which is NULL for all others."""
+        """Both outputs of an operator that returns its late rows in `__late`, which is NULL for all other rows."""
         row = made.schema["__late"].dataType
         assert isinstance(row, StructType)
         late = [F.col("__late").getField(f.name).alias(f"l{i}") for i, f in enumerate(row.fields)]
@@ -220,7 +220,7 @@ class Compiler:
     # Linear operators
 
     def node(self, n: p.Node) -> DataFrame:
-        """The frame of a node. A part that stands in the plan more than once is made where it is met first."""
+        """The frame of a node. A part that occurs more than once is compiled at its first occurrence."""
         part = self._places.get(id(n))
         if part is None:
             return self._alone(n)
@@ -240,7 +240,7 @@ class Compiler:
             self._nodes.pop()
 
     def _frame(self, n: p.Node) -> DataFrame:
-        # Operators with state live in modules of their own.
+        # Stateful operators have their own modules.
         from penstock.spark import aggregates, analytics, joins, recursion
 
         match n:
@@ -318,7 +318,7 @@ class Compiler:
         )
         if not self.event_time:
             return df
-        # Not deterministic on purpose: the optimizer must not move anything below the watermark, where it would drop heartbeats.
+        # Non-deterministic on purpose: the optimizer must not push filters below the watermark, where they would drop heartbeats.
         beat = F.expr("CASE WHEN __hb THEN spark_partition_id() < 0 ELSE true END")
         return df.withWatermark("__wm", "0 seconds").where(beat).drop("__wm", "__hb")
 
@@ -353,7 +353,7 @@ class Compiler:
             self.spark.catalog.dropTempView(view)
 
     def _arguments(self, n: p.Generate, df: DataFrame) -> tuple[DataFrame, str]:
-        """The frame and the call of the generator; arguments that can fail are columns of the frame."""
+        """The frame and the generator call; arguments that can fail are columns of the frame."""
         call = n.generator.node.copy()
         args = [e for e in call.walk() if e.parent is call and e.find(exp.Column) and not isinstance(e, exp.Column)]
         if not args:
@@ -386,7 +386,7 @@ class Compiler:
         return out
 
     def alike(self, n: p.Union | p.SetOp, frames: Sequence[DataFrame]) -> list[DataFrame]:
-        """The frames of a node's children. Where Spark would have to cast columns, and the cast can fail, they are cast."""
+        """The frames of a node's children, with columns cast explicitly where Spark's implicit cast could fail."""
         rows = [f.select(*(F.col(f"`{x}`") for x in c.columns)) for c, f in zip(n.children, frames, strict=True)]
         types = [[field.dataType for field in r.schema.fields] for r in rows]
         if all(t == types[0] for t in types):
@@ -415,12 +415,12 @@ class Compiler:
         return DataFrame(java, self.spark)
 
     def native(self, operator: str, df: DataFrame) -> DataFrame:
-        """Notes an operator with state of Spark's own."""
+        """Registers a native stateful operator."""
         self.operators.append(Operator(operator, self._nodes[-1], row_bytes=int(df._jdf.schema().defaultSize())))
         return df
 
     def typed(self, df: DataFrame) -> DataFrame:
-        """An empty batch frame of the same columns, to ask Spark for types of what a stream may not do natively."""
+        """An empty batch frame with the same columns, to get types from Spark for operations that streams do not support natively."""
         return self.spark.createDataFrame([], df.schema)
 
     def late_counter(self) -> str:
@@ -435,14 +435,14 @@ class Compiler:
 
 
 def _plain_above_sessions(root: p.Node) -> bool:
-    """True if the late rows of a session can go with its results through all that is above it."""
+    """True if the late rows of a session can pass with its results through all nodes above."""
     while isinstance(root, p.Filter | p.Project):
         root = root.child
     return isinstance(root, p.Aggregate) and root.session is not None
 
 
 def _before(made: DataFrame, root: p.Node) -> list[SparkColumn]:
-    """The watermark that was in force for a row of an append-only output one of whose times is behind it."""
+    """The watermark in force for a row of an append-only output that has a time behind it."""
     if root.changelog or "__pwm" not in made.columns or not root.times:
         return []
     return [behind(made, {f"`{t.column}`": t.lag_ms for t in root.times})]
@@ -478,7 +478,7 @@ def _needs_time(n: p.Node) -> bool:
 
 
 def _orders(n: p.Node) -> bool:
-    """True if the operator takes late rows in the order in which they came."""
+    """True if the operator processes late rows in order of arrival."""
     match n:
         case p.Aggregate(session=p.SessionWindow()) | p.Join(time_bound=p.IntervalBound()) | p.ProbeJoin():
             return True
@@ -517,13 +517,13 @@ def _key(n: p.Node) -> set[str | None]:
 
 
 def output_times(query: p.Query, compiled: Compiled) -> tuple[p.TimeAttr, ...]:
-    """Event-time columns of a job's output, relative to the job's own watermark, by the names users see."""
+    """Event-time columns of a job's output, relative to the job's own watermark, by their user-visible names."""
     name = dict(zip(query.root.columns, query.names, strict=True))
     return tuple(p.TimeAttr(name[t.column], t.lag_ms) for t in compiled.times)
 
 
 def output_key(query: p.Query) -> tuple[str, ...]:
-    """The output columns of which at most one row is alive at a time, by the names users see; empty if none is known."""
+    """The output columns that form a key (at most one live row), by their user-visible names; empty if none is known."""
     root = query.root
     if not _keyed(root):
         return ()

@@ -1,4 +1,4 @@
-"""What Spark's JVM is started with: settings, Java options, environment."""
+"""The configuration of Spark's JVM: settings, Java options, environment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ appender.stderr.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex
 
 
 class Master(Enum):
-    """The kinds of cluster manager. All but `LOCAL` run tasks in other processes than the driver."""
+    """The kinds of cluster manager. All except `LOCAL` run tasks outside the driver process."""
 
     LOCAL = "local"
     LOCAL_CLUSTER = "local-cluster["
@@ -43,7 +43,7 @@ class Master(Enum):
 
     @property
     def here(self) -> bool:
-        """Whether all of it runs on this machine, and nothing has to be reached from another one."""
+        """Whether everything runs on this machine, and no other machine needs access."""
         return self in (Master.LOCAL, Master.LOCAL_CLUSTER)
 
 
@@ -53,7 +53,7 @@ _FIXED = {
         "Spark would replace ${…} in the text of a statement, and in the values bound to it.",
     ),
 }
-"""Settings of Spark that cannot be changed, and what would go wrong."""
+"""Spark settings that cannot be changed, and why."""
 
 _JOINED = {
     "spark.jars": ",",
@@ -61,13 +61,13 @@ _JOINED = {
     "spark.extraListeners": ",",
     "spark.sql.extensions": ",",
 }
-"""Lists, which a database's own setting adds to."""
+"""Lists that a database's own setting is appended to."""
 
 _HEAP_UNITS = {"k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def kernel_jar() -> Path:
-    """The jar of the Java kernel that is shipped with the package."""
+    """The jar of the Java kernel in the package."""
     jar = Path(str(files("penstock.spark") / "penstock-kernel.jar"))
     if not jar.is_file():
         raise fail("PSK-0007", f"The kernel {jar.name} is missing.", hint="Build it: python kernel/build.py.")
@@ -75,18 +75,18 @@ def kernel_jar() -> Path:
 
 
 def check_conf(conf: Mapping[str, str]) -> None:
-    """Refuses settings under which Spark would not do what Penstock promises (PSK-0002)."""
+    """Refuses settings that would break Penstock's guarantees (PSK-0002)."""
     for key, (value, why) in _FIXED.items():
         if conf.get(key, value).strip().lower() != value:
             raise fail("PSK-0002", f"{key} cannot be {conf[key]}.", hint=why)
     if "spark.master" in conf:
         raise fail(
-            "PSK-0002", "spark.master cannot be set in spark.conf.", hint="It is a setting of its own: spark.master."
+            "PSK-0002", "spark.master cannot be set in spark.conf.", hint="Use the separate setting spark.master."
         )
 
 
 def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str, str]:
-    """Spark settings that must be right before the first checkpoint exists, and those that keep epochs short."""
+    """Spark settings that must be fixed before the first checkpoint, and those that keep epochs short."""
     check_conf(settings.spark.conf)
     streaming = "spark.sql.streaming."
     master = Master.of(settings.spark.master)
@@ -95,17 +95,17 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         "spark.app.name": "penstock",
         "spark.master": settings.spark.master,
         "spark.driver.memory": settings.spark.heap,
-        # What one query may collect in the driver, which also plans and serves all others.
+        # The most that one query may collect in the driver, which also plans and serves all others.
         "spark.driver.maxResultSize": f"{_heap_bytes(settings.spark.heap) // 4}b",
         "spark.driver.extraClassPath": str(kernel_jar()),
         "spark.driver.defaultJavaOptions": (
-            # A page of a sort is smaller than half a region, so that the collector does not begin to mark for it.
+            # Sort pages must be smaller than half a region: larger ones make the collector start marking.
             f'{java} -XX:+UseG1GC -XX:G1HeapRegionSize=8m "-Djava.io.tmpdir={scratch}"'
             f" -Dlog4j2.configurationFile={(scratch / 'log4j2.properties').as_uri()} {classes}"
         ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # What Spark remembers of work that is done, for a page that nobody sees.
+        # Spark's history of completed work, for a UI that nobody sees.
         "spark.ui.retainedJobs": "50",
         "spark.ui.retainedStages": "50",
         "spark.ui.retainedTasks": "200",
@@ -120,7 +120,7 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.codegen.cache.maxEntries": "2000",
-        # Every sort of every epoch takes a page before its first row, by default of 32 MiB and more.
+        # Every sort of every epoch allocates a page before its first row, by default 32 MiB or more.
         "spark.buffer.pageSize": "2m",
         "spark.scheduler.mode": "FAIR",
         streaming + "stateStore.providerClass": (
@@ -148,8 +148,8 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
     if master.here:
         conf["spark.driver.host"] = "localhost"
         conf["spark.driver.bindAddress"] = "127.0.0.1"
-    # A standalone cluster has one secret for all that talk to it, which only its operator knows. Elsewhere Spark makes one for each
-    # application, but for a cluster in one process.
+    # A standalone cluster has one shared secret, which only its operator knows. Elsewhere Spark generates one for each
+    # # application, except for a cluster in one process.
     if master is not Master.STANDALONE:
         conf["spark.authenticate"] = "true"
     if master is Master.LOCAL_CLUSTER:
@@ -163,7 +163,7 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
 def environment(settings: Settings, scratch: Path) -> dict[str, str]:
     """The environment variables that the JVM needs besides those of this process."""
     master = Master.of(settings.spark.master)
-    # Spark asks a small JVM for the command line of the real one.
+    # Spark starts a small JVM to build the command line of the real one.
     out = {"SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "PYSPARK_PYTHON": sys.executable}
     out = {key: os.environ.get(key, value) for key, value in out.items()}
     if master.here:
@@ -174,7 +174,7 @@ def environment(settings: Settings, scratch: Path) -> dict[str, str]:
 
 
 def _home(scratch: Path) -> Path:
-    """A home of Spark in which its workers can make their folders; the installed one may not be ours to write to."""
+    """A Spark home in which its workers can create folders; the installed one may not be writable."""
     home = scratch / "home"
     home.mkdir()
     for part in Path(_find_spark_home()).iterdir():

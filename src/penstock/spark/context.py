@@ -1,4 +1,4 @@
-"""PySpark's context in a JVM of ours. PySpark keeps its context, session and gateway in class attributes, for one JVM in the life of a process."""
+"""PySpark's context in our own JVM. PySpark keeps its context, session and gateway in class attributes, and assumes one JVM per process."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ _ASKED_OFTEN = (
     "org.apache.spark.sql.classic.SparkSession$",
     "org.apache.spark.sql.functions",
 )
-"""Names that PySpark asks the JVM for at every call. The JVM looks for a class of that name through all jars; here it is told once."""
+"""Names that PySpark resolves in the JVM at every call. The JVM searches all jars for a class of that name; this caches the result."""
 
 
 def check_free() -> None:
-    """Refuses to start beside a Spark that the program has started itself (PSK-0008)."""
+    """Refuses to start if the program has started its own Spark (PSK-0008)."""
     if SparkContext._active_spark_context is not None:
         raise fail(
             "PSK-0008",
-            "This process already runs a Spark of its own.",
+            "This process already runs its own Spark.",
             hint="Stop it, or open the database in another process.",
         )
 
 
 def open_context(gateway: Gateway) -> SparkSession:
-    """Makes the Spark context of a JVM, and a session in it."""
-    # PySpark prints each error of a query as JSON on the terminal; ours say it once, where it belongs.
+    """Creates the Spark context of a JVM, and a session in it."""
+    # PySpark prints each query error as JSON on the terminal; we report it ourselves.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    # A context of the program's own that is stopped may have left its gateway.
+    # A stopped context of the program may have left its gateway.
     _use(gateway)
     with _own_interrupts():
         context = SparkContext(gateway=gateway)
@@ -58,7 +58,7 @@ def open_context(gateway: Gateway) -> SparkSession:
 
 
 def forget_context(gateway: Gateway, context: SparkContext | None = None) -> None:
-    """Makes room for a new context in PySpark. The objects of the old one go on raising the end of their own JVM."""
+    """Makes room for a new context in PySpark. Objects of the old one keep raising the error of their own JVM."""
     context = context or SparkContext._active_spark_context
     if context is not None:
         context._gateway = gateway  # type: ignore[misc]
@@ -74,14 +74,14 @@ def forget_context(gateway: Gateway, context: SparkContext | None = None) -> Non
 
 
 def close_context(context: SparkContext) -> None:
-    """Ends PySpark's own server beside a JVM that has ended."""
+    """Stops PySpark's own server after the JVM has exited."""
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.shutdown()
 
 
 def forget_modules(folder: Path) -> None:
-    """Modules are no longer looked for in a folder of the JVM's, whose name somebody else could take in the temporary folder."""
+    """Removes a folder of the JVM from the module search path, because someone else could reuse its name in the temporary folder."""
     inside = str(folder) + os.sep
     sys.path[:] = [p for p in sys.path if not p.startswith(inside)]
 
@@ -93,7 +93,7 @@ def _use(gateway: Gateway | None) -> None:
 
 
 def _mute_end(server: Any, process: JvmProcess) -> None:
-    """Keeps PySpark's server of accumulators from printing the connection that a dying JVM breaks."""
+    """Prevents PySpark's accumulator server from printing an error when a dying JVM breaks the connection."""
     printed = server.handle_error
 
     def handle_error(request: object, client: object) -> None:
@@ -105,7 +105,7 @@ def _mute_end(server: Any, process: JvmProcess) -> None:
 
 @contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """PySpark makes Ctrl-C cancel every job of the session, streaming queries too; the program's own handler is put back."""
+    """Restores the program's Ctrl-C handler: PySpark's handler cancels every job of the session, streaming queries too."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

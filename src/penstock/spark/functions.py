@@ -1,4 +1,4 @@
-"""Python functions in streaming queries: what a call raises belongs to its row, and not to the job."""
+"""Python functions in streaming queries: an exception is an error of its row, not of the job."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _VALUE, _ERROR = "__value", "__error"
 
 
 def register(spark: SparkSession, name: str, function: Callable[..., object], returns: str) -> None:
-    """Makes a function callable in the SQL of a session. What it raises becomes the error of the row that it is called for."""
+    """Makes a function callable in the SQL of a session. An exception becomes the error of its row."""
     kind = _parse_datatype_string(returns)
     pair = StructType().add(_VALUE, kind).add(_ERROR, StringType())
-    # Spark would take type hints for those of its own vectorized functions, and warn where they are not.
+    # Spark would interpret type hints as those of its vectorized functions, and warn if they are not.
     spark.udf.register(name, udf(_attempted(function, kind), pair, useArrow=False))
     jvm().PythonFunctions.unwrap(spark._jsparkSession, name)
 
 
 def _attempted(function: Callable[..., object], kind: DataType) -> Callable[..., Any]:
-    """The function with its value or its error as the result. It runs where this package may not be, so it is all in here."""
+    """Wraps the function to return its value or its error. It may run where this package is not installed, so it is self-contained."""
     pair = Row(_VALUE, _ERROR)
     names = [_VALUE, _ERROR]
     converts = kind.needConversion()

@@ -1,4 +1,4 @@
-"""The connection to the JVM. A call that finds it dead raises PSK-7005; nothing of Py4J's network comes out of here."""
+"""The connection to the JVM. A call to a dead JVM raises PSK-7005; no network error of Py4J leaves this module."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ IMPORTS = (
     "org.apache.spark.sql.hive.*",
     "scala.Tuple2",
 )
-"""The names that PySpark uses without their packages."""
+"""The names that PySpark uses without packages."""
 
 _PROPERTIES = "spark.properties"
 _CONNECTION = "connection"
 
 _START_S = 180.0
-"""Two JVMs that start one after the other, on a loaded machine with a cold disk."""
+"""Enough for two JVMs that start one after the other, on a loaded machine with a cold disk."""
 
 _LOOK_S = 0.02
 
 
 class _Client(JavaClient):  # type: ignore[misc]
-    """Sends commands to one JVM. Each thread has a connection of its own."""
+    """Sends commands to one JVM. Each thread has its own connection."""
 
     def __init__(self, *arguments: Any, process: JvmProcess, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -70,7 +70,7 @@ class _Client(JavaClient):  # type: ignore[misc]
                     raise
                 retry = False
             except BaseException:
-                # Ctrl-C: a reply that nobody has read would be taken for that of the next call.
+                # Ctrl-C: the unread reply would be taken for that of the next call.
                 if connection is not None:
                     connection.close()
                 raise
@@ -78,7 +78,7 @@ class _Client(JavaClient):  # type: ignore[misc]
                 return self._answered(answer, connection, binary)
 
     def _unheard(self, error: Exception, connection: Any) -> bool:
-        """Whether the JVM closed an idle connection before it heard the command."""
+        """Whether the JVM closed an idle connection before it received the command."""
         return connection.initiated_from_client and getattr(error, "when", None) in (ERROR_ON_SEND, EMPTY_RESPONSE)
 
     def _answered(self, answer: str, connection: Any, binary: bool) -> Any:
@@ -92,7 +92,7 @@ class _Client(JavaClient):  # type: ignore[misc]
 
 
 class Gateway(ClientServer):  # type: ignore[misc]
-    """PySpark's gateway to the JVM of `process`. Every connection carries a token that only this process knows."""
+    """PySpark's gateway to the JVM of `process`. Every connection authenticates with a token that only this process knows."""
 
     def __init__(self, process: JvmProcess, port: int, token: str) -> None:
         self.proc = process
@@ -116,7 +116,7 @@ class Gateway(ClientServer):  # type: ignore[misc]
         )
 
     def abandon(self) -> None:
-        """Closes what is left on this side when the JVM has ended: sockets, threads, and the objects that Python still has of it."""
+        """Cleans up this side after the JVM has exited: sockets, threads, and Python's references to Java objects."""
         client = self._gateway_client
         client.is_connected = False
         client.close()
@@ -125,7 +125,7 @@ class Gateway(ClientServer):  # type: ignore[misc]
 
 
 def start_process(conf: Mapping[str, str], scratch: Scratch, environment: Mapping[str, str]) -> JvmProcess:
-    """Starts Spark's JVM. Its settings go by a file that only this user can read, since some are secrets and anybody can list processes."""
+    """Starts Spark's JVM. Its settings are passed in a file that only this user can read: some are secrets, and anyone can list processes."""
     properties = scratch.path / _PROPERTIES
     properties.touch(mode=0o600)
     properties.write_text("".join(f"{_escaped(k, True)}={_escaped(v)}\n" for k, v in conf.items()))
@@ -160,7 +160,7 @@ def connect(process: JvmProcess, scratch: Scratch) -> Gateway:
 
 
 def _escaped(text: str, key: bool = False) -> str:
-    """As a file of Java properties has it."""
+    """Escapes text for a Java properties file."""
     out = []
     for i, c in enumerate(text):
         if c in "\\=:#!" or (c == " " and (key or i == 0)):

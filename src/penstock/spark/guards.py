@@ -1,6 +1,6 @@
-"""Projections and filters in which a row may fail: where one can, it is left out and told of in the job's errors.
+"""Projections and filters in which a row may fail: a failing row is dropped and reported in the job's errors.
 
-The kernel decides, by what Spark has made of the expressions, whether a row can fail at all; where none can the frame is the plain one.
+The kernel decides on Spark's resolved expressions whether a row can fail at all; if not, the frame is the plain one.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from penstock.spark.session import jvm
 
 @dataclass(frozen=True)
 class Attempt:
-    """What one query makes of a row that others read as well: its condition and its columns, the expressions that these are over
-    the query's own columns, the names of those for users, and the names that they have in the frame.
+    """One query over a row that others read as well: its condition and its columns, their expressions over
+    the query's own columns, the user-visible names of those, and their names in the frame.
     """
 
     query: int
@@ -48,12 +48,12 @@ class Guards:
 
     @property
     def channel(self) -> Any:
-        """The kernel's channel of the job's errors; None if no row can fail."""
+        """The kernel's error channel of the job; None if no row can fail."""
         return self._channel
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """Rows that fail here are left out without a word: the same expressions are evaluated elsewhere."""
+        """Rows that fail here are dropped without an error: the same expressions are evaluated elsewhere."""
         before, self._silent = self._silent, True
         try:
             yield
@@ -68,8 +68,8 @@ class Guards:
         exprs: Sequence[p.Expr | str | None],
         names: Mapping[str, str] | None = None,
     ) -> DataFrame:
-        """Columns of a frame. `exprs` are their expressions; None for what cannot fail. `names` are those that the frame's columns
-        have for users; without them the frame is that of the node's child.
+        """Columns of a frame. `exprs` are their expressions; None for those that cannot fail. `names` are the user-visible names of
+        the frame's columns; without them the frame is that of the node's child.
         """
         if all(e is None for e in exprs):
             return df.select(*columns)
@@ -80,13 +80,13 @@ class Guards:
         return self._noted(made)
 
     def where(self, n: p.Node, df: DataFrame, condition: Column, expr: p.Expr) -> DataFrame:
-        """The rows of the child's frame that fulfil a condition, which is `expr` as users know it."""
+        """The rows of the child's frame that match a condition; `expr` is its user-visible form."""
         known = shown(*n.children)
         spec = [self._spec(known) | {"condition": text(expr, known)}]
         return self._noted(jvm().Attempts.filter(df._jdf, condition._jc, json.dumps(spec)))
 
     def wide(self, df: DataFrame, attempts: Sequence[Attempt]) -> DataFrame:
-        """What several queries make of each row of a frame: `k<query>`, whether a query wants the row, and the columns of all."""
+        """Several queries over each row of a frame: `k<query>`, whether the query selects the row, and the columns of all queries."""
         specs = []
         for a in attempts:
             self.query = a.query
@@ -117,7 +117,7 @@ class Guards:
         return bool(jvm().Attempts.guards(df._jdf))
 
     def spec(self, names: Mapping[str, str]) -> dict[str, object]:
-        """What an operator of the kernel, in which rows with columns of these names can fail, is told of the channel."""
+        """The spec of the channel for a kernel operator in which rows with columns of these names can fail."""
         self._note()
         return self._spec(names)
 
@@ -142,5 +142,5 @@ class Guards:
 
 
 def told(expr: p.Expr) -> p.Expr | None:
-    """The expression, if it is more than a column, which cannot fail."""
+    """The expression; None for a plain column, which cannot fail."""
     return expr if expr.column is None else None

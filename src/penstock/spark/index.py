@@ -1,4 +1,4 @@
-"""The kernel's index of the log, told of commits by a thread of its own."""
+"""The kernel's index of the log, updated by its own thread."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from penstock.spark.session import jvm, releasing
 
 _logger = logging.getLogger(__name__)
 
-# What is told in one call: a log of millions of commits would be a string of hundreds of megabytes.
+# The maximum per call: a log of millions of commits would be a string of hundreds of megabytes.
 _LINES = 10_000
 
 _News = tuple[Iterable[Entry], int] | threading.Event | None
 
 
 class KernelIndex:
-    """Tells the kernel where the rows of the log are.
+    """Sends the locations of rows in the log to the kernel.
 
-    `add` does not wait: a commit is acknowledged when it is durable, not when the JVM knows of it, and commits that come while
-    one call is under way go with the next one. All else takes effect after what was added before. Whoever waits for an LSN in
+    `add` does not wait: a commit is acknowledged when it is durable, not when the JVM knows of it. Commits that arrive during
+    a call are sent with the next one. All other calls take effect after earlier additions. A caller that waits for an LSN in
     the kernel waits until the index has reached it.
     """
 
@@ -34,11 +34,11 @@ class KernelIndex:
         self._thread.start()
 
     def add(self, entries: Iterable[Entry], head: int) -> None:
-        """Entries in LSN order, and the LSN up to which readers may read now."""
+        """Adds entries in LSN order; `head` is the LSN up to which readers may read now."""
         self._news.put((entries, head))
 
     def trimmed(self, object_id: int, watermark: int) -> None:
-        """Says which watermark an object has none of whose entries is left."""
+        """Sets the watermark of an object without remaining entries."""
         self._index.trimmed(object_id, watermark)
 
     def trim(self, object_id: int, lsn: int) -> None:
@@ -56,7 +56,7 @@ class KernelIndex:
             jvm().LogIndex.drop(self._database)
 
     def _drain(self) -> None:
-        """Returns when the kernel knows all that was added so far."""
+        """Returns when the kernel has all entries added so far."""
         known = threading.Event()
         self._news.put(known)
         known.wait()
@@ -67,7 +67,7 @@ class KernelIndex:
             running = self._hand_over(self._news.get())
 
     def _hand_over(self, first: _News) -> bool:
-        """Tells the kernel everything that waits, in one call if it is not very much; False at the end."""
+        """Sends everything in the queue to the kernel, in one call unless it is too much; False at the end."""
         lines: list[str] = []
         head = 0
         reached: list[threading.Event] = []
@@ -80,7 +80,7 @@ class KernelIndex:
                     for entry in item[0]:
                         lines.append(_line(entry))
                         if len(lines) == _LINES:
-                            # The head is told last: nobody reads half of what belongs together.
+                            # The head is sent last, so that nobody reads half a commit.
                             self._tell(lines, 0)
                             lines = []
                     head = max(head, item[1])
@@ -95,7 +95,7 @@ class KernelIndex:
 
     def _tell(self, lines: list[str], head: int) -> None:
         try:
-            # Nothing can be told to a JVM that is gone; its jobs have failed, and say so.
+            # The JVM has exited; its jobs have failed and report it.
             with releasing():
                 self._index.add("".join(lines), head)
         except Exception:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from penstock.spark.compile import Compiler
 
 _AT_THE_END = (1 << 63) - 1
-"""The LSN of a row that comes out of an operator with state: it arrives after all that the epoch takes in."""
+"""The LSN of an output row of a stateful operator: it arrives after all input of the epoch."""
 
 _BEFORE_ALL = -9_000_000_000_000_000
-"""A watermark (epoch ms) before every row: that of rows that are not late, wherever they go. Still a number in microseconds."""
+"""A watermark (Unix ms) before every row, for rows that are never late. It does not overflow in microseconds."""
 
 
 def join(c: Compiler, n: p.Node) -> DataFrame:
@@ -52,9 +52,9 @@ def _sides(
     arrival: bool = False,
     slack: tuple[int, int] | None = None,
 ) -> tuple[DataFrame, DataFrame, dict[str, object], DataType | None]:
-    """Both inputs with keys of one type (and times in microseconds, or the LSN of arrival) computed, and the part of the spec that all joins share.
+    """Both inputs with keys of a common type (and times in microseconds, or the LSN of arrival), and the part of the spec that all joins share.
 
-    `slack`: how many microseconds behind the watermark the rows of each side may be before it matters when they came.
+    `slack`: how many microseconds behind the watermark the rows of each side may be before their order of arrival matters.
     """
     frames, kinds, moments = [], [], []
     inputs = [c.node(n.left), c.node(n.right)]
@@ -97,9 +97,9 @@ def _sides(
 
 
 def _hand_on(left: p.Node, frame: DataFrame, spec: dict[str, object]) -> None:
-    """Lets the left rows, which decide what comes out and when, keep what is known of their arrival.
+    """Keeps the arrival of the left rows, which determine the output and its time, for windows and lookups above.
 
-    For windows and lookups above. A row that may be retracted cannot keep it: it is retracted by another commit.
+    A row that may be retracted cannot keep it, because another commit retracts it.
     """
     if not left.changelog:
         spec["leftColumns"] = [*left.columns, *(x for x in ("__lsn", "__pwm") if x in frame.columns)]
@@ -156,7 +156,7 @@ def _interval(c: Compiler, n: p.Join) -> DataFrame:
         c,
         n,
         (bound.left_time, bound.right_time),
-        # Late is a row that is behind the watermark, or that could not be kept any more.
+        # A row is late if it is behind the watermark, or could no longer be kept.
         slack=(min(lags[0], bound.upper_ms + lags[1]) * 1000, min(lags[1], lags[0] - bound.lower_ms) * 1000),
     )
     spec |= {
@@ -174,7 +174,7 @@ def _interval(c: Compiler, n: p.Join) -> DataFrame:
 
 
 def _failing(c: Compiler, n: p.Join, left: DataFrame, right: DataFrame) -> dict[str, object]:
-    """What the kernel is told of the channel, if a pair of rows can fail in the residual."""
+    """The spec of the error channel, if a pair of rows can fail in the residual."""
     if n.residual is None:
         return {}
     fields = [left.schema[x] for x in n.left.columns] + [right.schema[x] for x in n.right.columns]
@@ -193,8 +193,8 @@ def _prompt(n: p.AsofJoin | p.ProbeJoin) -> None:
     if _lag(n.left, n.left_time) or _lag(n.right, n.right_time):
         raise fail(
             "PSK-1012",
-            "The time of this join is one that comes out of the same query behind its watermark.",
-            hint="Make a stream of the query inside, and join that.",
+            "The time of this join is computed in the same query, behind its watermark.",
+            hint="Create a stream of the inner query, and join that.",
         )
 
 
@@ -232,7 +232,7 @@ def _lookup(c: Compiler, n: p.LookupJoin) -> DataFrame:
         return out
     if n.kind == "inner":
         return c.guards.where(n, out, F.expr(n.residual.sql()), n.residual)
-    # There is one right row at most, so a row without a match is one whose right columns are NULL.
+    # There is at most one right row, so a row without a match has NULL in its right columns.
     matches = F.expr(n.residual.sql())
     select = [F.col(f"`{x}`") for x in n.left.columns]
     exprs: list[p.Expr | str | None] = [None] * len(select)
@@ -247,7 +247,7 @@ def _probe(c: Compiler, n: p.ProbeJoin) -> DataFrame:
     eager = n.left_time.column not in timed or n.right_time.column not in timed
     if not eager:
         _prompt(n)
-    # A probe before the left row may be due when the row comes.
+    # A probe before the left row may be due when the row arrives.
     slack = None if eager else (min(0, *n.offsets) * 1000, 0)
     times = n.left_time, n.right_time
     left, right, spec, kind = _sides(c, n, times, slack=slack)

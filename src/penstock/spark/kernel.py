@@ -1,4 +1,4 @@
-"""The kernel's classes: where each of them is, and the names that Spark is given."""
+"""The kernel's classes: their packages, and the names passed to Spark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PACKAGE_OF = {name: package for package, names in PACKAGES.items() for name in 
 class Kernel:
     """The classes of `PACKAGES` in a running JVM, by their simple names.
 
-    Py4J asks the JVM, which looks through every jar, each time that a name is followed; here once.
+    Py4J asks the JVM at every attribute access, and the JVM searches every jar; this caches the result.
     """
 
     def __init__(self, jvm: Any) -> None:

@@ -1,4 +1,4 @@
-"""The lifecycle of the process's Spark: a JVM that is started, used by many threads, noticed when it dies, and replaced."""
+"""The lifecycle of the process's Spark: a JVM that is started, used by many threads, and replaced when it dies."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from penstock.spark.scratch import Scratch, sweep
 _logger = logging.getLogger(__name__)
 
 _GRACE_S = 2.0
-"""How long the JVM may take to end when the process exits. Stopping the Spark context takes it some tenths of a second."""
+"""How long the JVM may take to exit with the process. Stopping the Spark context takes some tenths of a second."""
 
 _END_S = 10.0
-"""A process that was killed and is still there after this waits for a disk."""
+"""A killed process that is still there after this time is waiting for a disk."""
 
 Watcher = Callable[[PenstockError], None]
 
@@ -47,7 +47,7 @@ class Phase(Enum):
 
 _NEXT: dict[Phase, frozenset[Phase]] = {
     Phase.ABSENT: frozenset({Phase.STARTING, Phase.OVER}),
-    # A start that fails leaves nothing behind.
+    # A failed start leaves nothing behind.
     Phase.STARTING: frozenset({Phase.RUNNING, Phase.ABSENT, Phase.OVER}),
     Phase.RUNNING: frozenset({Phase.DEAD, Phase.OVER}),
     Phase.DEAD: frozenset({Phase.STARTING, Phase.OVER}),
@@ -58,7 +58,7 @@ _NEXT: dict[Phase, frozenset[Phase]] = {
 
 @dataclass(frozen=True)
 class Running:
-    """A JVM with Spark in it, and what belongs to it. After its death everything here raises PSK-7005 when it is called."""
+    """A JVM with Spark, and its resources. After its exit every call through them raises PSK-7005."""
 
     session: SparkSession
     kernel: Kernel
@@ -68,18 +68,18 @@ class Running:
     settings: Settings
     classes: ClassArchive | None
     announced: threading.Event = field(default_factory=threading.Event)
-    """Set when every call that was under way knows of its end."""
+    """Set when every call in progress has been notified of its exit."""
 
     def usable(self) -> bool:
-        """Whether the JVM lives, and nobody has stopped its Spark context through PySpark."""
+        """Whether the JVM is alive, and its Spark context was not stopped through PySpark."""
         return self.process.end() is None and self.session.sparkContext._jsc is not None
 
 
 class Spark:
-    """The Spark of this process. Several threads may start it, use it and see it die."""
+    """The Spark of this process. Thread-safe."""
 
     def __init__(self) -> None:
-        # Held during a start. What must not wait for one takes `_state`, which is held for moments.
+        # Held during a start. Code that must not wait for a start takes `_state`, which is held only briefly.
         self._starting = threading.Lock()
         self._state = threading.Lock()
         self._phase = Phase.ABSENT
@@ -99,7 +99,7 @@ class Spark:
         self._phase = phase
 
     def running(self) -> Running:
-        """What runs; PSK-7005 when it has ended."""
+        """The running Spark; raises PSK-7005 if it has exited."""
         running = self._running
         if running is None:
             raise self.end() or fail("PSK-8001", "Spark is not running.")
@@ -109,9 +109,9 @@ class Spark:
         return running
 
     def end(self, soon: bool = False) -> PenstockError | None:
-        """Why there is no JVM any more; None while one runs, and where none has run. `soon` waits a moment for the end to be known."""
+        """Why the JVM exited; None while one runs, and if none has run. `soon` waits briefly for the exit to be detected."""
         if self._phase is Phase.OVER:
-            return fail("PSK-7005", "Spark's JVM has ended: this process is exiting.")
+            return fail("PSK-7005", "Spark's JVM exited: this process is exiting.")
         running = self._running
         process = running.process if running is not None else self._before
         if process is None:
@@ -121,7 +121,7 @@ class Spark:
     # Starting
 
     def start(self, settings: Settings) -> Running:
-        """What runs. If nothing does, or it has ended, it is started with these settings."""
+        """The running Spark; starts one with these settings if there is none, or if it has exited."""
         with self._starting:
             running = self._running
             if running is not None and running.usable():
@@ -139,17 +139,17 @@ class Spark:
             return started
 
     def _clear(self, ended: Running | None) -> None:
-        """Takes away what is left of a Spark that cannot be used any more."""
+        """Cleans up after a Spark that is no longer usable."""
         if ended is not None:
             ended.process.stop(0)
-            # So that the calls which end now are not those of its successor.
+            # So that it cannot end calls of its successor.
             if not ended.announced.wait(_END_S):
-                raise fail("PSK-0007", "Spark's last JVM does not end.", hint=f"Kill process {ended.process.pid}.")
+                raise fail("PSK-0007", "Spark's last JVM does not exit.", hint=f"Kill process {ended.process.pid}.")
             forget_context(ended.gateway, ended.session.sparkContext)
             ended.scratch.remove()
         with self._state:
             if self._phase is Phase.RUNNING:
-                # Its own thread has not come to say so.
+                # Its own thread has not reported it yet.
                 self._to(Phase.DEAD)
             self._to(Phase.STARTING)
             self._running = None
@@ -157,7 +157,7 @@ class Spark:
                 self._before = ended.process
 
     def _launch(self, settings: Settings) -> Running:
-        """Starts a JVM, connects to it, and makes a Spark context in it. A failure at any point takes everything back."""
+        """Starts a JVM, connects to it, and creates a Spark context in it. A failure at any point undoes everything."""
         with ExitStack() as undo:
             undo.callback(self._not_started)
             check_free()
@@ -209,7 +209,7 @@ class Spark:
         return unwatch
 
     def _died(self, ended: Running) -> None:
-        """Called once for each JVM that has run, on a thread of its own."""
+        """Called once for each JVM that exits, on a separate thread."""
         why = _end_of(ended.process)
         end_calls(why)
         ended.announced.set()
@@ -230,9 +230,9 @@ class Spark:
         ended.scratch.clear(keep={LOG})
 
     def exit(self) -> None:
-        """Ends the JVM with the process, and leaves nothing in the temporary folder."""
+        """Stops the JVM when the process exits, and leaves nothing in the temporary folder."""
         if os.getpid() != self._owner:
-            # A child that was forked has the state of its parent, but not its JVM.
+            # A forked child has the state of its parent, but not its JVM.
             return
         with self._state:
             starting = self._phase is Phase.STARTING
@@ -254,7 +254,7 @@ def _end_of(process: JvmProcess) -> Callable[[], PenstockError]:
 
 
 def _reason(process: JvmProcess | None, error: Exception) -> str:
-    """Why Spark did not start: the JVM's last words if it has ended, Java's own sentence, or what went wrong on this side."""
+    """Why Spark did not start: the JVM's last output if it exited, Java's own message, or the error on this side."""
     if process is not None and process.end_soon() is not None:
         return process.last_words() or str(error)
     if isinstance(error, Py4JJavaError):

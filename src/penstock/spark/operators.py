@@ -1,4 +1,4 @@
-"""The operators with state that a plan is carried out by."""
+"""The stateful operators of a compiled plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.plan import nodes as p
 
 @dataclass(frozen=True)
 class StateFigures:
-    """What an operator keeps: rows, and bytes of keys and values."""
+    """The size of an operator's state: rows, and bytes of keys and values."""
 
     rows: int
     bytes: int
@@ -18,7 +18,7 @@ class StateFigures:
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator with state of a job, and the node of the plan that it carries out.
+    """One stateful operator of a job, and the plan node that it implements.
 
     A kernel operator is counted by `size` (an object of the kernel's `StateSize`). Spark counts the rows of a native one, of
     which one takes about `row_bytes`.

@@ -1,4 +1,4 @@
-"""The JVM as a process: started, waited for, ended."""
+"""The JVM as a process: starting it, waiting for its exit, stopping it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from penstock.spark.scratch import Scratch
 LOG = "spark.log"
 
 HEAP_EXIT = "-XX:+ExitOnOutOfMemoryError"
-"""A JVM that has run out of memory answers some calls and never others; one that ends is noticed."""
+"""A JVM that is out of memory answers some calls and not others; one that exits is detected."""
 
 CONTEXT_STOPPED = 86
-"""The exit code by which the kernel ends a JVM whose Spark context is stopped (`EndWithContext`)."""
+"""The exit code of a JVM whose Spark context was stopped (`EndWithContext`)."""
 
 _TAIL_BYTES = 16_384
 _TAIL_LINES = 3
@@ -27,11 +27,11 @@ _OUT_OF_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError(?:: [^\n]*\w)?")
 _STACK = re.compile(r"\s+(at |\.\.\. )")
 
 _VERDICT_S = 1.5
-"""A connection breaks a moment before the process is known to have ended."""
+"""A connection breaks shortly before the exit of the process is detected."""
 
 
 class JvmProcess:
-    """A running JVM. It ends itself when its standard input closes, so it does not outlive this process."""
+    """A running JVM. It exits when its standard input closes, so it does not outlive this process."""
 
     def __init__(self, command: Sequence[str], scratch: Scratch, environment: Mapping[str, str]) -> None:
         self.log = scratch.path / LOG
@@ -48,7 +48,7 @@ class JvmProcess:
                 stderr=log,
                 env=environment,
                 pass_fds=(scratch.lock,),
-                # Ctrl-C goes to the terminal's process group; what it means for the JVM is decided in Python.
+                # Ctrl-C goes to the terminal's process group, but Python decides what it means for the JVM.
                 process_group=0,
             )
         threading.Thread(target=self._wait, name="penstock-jvm", daemon=True).start()
@@ -72,30 +72,30 @@ class JvmProcess:
         memory = _OUT_OF_MEMORY.findall(self._tail())
         hint = f"db.start() starts a new one and recovers the database. Spark's log: {self.log}."
         if self._stopping:
-            why = "this process has ended it"
+            why = "this process stopped it"
         elif memory:
             why = memory[-1]
             hint = f"Give it more memory with the setting spark.heap. {hint}"
         elif code == -signal.SIGKILL:
-            why = "it was killed by SIGKILL, as a system does that runs out of memory"
+            why = "it was killed by SIGKILL, possibly because the system ran out of memory"
         elif code == CONTEXT_STOPPED:
             why = "its Spark context was stopped"
         elif code < 0 or code > 128:
-            # Java ends itself on a signal that it can handle, as a shell reports one.
-            why = f"it was ended by signal {-code if code < 0 else code - 128}"
+            # On a signal that Java handles, it exits with the code that a shell would report.
+            why = f"it was terminated by signal {-code if code < 0 else code - 128}"
         else:
             why = f"exit code {code}"
         last = self.last_words()
         said = f" Its log ends with: {last}" if last and not memory and not self._stopping else ""
-        self._why = f"Spark's JVM has ended: {why}.{said}"
+        self._why = f"Spark's JVM exited: {why}.{said}"
         self._hint = hint
 
     def started(self) -> None:
-        """What the JVM has written so far is what it says at every start, and explains nothing."""
+        """Discards the output so far: the JVM writes it at every start, and it explains nothing."""
         self._greeting = self.log.stat().st_size
 
     def last_words(self) -> str:
-        """The last lines that the JVM has written."""
+        """The last lines of the JVM's output."""
         said = [line for line in self._tail().splitlines() if not _STACK.match(line)]
         return " ".join(said[-_TAIL_LINES:])
 
@@ -106,16 +106,16 @@ class JvmProcess:
         return ""
 
     def end(self) -> PenstockError | None:
-        """Why there is no JVM any more: a new PSK-7005 at each call. None while it runs."""
+        """Why the JVM exited: a new PSK-7005 at each call. None while it runs."""
         return fail("PSK-7005", self._why, hint=self._hint) if self._ended.is_set() else None
 
     def end_soon(self) -> PenstockError | None:
-        """The same for a caller whose connection broke, which is how it sees a JVM that ends."""
+        """The same for a caller whose connection broke: it waits briefly for the exit to be detected."""
         self._ended.wait(_VERDICT_S)
         return self.end()
 
     def when_ended(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` once, on a thread of its own, when the process has ended for whatever reason."""
+        """Calls `callback` once, on a separate thread, when the process has exited for any reason."""
 
         def wait() -> None:
             self._ended.wait()
@@ -124,10 +124,10 @@ class JvmProcess:
         threading.Thread(target=wait, name="penstock-jvm-end", daemon=True).start()
 
     def stop(self, grace_s: float) -> None:
-        """Asks the JVM to end, and kills it when it has not within `grace_s`. Returns when it has ended."""
+        """Asks the JVM to exit, and kills it if it has not within `grace_s`. Returns when it has exited."""
         self._stopping = True
         self._close_input()
         if not self._ended.wait(grace_s):
             self._process.kill()
-            # A process that the system cannot end now (it waits for a disk) is left to the system.
+            # A process that cannot be killed now (it waits for a disk) is left to the system.
             self._ended.wait(_VERDICT_S)

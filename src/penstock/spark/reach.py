@@ -1,4 +1,4 @@
-"""Spark sessions without what runs programs or reads files."""
+"""Removes functions that run programs or read files from Spark sessions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from penstock.sql.programs import FORBIDDEN
 
 
 def close_off(session: SparkSession) -> None:
-    """Takes forbidden functions, and files as tables, from a session and from those that are copied from it.
+    """Removes forbidden functions, and files as tables, from a session and its copies.
 
-    The parser refuses them first; this holds for whatever the parser overlooks.
+    The parser refuses them first; this is the second line of defence.
     """
     session.conf.set("spark.sql.runSQLOnFiles", "false")
     jvm: Any = session._jvm
     identifier, some = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier, jvm.scala.Some
-    # Since 4.3 Spark's registries know a function of its own as system.builtin.name.
+    # Since 4.3 Spark registers its own functions as system.builtin.name.
     owner = (some("builtin"), some("system")) if _version() >= (4, 3) else ()
     state = session._jsparkSession.sessionState()
     registries = state.functionRegistry(), state.tableFunctionRegistry()

@@ -1,4 +1,4 @@
-"""WITH RECURSIVE, in the kernel: base rows and the step's other side united, one operator that iterates within an epoch."""
+"""WITH RECURSIVE, in the kernel: the union of base rows and the step's other side, and one operator that iterates within an epoch."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _base(c: Compiler, n: p.Recursive, base: DataFrame, types: list[DataType]) -
 
 
 def _failing(c: Compiler, n: p.Recursive, rows: DataFrame, other: DataFrame, keys: list[DataType]) -> dict[str, object]:
-    """What the kernel is told of the channel, if a step can fail."""
+    """The spec of the error channel, if a step can fail."""
     both = c.spark.createDataFrame([], StructType([*rows.schema.fields, *(other.schema[x] for x in n.right.columns)]))
     made = [F.expr(e.sql()).cast(f.dataType) for e, f in zip(n.outputs, rows.schema.fields, strict=True)]
     made += [F.expr(k.sql()).cast(t) for k, t in zip(n.left_keys, keys, strict=True)]
@@ -85,7 +85,7 @@ def _weight(df: DataFrame) -> list[str]:
 
 
 def _types(c: Compiler, n: p.Recursive, base: DataFrame, other: DataFrame) -> list[DataType]:
-    """The types of r: those into which both the base and what the step makes of such rows fit."""
+    """The types of r: the common types of the base and of the step over such rows."""
     types = [base.schema[x].dataType for x in n.left.columns]
     others = [StructField(x, other.schema[x].dataType) for x in n.right.columns]
     for _ in range(_ROUNDS):
@@ -104,5 +104,5 @@ def _types(c: Compiler, n: p.Recursive, base: DataFrame, other: DataFrame) -> li
     raise fail(
         "PSK-1007",
         "The types of a recursive query grow with every step.",
-        hint="CAST the columns of its first part, and those of its step, to the types that you want.",
+        hint="CAST the columns of its first part and of its step to the types that you want.",
     )

@@ -1,6 +1,6 @@
-"""Arrow tables on their way into Spark and out of it, as files: neither inputs nor results have to fit into the heap.
+"""Transfers Arrow tables to and from Spark as files: neither inputs nor results have to fit into the heap.
 
-Only where tasks run on this machine. On a cluster of others, PySpark carries them through the driver, within `spark.driver.maxResultSize`.
+Only if tasks run on this machine. On a cluster, PySpark sends them through the driver, within `spark.driver.maxResultSize`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.spark.configuration import Master
 from penstock.spark.session import jvm
 
 _IN_HEAP_BYTES = 32 << 20
-"""Spark plans better with tables that it holds itself: it knows their sizes, and sends small ones to every task of a join."""
+"""Spark plans better with tables that it holds itself: it knows their sizes, and broadcasts small ones."""
 
 _BATCH_BYTES = 4 << 20
 
@@ -28,12 +28,12 @@ _AT_LEAST_BYTES = 1 << 20
 
 @contextmanager
 def exchange(spark: SparkSession) -> Iterator[Path | None]:
-    """A folder for the files of one query, or None where tasks do not see this machine's disk."""
+    """A folder for the files of one query; None if tasks cannot access this machine's disk."""
     context = spark.sparkContext
     if not Master.of(str(context.master)).here:
         yield None
         return
-    # Where Spark itself puts what does not fit into memory.
+    # Where Spark itself spills.
     folder = Path(tempfile.mkdtemp(dir=context._temp_dir))
     try:
         yield folder
@@ -42,7 +42,7 @@ def exchange(spark: SparkSession) -> Iterator[Path | None]:
 
 
 def given(session: SparkSession, table: pa.Table, folder: Path | None) -> DataFrame:
-    """A table as a DataFrame. What is in `folder` must stay there while it is used."""
+    """A table as a DataFrame. The files in `folder` must exist as long as it is used."""
     if table.num_rows == 0:
         return session.createDataFrame([], from_arrow_schema(table.schema))
     if folder is None or table.nbytes <= _IN_HEAP_BYTES:
@@ -65,7 +65,7 @@ def given(session: SparkSession, table: pa.Table, folder: Path | None) -> DataFr
 
 
 def taken(df: DataFrame, folder: Path | None) -> pa.Table:
-    """The rows of a DataFrame. They are in files that are mapped, and that are gone with the table."""
+    """The rows of a DataFrame, in mapped files that are deleted with the table."""
     if folder is None:
         return df.toArrow()
     schema = to_arrow_schema(
@@ -78,23 +78,23 @@ def taken(df: DataFrame, folder: Path | None) -> pa.Table:
 
 
 def _mapped(path: Path) -> pa.Table:
-    # The mapping stays as long as the table, the open file does not.
+    # The mapping lives as long as the table, the open file does not.
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_stream(file).read_all()
 
 
 def _room(folder: Path) -> int:
-    """The bytes that a result may have: it is written to disk first, and then belongs to somebody who will want it in memory."""
+    """The maximum size of a result: it is written to disk first, and its user will want it in memory."""
     return max(_AT_LEAST_BYTES, min([shutil.disk_usage(folder).free // 2, *_memory()]))
 
 
 def _memory() -> Iterator[int]:
-    """What is left of the machine's memory, and of the container's where one is set."""
+    """The available memory of the machine, and of the container if it has a limit."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
         yield int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]) * 1024
     with suppress(OSError, ValueError, KeyError):
         group = Path("/sys/fs/cgroup")
         used = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        # The cache of files counts as used, and gives way.
+        # The page cache counts as used, but can be reclaimed.
         yield int((group / "memory.max").read_text()) - int(used["anon"])

@@ -1,7 +1,7 @@
-"""Private temporary folders that outlive no process for long.
+"""Private temporary folders that do not outlive their process for long.
 
-A folder is locked as long as the process that made it lives, or one that has inherited the lock. `sweep` removes the folders of
-processes that were killed: those that carry our mark and that nobody has locked.
+A folder is locked as long as the process that created it lives, or one that inherited the lock. `sweep` removes the folders of
+killed processes: those that have our marker file and are not locked.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Scratch:
     def __init__(self, kind: str) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-"))
         self.lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        """A file descriptor. A child process that inherits it keeps the folder from being swept."""
-        # The mark comes last: a marked folder that is not locked has no owner. Without a lock there is no mark, and nothing is swept.
+        """A file descriptor. A child process that inherits it prevents `sweep` from removing the folder."""
+        # The marker comes last: a marked folder that is not locked has no owner. Without a lock there is no marker, and nothing is swept.
         with suppress(OSError):
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             (self.path / _MARK).touch()
 
     def clear(self, keep: Container[str] = ()) -> None:
-        """Deletes everything inside but the files named."""
+        """Deletes everything inside except the named files."""
         _clear(self.path, keep)
 
     def remove(self) -> None:
@@ -44,7 +44,7 @@ class Scratch:
 
 
 def sweep() -> None:
-    """Removes what killed processes of this user have left. A folder that cannot be removed now is left for the next time."""
+    """Removes the folders of killed processes of this user. A folder that cannot be removed now is left for the next time."""
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             if entry.name.startswith(_PREFIX):
@@ -65,7 +65,7 @@ def _sweep(path: Path) -> None:
 def _remove(path: Path) -> None:
     _clear(path, ())
     with suppress(OSError):
-        # Fails where something could not be deleted; then the mark stays, and so does the chance to sweep it.
+        # If something could not be deleted, keep the marker, so that the next sweep tries again.
         if [p.name for p in path.iterdir()] == [_MARK]:
             (path / _MARK).unlink()
         path.rmdir()

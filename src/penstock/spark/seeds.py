@@ -1,4 +1,4 @@
-"""Small files of record-batch messages that a job reads before, or beside, the log."""
+"""Small files of record-batch messages that a job reads before or in addition to the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROWS = 32_768
 
 
 def write_seed(path: Path, object_id: int, lsn: int, table: pa.Table, changelog: bool) -> Seed:
-    """Writes an object's contents; each row has weight 1 where the object has weights."""
+    """Writes an object's contents; each row has weight 1 if the object has weights."""
     if changelog:
         table = table.append_column("__weight", pa.array([1] * table.num_rows, pa.int64()))
     batches = _write(path, table)
@@ -23,7 +23,7 @@ def write_seed(path: Path, object_id: int, lsn: int, table: pa.Table, changelog:
 
 
 def unit_entry(path: Path) -> Entry:
-    """The one row of the unit object, as an entry of the first commit of the log."""
+    """The single row of the unit object, as an entry of the first commit of the log."""
     batches = _write(path, pa.table({"u": pa.array([1], pa.int64())}))
     return Entry(1, UNIT_OBJECT, str(path), 0, path.stat().st_size, 1, batches, None, 1, -1, 0, 1, 1)
 

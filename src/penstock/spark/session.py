@@ -1,4 +1,4 @@
-"""One Spark per process, started quietly; each database that is open in it has a session of its own."""
+"""One Spark per process, with a separate session for each open database."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from penstock.spark.lifecycle import Phase, Spark, Watcher
 
 _spark = Spark()
 
-# Before that of the databases, which is registered later and runs earlier.
+# Registered before that of the databases, so it runs after it.
 atexit.register(_spark.exit)
 
 
 def get_session(settings: Settings) -> SparkSession:
-    """The process's Spark session, started at the first call, and at the first one after the JVM has ended, with the settings given then."""
+    """The process's Spark session. The first call, and the first call after the JVM exited, start it with the given settings."""
     return _spark.start(settings).session
 
 
 def database_session(settings: Settings) -> SparkSession:
-    """A session for one database: its functions, and those of its settings that Spark can change, are not seen by others in the process.
+    """A session for one database: other databases do not see its functions, nor its settings that Spark can change at run time.
 
-    A setting that cannot be changed, and is another one in the Spark that runs, is refused (PSK-0008).
+    A fixed setting that differs from that of the running Spark is refused (PSK-0008).
     """
     check_conf(settings.spark.conf)
     running = _spark.start(settings)
@@ -54,7 +54,7 @@ def database_session(settings: Settings) -> SparkSession:
 
 
 def begin(settings: Settings) -> None:
-    """Starts Spark on another thread if it is not running; `get_session` waits for it, and raises what went wrong."""
+    """Starts Spark on another thread if it is not running; `get_session` waits for it and raises its error."""
     if _spark.phase in (Phase.ABSENT, Phase.DEAD):
 
         def attempt() -> None:
@@ -65,24 +65,24 @@ def begin(settings: Settings) -> None:
 
 
 def watch(watcher: Watcher) -> Callable[[], None]:
-    """Has `watcher` called with a PSK-7005 each time that a JVM ends from now on, on a thread of its own; the result unregisters it.
+    """Registers `watcher`: it is called with a PSK-7005, on a separate thread, each time a JVM exits. Returns a function that unregisters it.
 
-    Whoever registers before it asks for a session misses no death. The exit of the process is none.
+    Register before requesting a session, so that no exit is missed. It is not called when this process exits.
     """
     return _spark.watch(watcher)
 
 
 def ended(soon: bool = False) -> PenstockError | None:
-    """PSK-7005 if the JVM has ended and no new one has been started; None otherwise.
+    """PSK-7005 if the JVM exited and no new one was started; None otherwise.
 
-    `soon` is for a caller that saw a connection break: it waits a moment for the end to be known.
+    `soon` is for a caller whose connection broke: it waits briefly for the exit to be detected.
     """
     return _spark.end(soon)
 
 
 @contextmanager
 def releasing() -> Iterator[None]:
-    """For giving back what a JVM holds. One that has ended holds nothing."""
+    """For releasing resources of a JVM. Does nothing if the JVM exited."""
     try:
         yield
     except PenstockError as error:
@@ -91,7 +91,7 @@ def releasing() -> Iterator[None]:
 
 
 def keep_classes() -> None:
-    """Writes the archive of loaded classes, the first time on a machine: later processes start faster. It takes some seconds."""
+    """Writes the archive of loaded classes, once per machine, so that later processes start faster. It takes some seconds."""
     with releasing():
         running = _spark.running()
         if running.classes is not None:

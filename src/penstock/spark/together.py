@@ -1,8 +1,8 @@
-"""Several queries without state or event time as one job.
+"""Compiles several queries without state or event time into one job.
 
-Their columns stand side by side, and `__out` says for each output whether a row belongs to it. Filters and projections of one object read
-it once: each row carries what every query makes of it, so an epoch is one task and not one for each query. A query's
-expressions are only evaluated for rows that its filter lets through. What cannot be written so is a branch of a union, with a scan of its own.
+A row has the columns of all queries, and `__out` says for each output whether the row belongs to it. Filters and projections of one object read
+it once: each row carries the output of every query, so an epoch is one task and not one per query. A query's
+expressions are only evaluated for rows that pass its filter. Other queries are branches of a union, each with its own scan.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.spark.translate import translated
 
 
 class _Chain(NamedTuple):
-    """A query that is a projection of a filter of a scan: the parts that it has."""
+    """A query that is a projection of a filter of a scan; each part is optional."""
 
     scan: p.Scan
     predicate: p.Expr | None
@@ -87,7 +87,7 @@ def _chain(root: p.Node) -> _Chain | None:
 
 
 def _branch(alone: Sequence[Compiled], own: int) -> DataFrame:
-    """One query over a scan of its own, among NULLs for the others."""
+    """One query over its own scan, with NULLs for the others."""
     select = []
     for i, a in enumerate(alone):
         for n, field in enumerate(a.frame.schema.fields):
@@ -132,7 +132,7 @@ def _attempted(
     chains: dict[int, _Chain],
     names: dict[int, dict[str, str]],
 ) -> DataFrame:
-    """The same where a row can fail: each query has an attempt of its own at the row."""
+    """The same if a row can fail: each query evaluates the row independently."""
     attempts = []
     for i, chain in chains.items():
         compiler.guards.query = i

@@ -1,4 +1,4 @@
-"""Spark's errors become ours, at this one boundary. The Java stack is kept as the cause."""
+"""Translates Spark's errors into ours. The Java stack is kept as the cause."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _BY_CONDITION = {
 }
 
 _TOO_LARGE = (RESULT_TOO_LARGE, "spark.driver.maxResultSize")
-"""What stands in the message when a result was given up for its size."""
+"""The text in the message when a result is too large."""
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Everything that Spark raises inside comes out as a PenstockError, and so does what a JVM that ends leaves behind."""
+    """Translates every error of Spark, and the effects of an exiting JVM, into a PenstockError."""
     try:
         yield
     except PenstockError:
@@ -49,7 +49,7 @@ def translated() -> Iterator[None]:
     except RecursionError as error:
         raise fail("PSK-1020", "the statement is nested too deeply") from error
     except (OSError, EOFError) as error:
-        # The sockets on which PySpark takes rows are not those of its calls.
+        # PySpark receives rows on other sockets than those of its calls.
         end = ended(soon=True)
         if end is None:
             raise
@@ -59,7 +59,7 @@ def translated() -> Iterator[None]:
 
 
 def translate(error: BaseException) -> PenstockError:
-    """Our error for one of Spark's: its own sentence, without the class names, the plan and the stack."""
+    """Our error for one of Spark's: Spark's message without class names, plan and stack."""
     condition = ""
     text = str(error)
     if "java.lang.StackOverflowError" in text:
@@ -73,7 +73,7 @@ def translate(error: BaseException) -> PenstockError:
 
 
 def _code(condition: str, text: str) -> str:
-    # What failed inside an operator stands behind Spark's condition for the operator.
+    # The condition of a failure inside an operator follows Spark's condition for the operator.
     named = [condition, *re.findall(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\]", text)]
     return next((_BY_CONDITION[head] for n in named if (head := n.split(".")[0]) in _BY_CONDITION), "PSK-7001")
 

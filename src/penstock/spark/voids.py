@@ -1,4 +1,4 @@
-"""Results with values of no type: `array()`, `NULL`, `map('a', NULL)`. No object can have them, but a SELECT may."""
+"""Results with untyped values: `array()`, `NULL`, `map('a', NULL)`. No object can have them, but a SELECT may."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.catalog.types import to_arrow
 
 
 def holdable(df: DataFrame) -> DataFrame:
-    """The frame with types that Arrow can hold: Spark says of `array()` that its elements have no type and are never NULL, which Arrow refuses."""
+    """The frame with types that Arrow supports: in Spark the elements of `array()` have no type and are never NULL, which Arrow refuses."""
     fields = df.schema.fields
     if not any(_has_void(f.dataType) for f in fields if not (f.nullable and isinstance(f.dataType, NullType))):
         return df
@@ -24,7 +24,7 @@ def _held(column: Column, kind: DataType) -> Column:
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """The Arrow type of a column of a result; PSK-1013 if there is none."""
+    """The Arrow type of a result column; raises PSK-1013 if there is none."""
     if not _has_void(kind):
         return to_arrow(kind.simpleString())
     if isinstance(kind, ArrayType):

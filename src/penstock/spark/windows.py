@@ -1,6 +1,6 @@
 """Window bounds as native Spark expressions.
 
-Windows lie on an integer axis: microseconds since the epoch, or months since year 0 for calendar windows. On it every kind
+Window bounds are integers: microseconds since the Unix epoch, or months since year 0 for calendar windows. So every kind
 is arithmetic: TUMBLE is HOP with slide = size.
 """
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from penstock.spark.compile import Compiler
 
 _FARTHEST_MS = (1 << 62) // 1000
-"""A number of milliseconds beyond which a time is an error: what is computed from a time must not overflow."""
+"""The largest valid time in milliseconds: computations on times must not overflow."""
 
 
 def micros(df: DataFrame, expr: str) -> tuple[Column, DataType]:
-    """A time expression as microseconds since the epoch, with the type that it had."""
+    """A time expression as microseconds since the Unix epoch, with its original type."""
     kind = df.select(F.expr(expr)).schema[0].dataType
     if isinstance(kind, TimestampType):
         return F.expr(f"unix_micros({expr})"), kind
@@ -37,7 +37,7 @@ def micros(df: DataFrame, expr: str) -> tuple[Column, DataType]:
 
 
 def compared_micros(df: DataFrame, expr: str) -> Column:
-    """The same for a time that is only compared with the watermark: one that is too far away is as far as can be, and no error."""
+    """The same for a time that is only compared with the watermark: an out-of-range time is clamped and no error."""
     found, kind = micros(df, expr)
     if not isinstance(kind, LongType):
         return found
@@ -55,7 +55,7 @@ def safe_micros(df: DataFrame, time: Expr) -> tuple[Column, DataType, Expr | Non
 
 
 def restore(value: Column, kind: DataType) -> Column:
-    """Microseconds back as the type that the time expression had."""
+    """Converts microseconds back to the type of the time expression."""
     if isinstance(kind, TimestampType):
         return F.timestamp_micros(value)
     if isinstance(kind, TimestampNTZType):
@@ -64,9 +64,9 @@ def restore(value: Column, kind: DataType) -> Column:
 
 
 def moment(df: DataFrame, time: Column, slack_micros: int = 0) -> list[Column]:
-    """When a row came that is not ahead of the watermark in force: the two columns of the kernel's `Moment`, NULL for all other rows.
+    """The arrival of a row that is not ahead of the watermark in force: the two columns of the kernel's `Moment`, NULL for all other rows.
 
-    `slack_micros`: how far behind the watermark a row may be. Nothing if the frame does not say when its rows came.
+    `slack_micros`: how far behind the watermark a row may be. Empty if the frame does not have the arrival of its rows.
     """
     if "__pwm" not in df.columns:
         return []

@@ -324,7 +324,7 @@ def test_an_abandoned_query_has_failed_and_does_nothing_more(make_query: Callabl
     interrupted = []
     q = make_query(interrupt=lambda: interrupted.append(1))
     q.world.made[0]._resting = True
-    gone = fail("PSK-7005", "The JVM has ended.")
+    gone = fail("PSK-7005", "The JVM exited.")
     q.job.abandon(gone)
     assert q.job.state is JobState.FAILED and q.job.error is gone and interrupted == [1]
     with pytest.raises(PenstockError, match="PSK-7005"):
@@ -335,7 +335,7 @@ def test_an_abandoned_query_has_failed_and_does_nothing_more(make_query: Callabl
 
 def test_a_query_that_is_abandoned_while_it_starts_says_why(make_query: Callable[..., Query]) -> None:
     q = make_query(start=False)
-    gone = fail("PSK-7005", "The JVM has ended.")
+    gone = fail("PSK-7005", "The JVM exited.")
     q.world.at_start = lambda: q.job.abandon(gone)
     with pytest.raises(PenstockError, match="PSK-7005"):
         q.job.start()

@@ -36,6 +36,6 @@ def test_without_a_jvm_there_is_nothing_to_ask() -> None:
 
 def test_what_a_dead_jvm_held_is_released() -> None:
     with releasing():
-        raise fail("PSK-7005", "Spark's JVM has ended.")
+        raise fail("PSK-7005", "Spark's JVM exited.")
     with pytest.raises(PenstockError), releasing():
         raise fail("PSK-7001", "The query failed.")

@@ -45,15 +45,15 @@ def end(process: JvmProcess) -> PenstockError:
 @pytest.mark.parametrize(
     ("script", "detail"),
     [
-        ("exit 3", "Spark's JVM has ended: exit code 3."),
-        ("echo first; echo second; exit 1", "Spark's JVM has ended: exit code 1. Its log ends with: first second"),
-        ("kill -TERM $$", "Spark's JVM has ended: it was ended by signal 15."),
-        ("exit 143", "Spark's JVM has ended: it was ended by signal 15."),
+        ("exit 3", "Spark's JVM exited: exit code 3."),
+        ("echo first; echo second; exit 1", "Spark's JVM exited: exit code 1. Its log ends with: first second"),
+        ("kill -TERM $$", "Spark's JVM exited: it was terminated by signal 15."),
+        ("exit 143", "Spark's JVM exited: it was terminated by signal 15."),
         (
             "echo 'Terminating due to java.lang.OutOfMemoryError: Java heap space'; exit 3",
-            "Spark's JVM has ended: java.lang.OutOfMemoryError: Java heap space.",
+            "Spark's JVM exited: java.lang.OutOfMemoryError: Java heap space.",
         ),
-        ("exit 86", "Spark's JVM has ended: its Spark context was stopped."),
+        ("exit 86", "Spark's JVM exited: its Spark context was stopped."),
     ],
 )
 def test_the_error_says_how_it_ended(scratch: Scratch, script: str, detail: str) -> None:
@@ -85,7 +85,7 @@ def test_it_may_end_by_itself_when_its_input_closes(scratch: Scratch) -> None:
     process.stop(SOON_S)
     assert time.monotonic() - begin < SOON_S / 2
     assert process.last_words() == "done"
-    assert end(process).detail == "Spark's JVM has ended: this process has ended it."
+    assert end(process).detail == "Spark's JVM exited: this process stopped it."
 
 
 def test_it_is_killed_when_it_does_not(scratch: Scratch) -> None:
