@@ -4,31 +4,31 @@ import dev.penstock.kernel.state.StateBytes;
 import java.io.Serializable;
 
 /**
- * What one aggregate keeps of a group: a sum over a Z-set, so that it can be added to, taken from and merged.
+ * The state of one aggregate for a group: a sum over a Z-set, so rows can be added and retracted, and sums merged.
  *
  * <p>An accumulator of rows and one of changes are the same thing; merging the changes into the rows gives the rows
- * after the changes. Merging is associative; where order of arrival counts, the receiver came first.
+ * after the changes. Merging is associative; if the order of arrival matters, the receiver's rows came first.
  */
 public interface Accumulator {
   /** Adds {@code weight} copies of a row whose arguments are {@code args}; weight may be negative. */
   void add(Object[] args, long weight);
 
-  /** Adds everything of {@code other}, an accumulator of the same aggregate, which stays as it is. */
+  /** Adds {@code other}, an accumulator of the same aggregate, which is not changed. */
   void merge(Accumulator other);
 
   void write(StateBytes.Out out);
 
   void read(StateBytes.In in);
 
-  /** The value of the aggregate now, as it travels (see {@code Wire}). */
+  /** The current value of the aggregate, in wire form (see {@code Wire}). */
   Object result();
 
-  /** Entries held, for bounding memory; 1 where the size is fixed. */
+  /** The number of entries, to bound memory; 1 if the size is fixed. */
   default int size() {
     return 1;
   }
 
-  /** Makes empty accumulators. */
+  /** Creates empty accumulators. */
   interface Factory extends Serializable {
     Accumulator create();
   }

@@ -26,25 +26,25 @@ import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.YearMonthIntervalType;
 
 /**
- * One aggregate call of an operator: where its arguments are, how it accumulates and what type it gives.
+ * One aggregate call of an operator: its arguments, its accumulator and its result type.
  *
- * <p>{@link #create} gives an accumulator that holds all it needs itself; it serves as the change of an epoch
- * everywhere and as the state where groups are small (sessions) or the result is as large as the group (ARRAY_AGG). {@link
- * #kept} is the form for a long-lived group, where there is one. Results are Spark's own, with three refinements: ties
+ * <p>{@link #create} returns a self-contained accumulator. It represents the change of an epoch
+ * everywhere, and the state where groups are small (sessions) or the result is as large as the group (ARRAY_AGG). {@link
+ * #kept} is the form for a long-lived group, if there is one. Results are Spark's own, with three refinements: ties
  * of MODE go to the smallest value, COLLECT_SET is sorted, and APPROX_ functions are exact.
  */
 public final class AggFunction implements Serializable {
   private static final long serialVersionUID = 1L;
 
   final String name;
-  /** The result's type as SQL has it. */
+  /** The SQL type of the result. */
   final DataType type;
   private final int[] at;
   private final Accumulator.Factory factory;
   private final Kept kept;
-  /** The call as users know it, if its value may not fit into the type; null: it always does, or fails the query. */
+  /** The user-visible call, if its value can overflow its type; null: it cannot, or an overflow fails the query. */
   private final String fails;
-  /** True if the result depends on the order in which rows come. */
+  /** True if the result depends on the order of arrival. */
   final boolean arrival;
 
   private AggFunction(String name, DataType type, int[] at, Accumulator.Factory factory, Kept kept, boolean arrival,
@@ -62,12 +62,12 @@ public final class AggFunction implements Serializable {
     return factory.create();
   }
 
-  /** The form with its values in the state store, or null. */
+  /** The form that keeps its values in the state store, or null. */
   Kept kept() {
     return kept;
   }
 
-  /** Puts the arguments of a row into an array of its own. */
+  /** The arguments of a row, in a new array. */
   public Object[] arguments(Row row) {
     Object[] args = new Object[at.length];
     for (int i = 0; i < at.length; i++) {
@@ -76,7 +76,7 @@ public final class AggFunction implements Serializable {
     return args;
   }
 
-  /** The result of an accumulator in the type in which it travels; {@link GroupErrors.Failed} if there is none. */
+  /** The result of an accumulator in its wire type; {@link GroupErrors.Failed} if there is none. */
   public Object result(Accumulator acc) {
     if (fails == null) {
       return fit(acc.result(), type);
@@ -101,7 +101,7 @@ public final class AggFunction implements Serializable {
     return Zero.positive(v);
   }
 
-  /** Reads the list {@code aggs} of an operator and requests the columns it needs. */
+  /** Reads the list {@code aggs} of an operator and requests their columns. */
   public static List<AggFunction> list(JsonNode spec, Input input, boolean appendOnly, boolean ansi) {
     List<AggFunction> out = new ArrayList<>();
     spec.path("aggs").forEach(call -> out.add(new Call(call, input, appendOnly, ansi).build()));
@@ -272,7 +272,7 @@ public final class AggFunction implements Serializable {
         Best.Keep keep = greatest ? Best.Keep.GREATEST : Best.Keep.LEAST;
         return () -> new Best(keep, true, types);
       }
-      // The compared argument first; of equal ones the smallest value.
+      // The compared argument first; among equal ones the smallest value.
       OrderKey order = compared == 0
           ? keys(greatest, 0)
           : OrderKey.of(new OrderKey.Field(types[1], greatest, true), OrderKey.Field.asc(types[0]));
@@ -293,7 +293,7 @@ public final class AggFunction implements Serializable {
       return () -> new Peers(greatest, types);
     }
 
-    /** A second argument, where there is one, is NULL in rows that do not count. */
+    /** A second argument, if there is one, is NULL in rows that do not count. */
     private Accumulator.Factory edge() {
       IntStream.range(0, args.size()).forEach(i -> arg(i, null));
       arrival = true;

@@ -17,7 +17,7 @@ import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
 
-/** Keeps the groups of an {@link Aggregate}, which says what it promises. */
+/** Maintains the groups of an {@link Aggregate}, which has the contract. */
 final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
 
@@ -34,7 +34,7 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   /**
    * @param always a group, once it exists, stays when it has no rows
    * @param punctual no row is late: one for a window that is due belongs to it, and closes it
-   * @param errors where groups are reported that have a value which cannot be computed; null if none can have
+   * @param errors reports groups with a value that cannot be computed; null if there can be none
    */
   AggregateProcessor(
       Combiner combiner, List<AggFunction> functions, boolean close, WindowEnd end, boolean always, boolean punctual,

@@ -11,11 +11,11 @@ import java.util.TreeMap;
 import java.util.function.Function;
 
 /**
- * The values of a group as an ordered multiset: MODE, PERCENTILE, COLLECT_SET, and what retractable MIN/MAX and DISTINCT
- * are made of.
+ * The values of a group as an ordered multiset: for MODE, PERCENTILE and COLLECT_SET, and the basis of retractable MIN/MAX and
+ * DISTINCT.
  *
- * <p>Each different value is held once with its count. Counts may be negative in a bag of changes; a result sees only
- * values whose count is above zero. Arguments behind the counted ones are constants of the call (the fraction of a
+ * <p>Each distinct value is held once with its count. Counts may be negative in a bag of changes; a result sees only
+ * values whose count is above zero. Arguments after the counted ones are constants of the call (the fraction of a
  * percentile) and kept once.
  */
 final class Bag implements Accumulator {
@@ -113,7 +113,7 @@ final class Bag implements Accumulator {
     return order.decode(key);
   }
 
-  /** The values of the arguments behind the counted ones. */
+  /** The values of the arguments after the counted ones. */
   Object[] constants() {
     return constant == null ? new Object[0] : constants.decode(constant);
   }
@@ -128,7 +128,7 @@ final class Bag implements Accumulator {
     return null;
   }
 
-  /** The most frequent value; of several the smallest. */
+  /** The most frequent value; among several the smallest. */
   Object mode() {
     Key best = null;
     long most = 0;
@@ -141,7 +141,7 @@ final class Bag implements Accumulator {
     return best == null ? null : order.decode(best)[0];
   }
 
-  /** The different values in order. */
+  /** The distinct values in order. */
   Object set() {
     List<Object> out = new ArrayList<>();
     counts.forEach((key, n) -> {

@@ -12,10 +12,10 @@ import org.apache.spark.sql.types.NumericType;
 import org.apache.spark.sql.types.StringType;
 
 /**
- * MIN, MAX, MIN_BY, MAX_BY, FIRST, LAST and ANY_VALUE over rows that are never taken back: one row is kept.
+ * MIN, MAX, MIN_BY, MAX_BY, FIRST, LAST and ANY_VALUE over rows that are never retracted: one row is kept.
  *
- * <p>Rows whose last argument (the one that is compared) is NULL are left out by the first four, and by the others if
- * told to. Ties: MIN_BY and MAX_BY keep the row that came first.
+ * <p>Rows whose last argument (the one that is compared) is NULL are ignored by the first four, and by the others if
+ * requested. Ties: MIN_BY and MAX_BY keep the row that came first.
  */
 final class Best implements Accumulator {
   enum Keep { LEAST, GREATEST, FIRST, LAST }
@@ -33,7 +33,7 @@ final class Best implements Accumulator {
     this.order = keep == Keep.LEAST || keep == Keep.GREATEST ? comparator(types[types.length - 1]) : null;
   }
 
-  /** The order of values of a type as they travel, by which MIN and MAX go. */
+  /** The order of a type's values in wire form, which MIN and MAX use. */
   @SuppressWarnings("unchecked")
   static Comparator<Object> comparator(DataType type) {
     if (type instanceof NumericType || type instanceof BooleanType) {

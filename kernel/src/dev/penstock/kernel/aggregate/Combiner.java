@@ -17,12 +17,12 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 
 /**
- * Adds up the rows of a partition per key before the shuffle.
+ * Pre-aggregates the rows of a partition per key before the shuffle.
  *
- * <p>Out come the keys and one binary, the {@link Group} of the rows seen. Keys are put into the form in which they
- * compare (one zero, one NaN). The table is bounded: when it is full it is put out and started again, so a key can come out
- * several times. Where arrival counts the binary starts with the partition and a number, which {@link #merge} sorts by:
- * partitions are taken in their order, whatever order the shuffle delivers them in.
+ * <p>It emits the keys and one binary, the {@link Group} of the rows seen. Keys are normalised for comparison
+ * (one zero, one NaN). The table is bounded: when it is full it is emitted and cleared, so a key can be emitted
+ * several times. If the order of arrival matters, the binary starts with the partition and a number, which {@link #merge} sorts by:
+ * partitions are merged in their order, whatever order the shuffle delivers them in.
  */
 final class Combiner implements MapPartitionsFunction<Row, Row> {
   private static final long serialVersionUID = 1L;
@@ -47,8 +47,8 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
   }
 
   /**
-   * Adds up per key and time, which comes out behind the keys; with a row to pass on ({@code rowAt} not -1) nothing is
-   * added up, and it comes out last.
+   * Aggregates per key and time, which is emitted after the keys; with a row to pass through ({@code rowAt} not -1) nothing is
+   * aggregated, and the row is emitted last.
    */
   Combiner byTime(int time, int row) {
     timeAt = time;
@@ -56,7 +56,7 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
     return this;
   }
 
-  /** Adds up per {@link Moment} as well, in these two columns, which come out behind the time. */
+  /** Aggregates per {@link Moment} as well, in these two columns, which are emitted after the time. */
   Combiner byMoment(int lsn, int watermark) {
     lsnAt = lsn;
     watermarkAt = watermark;
@@ -133,7 +133,7 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
     return v instanceof byte[] b ? ByteBuffer.wrap(b) : Zero.positive(v);
   }
 
-  /** A key at a time; with a row it is equal to nothing but itself. */
+  /** A key at a time; with a row it is only equal to itself. */
   private record Timed(Object key, long time, Moment moment, Row row) {
     @Override
     public boolean equals(Object other) {
@@ -152,7 +152,7 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
     return Math.max(1, keys.length) + 1 + (timeAt < 0 ? 0 : 3) + (rowAt < 0 ? 0 : 1);
   }
 
-  /** Writes all but the part, and says where that goes. */
+  /** Writes everything except the part, and returns the ordinal of the part. */
   private int restore(Object tableKey, Object[] into) {
     Object key = tableKey instanceof Timed t ? t.key : tableKey;
     if (keys.length == 0) {
@@ -175,7 +175,7 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
     return at;
   }
 
-  /** The sum of the groups that came for one key. */
+  /** The sum of the groups of one key. */
   Group merge(List<byte[]> parts) {
     if (arrival && parts.size() > 1) {
       parts.sort((a, b) -> {

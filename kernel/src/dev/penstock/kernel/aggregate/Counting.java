@@ -42,7 +42,7 @@ final class Counting {
     }
   }
 
-  /** Counts of true and false; the kind says what is made of them. NULLs are left out; nothing but NULLs gives NULL. */
+  /** Counts of true and false; the kind determines the result. NULLs are ignored; the result over only NULLs is NULL. */
   static final class Bools implements Accumulator {
     private enum Kind { AND, OR, COUNT_IF }
 
@@ -107,7 +107,7 @@ final class Counting {
     }
   }
 
-  /** BIT_AND, BIT_OR, BIT_XOR from the number of ones in each position. NULLs are left out. */
+  /** BIT_AND, BIT_OR, BIT_XOR from the number of ones in each position. NULLs are ignored. */
   static final class Bits implements Accumulator {
     private final ToLongFunction<Bits> finish;
     private final long[] ones = new long[Long.SIZE];

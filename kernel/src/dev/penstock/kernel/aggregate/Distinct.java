@@ -2,7 +2,7 @@ package dev.penstock.kernel.aggregate;
 
 import dev.penstock.kernel.state.StateBytes;
 
-/** An aggregate over the different values of a group, all of which it holds. NULL counts as a value; what becomes of it the aggregate says. */
+/** An aggregate over the distinct values of a group, which it holds. NULL counts as a value; the aggregate decides how to treat it. */
 final class Distinct implements Accumulator {
   private final Bag values;
   private final Accumulator.Factory inner;

@@ -3,7 +3,7 @@ package dev.penstock.kernel.aggregate;
 import dev.penstock.kernel.state.StateBytes;
 
 /**
- * A sum of doubles kept as an unevaluated pair, about 106 bits, so that what was added can be taken away again.
+ * A sum of doubles kept as an unevaluated pair, about 106 bits, so that added values can be subtracted again.
  *
  * <p>Only finite values may be added: the caller counts NaN and infinities.
  */

@@ -47,7 +47,7 @@ final class Group {
     }
   }
 
-  /** Takes changes into a group made by {@link #kept}. */
+  /** Applies changes to a group created by {@link #kept}. */
   void apply(Group changes) {
     weight += changes.weight;
     for (int i = 0; i < accumulators.length; i++) {

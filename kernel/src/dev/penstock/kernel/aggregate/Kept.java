@@ -13,20 +13,20 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * An aggregate whose values lie one by one in the state store, so that a change costs what it changes and not what the
- * group holds.
+ * An aggregate whose values are separate entries of the state store, so that the cost of a change does not depend on the size of the
+ * group.
  *
- * <p>Beside the values there is a head, a small accumulator that has the result and is kept with the group. A Kept is
- * opened once for a processor and then works on the current grouping key.
+ * <p>In addition to the values there is a head, a small accumulator that has the result and is stored with the group. A Kept is
+ * opened once per processor and then works on the current grouping key.
  */
 interface Kept extends Serializable {
-  /** Opens the maps; {@code name} is theirs alone. */
+  /** Opens the maps; {@code name} is unique to them. */
   void open(StatefulProcessorHandle handle, String name);
 
   /** An empty head. */
   Accumulator head();
 
-  /** Takes the changes of one epoch into the maps and the head. */
+  /** Applies the changes of one epoch to the maps and the head. */
   void apply(Accumulator head, Accumulator change);
 
   /** Removes the values of the current group. */
@@ -34,7 +34,7 @@ interface Kept extends Serializable {
 
   StructType COUNT = new StructType().add("n", DataTypes.LongType, false);
 
-  /** The result as an encoded key, or nothing; and how many rows have come, which numbers them. */
+  /** The result as an encoded key, or nothing; and the number of rows so far, which numbers them. */
   final class Head implements Accumulator {
     private final OrderKey codec;
     private final int at;
@@ -77,7 +77,7 @@ interface Kept extends Serializable {
     }
   }
 
-  /** MIN, MAX, MIN_BY, MAX_BY: a counted map in which the best value stands first. */
+  /** MIN, MAX, MIN_BY, MAX_BY: a counted map in which the best value is first. */
   final class Extremum implements Kept {
     private static final long serialVersionUID = 1L;
     private final OrderKey order;
@@ -134,7 +134,7 @@ interface Kept extends Serializable {
     }
   }
 
-  /** An aggregate over different values: a counted map, and the aggregate of its keys as the head. */
+  /** An aggregate over distinct values: a counted map, and the aggregate of its keys as the head. */
   final class Different implements Kept {
     private static final long serialVersionUID = 1L;
     private final OrderKey order;
@@ -182,7 +182,7 @@ interface Kept extends Serializable {
     }
   }
 
-  /** FIRST and LAST: each different value with its count and the number of its first (last) row, and a map by number. */
+  /** FIRST and LAST: each distinct value with its count and the number of its first (last) row, and a map by number. */
   final class Edge implements Kept {
     private static final long serialVersionUID = 1L;
     private static final StructType NUMBERED = COUNT.add("seq", DataTypes.LongType, false);

@@ -14,13 +14,14 @@ import java.util.Set;
 import java.util.function.Function;
 
 /**
- * The rows of a group in order of arrival: ARRAY_AGG, STRING_AGG, and FIRST/LAST where rows may be taken back.
+ * The rows of a group in order of arrival: ARRAY_AGG, STRING_AGG, and FIRST/LAST if rows may be retracted.
  *
- * <p>A retraction takes away the youngest of equal rows (for LAST the oldest, so that both ends stay as long as they can). A retraction that comes before its row (in the changes of one
- * epoch) waits for it. With an order, rows stand by that order and equal ones by arrival. State: every row.
+ * <p>A retraction removes the youngest of equal rows (for LAST the oldest, so that both ends stay as long as possible). A retraction that arrives
+ * before its row (in the changes of one
+ * epoch) waits for it. With an order, rows are sorted by it, and equal ones by arrival. State: every row.
  */
 final class Listing implements Accumulator {
-  /** One row, or several equal ones that came together; a negative count waits for its row. */
+  /** One row, or several equal ones that arrived together; a negative count waits for its row. */
   static final class Item {
     final Key key;
     long count;
@@ -45,9 +46,9 @@ final class Listing implements Accumulator {
   /**
    * @param codec key over all arguments
    * @param order key over the arguments at {@code orderAt}, or null for arrival
-   * @param separatorAt the argument that stands between joined values, or -1
+   * @param separatorAt the argument that separates joined values, or -1
    * @param distinct only the first of rows with the same first argument counts
-   * @param takeOldest which of equal rows a retraction takes
+   * @param takeOldest whether a retraction removes the oldest of equal rows
    */
   Listing(
       OrderKey codec,
@@ -223,7 +224,7 @@ final class Listing implements Accumulator {
     return out.toString();
   }
 
-  /** The value that came first. */
+  /** The first value by arrival. */
   Object first() {
     for (Item item : items) {
       if (item.count > 0) {
@@ -233,7 +234,7 @@ final class Listing implements Accumulator {
     return null;
   }
 
-  /** The value that came last. */
+  /** The last value by arrival. */
   Object last() {
     for (int i = items.size() - 1; i >= 0; i--) {
       if (items.get(i).count > 0) {

@@ -5,7 +5,7 @@ import dev.penstock.kernel.state.StateBytes;
 /**
  * STDDEV, VARIANCE, COVAR and CORR from sums of powers, kept as {@link DoubleDouble} so that they survive retraction.
  *
- * <p>Rows with a NULL argument are left out. A sample statistic of one row and any statistic of none is NULL, as is the
+ * <p>Rows with a NULL argument are ignored. A sample statistic of one row and any statistic of none is NULL, as is the
  * correlation with a constant. NaN or an infinity among the values gives NaN until it is retracted. State of fixed size.
  */
 final class Moments implements Accumulator {

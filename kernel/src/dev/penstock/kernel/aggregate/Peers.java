@@ -11,10 +11,10 @@ import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.types.DataType;
 
 /**
- * The rows whose last argument is the largest, or the least, of all: every one of them, as an array of structs of the
- * other arguments. Over rows that are never taken back.
+ * All rows whose last argument is the largest, or the smallest, of all, as an array of structs of the
+ * other arguments. Over rows that are never retracted.
  *
- * <p>Rows whose last argument is NULL are left out. The array has no order. State: the rows of the result.
+ * <p>Rows whose last argument is NULL are ignored. The array has no order. State: the rows of the result.
  */
 final class Peers implements Accumulator {
   private final boolean greatest;

@@ -85,7 +85,7 @@ public final class Session {
         weight == null,
         passed != null,
         Aggregate.errors(spec, input, keyNames, Input.text(spec, "start"), Input.text(spec, "end")),
-        // Users see milliseconds where the time is a number.
+        // Users see milliseconds if the time is a number.
         spec.path("errors").path("bounds").asText().equals("bigint") ? 1000 : 1);
     Dataset<Row> out = input.dataset()
         .mapPartitions(combiner, Encoders.row(parts))

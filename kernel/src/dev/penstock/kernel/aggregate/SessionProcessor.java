@@ -23,7 +23,7 @@ import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
 
-/** Keeps the open sessions of a {@link Session}, which says what it promises. */
+/** Maintains the open sessions of a {@link Session}, which has the contract. */
 final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
   private static final long NO_TIMER = Long.MIN_VALUE;
@@ -67,8 +67,8 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   /**
-   * Rows from {@code first} to {@code last}: a whole session, or those of one time. {@code sealed} is 0 while the session takes rows, then a number
-   * that all spans of the session share: it has closed for rows that come, and waits for the watermark of the query to come out.
+   * Rows from {@code first} to {@code last}: a whole session, or those of one time. {@code sealed} is 0 while the session accepts rows, then a number
+   * that all spans of the session share: it is closed for new rows, and is emitted when the watermark of the query reaches its end.
    */
   private static final class Span {
     final long first;
@@ -84,14 +84,14 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** What came for one time in this epoch. */
+  /** The rows of one time in this epoch. */
   private static final class Arrival {
     final List<byte[]> parts = new ArrayList<>();
     final List<Object[]> rows = new ArrayList<>(); // passed-through row and its own part
     Group group;
   }
 
-  /** The state of a key: spans in order of time, and the timer that is set. */
+  /** The state of a key: spans in order of time, and the registered timer. */
   private static final class Open {
     List<Span> spans = new ArrayList<>();
     long timer = NO_TIMER;
@@ -165,7 +165,7 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
     return out;
   }
 
-  /** Lets the sessions take no more rows that have closed at a watermark. */
+  /** Seals the sessions that have closed at a watermark: they accept no more rows. */
   private void seal(Open open, long watermark) {
     long last = open.spans.stream().mapToLong(s -> s.sealed).max().orElse(0);
     for (Span session : sessions(open.spans)) {
@@ -180,7 +180,7 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** Takes out the arrivals whose session, seen together with the open ones, has closed. */
+  /** Removes the arrivals whose session, together with the open ones, has closed. */
   private void refuseLate(Row key, Open open, TreeMap<Long, Arrival> arrivals, long watermark, List<Row> out) {
     List<Span> all = new ArrayList<>(open.spans);
     all.removeIf(span -> span.sealed != 0);
@@ -228,7 +228,7 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
       arrival.group = combiner.merge(arrival.parts);
       Span there = appendOnly ? null : byTime.get(time);
       if (arrival.group.weight < 0 && (there == null || there.group.weight + arrival.group.weight < 0)) {
-        late(key, arrival, out); // what it takes back has gone with its session
+        late(key, arrival, out); // the row that it retracts was dropped with its session
       } else if (there != null) {
         there.group.merge(arrival.group);
       } else {
@@ -241,8 +241,8 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   /**
-   * Puts the spans of each session together: those that are at most the gap apart, and those that were sealed together. Spans that stay alone
-   * stay the same object. The times of a sealed session are all before those of the ones that began when it was sealed.
+   * Merges the spans of each session: those that are at most the gap apart, and those that were sealed together. A span that is not merged
+   * remains the same object. All times of a sealed session are before those of sessions that began after it was sealed.
    */
   private List<Span> sessions(List<Span> spans) {
     List<Span> out = new ArrayList<>();
@@ -355,7 +355,7 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
   private void save(Open open, List<Span> sessions, long watermark) {
     long next = sessions.stream().mapToLong(s -> due(s.last)).min().orElse(NO_TIMER);
     if (next != NO_TIMER) {
-      next = Math.max(next, watermark); // a time that the watermark has passed would not be found any more
+      next = Math.max(next, watermark); // Spark would not find a timer that the watermark has passed
     }
     if (next != open.timer) {
       if (open.timer != NO_TIMER) {

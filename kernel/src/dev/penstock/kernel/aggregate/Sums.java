@@ -7,11 +7,11 @@ import java.math.RoundingMode;
 import org.apache.spark.sql.types.DecimalType;
 
 /**
- * SUM and AVG. State of fixed size; NULLs are left out; without a value the result is NULL.
+ * SUM and AVG. State of fixed size; NULLs are ignored; without a value the result is NULL.
  *
- * <p>Integers are summed in 128 bits and decimals without bound: only the final value can overflow, so it does not
- * matter in which order rows come and go. Doubles are summed as {@link DoubleDouble}; NaN and infinities are counted, so that
- * taking them away gives the finite sum back.
+ * <p>Integers are summed in 128 bits and decimals without bound: only the final value can overflow, so the order of insertions and retractions
+ * does not matter. Doubles are summed as {@link DoubleDouble}; NaN and infinities are counted, so that
+ * retracting them restores the finite sum.
  */
 final class Sums {
   private Sums() {}

@@ -31,8 +31,9 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * A filter and a projection in which a row may fail.
  *
- * <p>It generates the code that Spark's own filter and projection would, inside {@code try}: a row that does not fail costs nothing more. What
- * to tell of a row that fails is worked out by {@link Failures}.
+ * <p>It generates the code that Spark's own filter and projection would, inside {@code try}: a row that does not fail costs nothing extra. {@link
+ * Failures}
+ * reports a row that fails.
  */
 public final class AttemptExec extends SparkPlan implements UnaryExecNode, CodegenSupport {
   private static final long serialVersionUID = 1L;
@@ -106,7 +107,7 @@ public final class AttemptExec extends SparkPlan implements UnaryExecNode, Codeg
     return ((CodegenSupport) child).produce(context, this);
   }
 
-  /** Columns that are handed on as they are need not be there before. */
+  /** Columns that are passed through unchanged need not be evaluated before. */
   @Override
   public AttributeSet usedInputs() {
     List<Expression> used = new ArrayList<>(CollectionConverters.asJava(conditions));
@@ -197,7 +198,7 @@ public final class AttemptExec extends SparkPlan implements UnaryExecNode, Codeg
         EmptyBlock$.MODULE$, FalseLiteral$.MODULE$, JavaCode$.MODULE$.variable(done, org.apache.spark.sql.types.DataTypes.BooleanType));
   }
 
-  /** The code that reports a row; it computes columns of the row that nobody has needed so far. */
+  /** The code that reports a row; it evaluates columns of the row that were not needed so far. */
   private static String telling(
       CodegenContext context, Seq<ExprCode> input, String failures, int number, String error) {
     String values = context.freshName("row");
@@ -219,7 +220,7 @@ public final class AttemptExec extends SparkPlan implements UnaryExecNode, Codeg
     return Attempts.list(out);
   }
 
-  /** A column of the input that comes out as it is; where a row is always there it must be NULL for a query that does not want it. */
+  /** Whether an input column is passed through. If every row has an output row, it must be NULL for queries that do not select the row. */
   private boolean handedOn(Expression e) {
     return !wide() && e instanceof BoundReference;
   }

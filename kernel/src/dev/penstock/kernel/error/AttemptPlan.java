@@ -14,8 +14,8 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * A filter and a projection that no row can fail; see {@link AttemptExec}. The optimizer knows nothing of it: expressions that can fail do not
- * leave it, and none come in.
+ * A filter and a projection that no row can fail; see {@link AttemptExec}. It is opaque to the optimizer: expressions that can fail are neither
+ * moved out of it nor into it.
  */
 public final class AttemptPlan extends LogicalPlan implements UnaryNode, SupportsNonDeterministicExpression {
   private final Attempts.Layout layout;

@@ -26,8 +26,8 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Filters and projections whose expressions may fail for a row. Where none of them can ({@link Fallible}) the frame is the plain one; otherwise a
- * row that fails is left out and reported to the job's {@link ErrorChannel}.
+ * Filters and projections whose expressions may fail for a row. If none of them can ({@link Fallible}), the frame is the plain one; otherwise a
+ * failing row is dropped and reported to the job's {@link ErrorChannel}.
  */
 public final class Attempts {
   private Attempts() {}
@@ -67,7 +67,7 @@ public final class Attempts {
     return made(in, Attempt.list(spec), List.of(Literal.TrueLiteral()), List.of(chosen), List.of());
   }
 
-  /** The rows of a frame that fulfil a condition. The spec is a list with one {@link Attempt}. */
+  /** The rows of a frame that match a condition. The spec is a list with one {@link Attempt}. */
   public static Dataset<Row> filter(Dataset<Row> in, Column condition, String spec) {
     Dataset<Row> plain = in.where(condition);
     if (!(plan(plain) instanceof Filter filter) || filter.child() != plan(in) || !Fallible.test(filter.condition())) {
@@ -78,8 +78,9 @@ public final class Attempts {
   }
 
   /**
-   * What several queries make of each row, side by side: a flag for each query whether it wants the row, named by {@code flags}, and the columns of all. A column is NULL where its query
-   * does not want the row or fails on it. The spec is a list with one {@link Attempt} for each.
+   * Several queries over each row: a flag for each query that says whether it selects the row, named by {@code flags}, and the columns of all. A
+   * column is NULL if its query
+   * does not select the row or fails on it. The spec is a list with one {@link Attempt} for each.
    */
   public static Dataset<Row> wide(
       Dataset<Row> in, List<Column> conditions, List<List<Column>> columns, List<String> flags, String spec) {
@@ -120,7 +121,7 @@ public final class Attempts {
     for (List<NamedExpression> some : columns) {
       for (NamedExpression column : some) {
         all.add(Fallible.inlined(column instanceof Alias alias ? alias.child() : (Expression) column));
-        // Of a row that one query does not want, and another does, the columns of the first are NULL.
+        // The columns of a query are NULL in rows that only other queries select.
         output.add(flags.isEmpty() ? column.toAttribute() : column.toAttribute().withNullability(true));
       }
     }
@@ -138,7 +139,7 @@ public final class Attempts {
     }
   }
 
-  /** How the node is planned. */
+  /** Plans the node. */
   private static final class Planning extends SparkStrategy {
     @Override
     public Seq<org.apache.spark.sql.execution.SparkPlan> apply(LogicalPlan plan) {

@@ -21,7 +21,7 @@ import org.apache.spark.util.TaskFailureListener;
 import scala.Option;
 
 /**
- * The errors of a job's rows, from the tasks to the sink. It is a channel beside the rows: operators that cannot fail do not know of it.
+ * Carries the errors of a job's rows from the tasks to the sink. It is separate from the rows: operators that cannot fail are not involved.
  *
  * <p>Each task reports what failed in it; the driver keeps the reports by stage and partition, so that a task that runs again replaces its report. The
  * sink drains the reports of an epoch when it commits the epoch, which is after all its tasks have reported. A task keeps
@@ -30,14 +30,14 @@ import scala.Option;
 public final class ErrorChannel extends AccumulatorV2<ErrorChannel.Failure, Long> {
   private static final long serialVersionUID = 1L;
   private static final int INLINE_BYTES = 1 << 20;
-  /** The property in which Spark tells the tasks of a query which epoch they run. */
+  /** The property with the batch id that a query's tasks run. */
   private static final String EPOCH = "streaming.sql.batchId";
   private static final Map<Long, WeakReference<ErrorChannel>> ALL = new ConcurrentHashMap<>();
 
   /** Where a report comes from. */
   private record Place(int stage, int partition) implements Serializable {}
 
-  /** What failed: an expression of a query of the job, why, and the row (as JSON) for which it did. */
+  /** The failed expression of a query of the job, the reason, and the row (as JSON). */
   record What(int query, String expression, String error, String row) implements Serializable {
     private static final int OVERHEAD = 64;
 
@@ -46,13 +46,13 @@ public final class ErrorChannel extends AccumulatorV2<ErrorChannel.Failure, Long
     }
   }
 
-  /** So many copies of a row failed; fewer than none where they are taken back. */
+  /** The number of failing copies of a row; negative if they are retracted. */
   public record Failure(What what, long weight) implements Serializable {}
 
   /** Errors of a query: Arrow record-batch messages, inline or in a file. */
   public record Part(int query, String path, byte[] bytes, long rows) implements Serializable {}
 
-  /** What one attempt of a task found. */
+  /** The errors found by one attempt of a task. */
   private static final class Report implements Serializable {
     private static final long serialVersionUID = 1L;
     final long attempt;
@@ -95,7 +95,7 @@ public final class ErrorChannel extends AccumulatorV2<ErrorChannel.Failure, Long
     this.folder = folder;
   }
 
-  /** Makes the channel of a job that is being planned. */
+  /** Creates the channel of a job that is being planned. */
   public static ErrorChannel create(SparkSession spark) {
     ErrorChannel channel = new ErrorChannel(new HashMap<>(), null);
     channel.register(((org.apache.spark.sql.classic.SparkSession) spark).sparkContext(), Option.empty(), false);
@@ -104,7 +104,7 @@ public final class ErrorChannel extends AccumulatorV2<ErrorChannel.Failure, Long
     return channel;
   }
 
-  /** The channel of this number; null if there is none, which is so outside of queries. */
+  /** The channel of this number; null if there is none, as outside of queries. */
   public static ErrorChannel of(long id) {
     WeakReference<ErrorChannel> found = ALL.get(id);
     return found == null ? null : found.get();
@@ -162,7 +162,7 @@ public final class ErrorChannel extends AccumulatorV2<ErrorChannel.Failure, Long
     return out;
   }
 
-  /** Takes out the errors of an epoch whose tasks have all ended; what is left of earlier ones is forgotten. */
+  /** Removes and returns the errors of an epoch whose tasks have all finished; errors of earlier epochs are discarded. */
   public synchronized List<Part> drain(long epoch) {
     List<Part> parts = new ArrayList<>();
     Map<What, Long> inline = new LinkedHashMap<>();
@@ -195,7 +195,7 @@ public final class ErrorChannel extends AccumulatorV2<ErrorChannel.Failure, Long
     ((ErrorChannel) other).reports.forEach((place, report) -> reports.merge(place, report, ErrorChannel::merged));
   }
 
-  /** Of two attempts of a task the later one counts; within an attempt the channel may have been there twice. */
+  /** The later of two attempts of a task counts; an attempt may report through several copies of the channel. */
   private static Report merged(Report a, Report b) {
     if (a.attempt != b.attempt) {
       Report older = a.attempt < b.attempt ? a : b;
@@ -225,13 +225,13 @@ public final class ErrorChannel extends AccumulatorV2<ErrorChannel.Failure, Long
     mine = null;
   }
 
-  /** A report may be large, and nobody wants part of it. */
+  /** A report may be large, and a partial one is useless. */
   @Override
   public boolean excludeFromHeartbeat() {
     return true;
   }
 
-  /** The number of rows that the reports hold. */
+  /** The number of rows in the reports. */
   @Override
   public synchronized Long value() {
     return reports.values().stream()

@@ -3,7 +3,7 @@ package dev.penstock.kernel.error;
 import java.util.regex.Pattern;
 import org.apache.spark.TaskKilledException;
 
-/** The sentence in which an error is told: Spark's own, without its names for the condition, the query and the way around it. */
+/** The message of an error: Spark's own, without the condition, the query context and the suggested workaround. */
 public final class ErrorText {
   private static final Pattern REST = Pattern.compile("\\n\\s*(?:== |JVM stacktrace|at )[\\s\\S]*");
   private static final Pattern CONDITION = Pattern.compile("^\\[[A-Z_.0-9]+\\] ");
@@ -12,7 +12,7 @@ public final class ErrorText {
 
   private ErrorText() {}
 
-  /** The sentence for an error of an expression. An exception that is none, because the task is ended, is thrown again. */
+  /** The message for an error of an expression. An exception that ends the task is rethrown. */
   public static String of(Exception error) {
     if (error instanceof InterruptedException || error instanceof TaskKilledException
         || Thread.currentThread().isInterrupted()) {

@@ -12,8 +12,9 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Finds out which expression of an {@link Attempt} fails for a row, and reports it.
  *
- * <p>The expressions are evaluated once more, one by one, and without generated code: so a row is told of in the same words whatever code it failed in, and its
- * retraction takes back what its assertion has reported.
+ * <p>The expressions are evaluated again, one by one and without generated code. So the report of a row does not depend on the code that it
+ * failed in, and its
+ * retraction cancels the report of its insertion.
  */
 public final class Failures implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -71,7 +72,7 @@ public final class Failures implements Serializable {
     attempt.channel.report(attempt.query, where, told, rows.get(number).of(row), weight);
   }
 
-  /** The error of an expression that fails for a row; null if it does not, or would give something else each time. */
+  /** The error of an expression that fails for a row; null if it does not fail or is non-deterministic. */
   private static String failed(Expression e, InternalRow row) {
     if (!e.deterministic()) {
       return null;

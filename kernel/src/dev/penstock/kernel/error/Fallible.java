@@ -58,14 +58,14 @@ import org.apache.spark.sql.types.TimestampType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Which expressions can fail for a row. An expression is safe if it is known to be: by its class, or by its class and its types. Every other
- * one can fail, user-defined functions among them; to guard one too many costs little.
+ * Decides which expressions can fail for a row. An expression is safe only if it is known to be, by its class or by its class and types. All
+ * others can fail, including user-defined functions; guarding one too many costs little.
  */
 public final class Fallible {
   private static final String SPARK = "org.apache.spark.sql.catalyst.expressions.";
   private static final String KERNEL = "dev.penstock.kernel.";
 
-  /** Expressions of Spark's that give a value, or NULL, for all values of their arguments. */
+  /** Spark expressions that return a value or NULL for all arguments. */
   private static final Set<String> SAFE = Set.of(
       // References and constants.
       "Alias", "AttributeReference", "BoundReference", "Literal", "NamedLambdaVariable", "LambdaFunction",
@@ -122,8 +122,8 @@ public final class Fallible {
   }
 
   /**
-   * The expression as it is evaluated, in one piece. Spark computes what several places of an expression share before the node that has
-   * the expression; here every place computes it, so that it fails where it can be caught.
+   * The expression with all common subexpressions inlined. Spark evaluates common subexpressions before the node that has
+   * the expression; here every place evaluates them, so that a failure can be caught.
    */
   static Expression inlined(Expression e) {
     return inlined(e, new HashMap<>());
@@ -155,7 +155,7 @@ public final class Fallible {
     }
   }
 
-  /** Whether the expression itself is safe where its arguments are. */
+  /** Whether the expression itself is safe if its arguments are. */
   private static boolean safe(Expression e) {
     if (e instanceof Cast cast) {
       return !EvalMode$.MODULE$.ANSI().equals(cast.evalMode()) || casts(cast.child().dataType(), cast.dataType());
@@ -194,7 +194,7 @@ public final class Fallible {
     };
   }
 
-  /** An expression of the kernel's that is there to fail. */
+  /** A kernel expression whose purpose is to fail. */
   interface Failing {}
 
   private static boolean matches(Expression regex) {
@@ -212,7 +212,7 @@ public final class Fallible {
   private static boolean casts(DataType from, DataType to) {
     boolean time = from instanceof TimestampType || from instanceof TimestampNTZType;
     if (from instanceof DateType && !(to instanceof DateType || to instanceof StringType)) {
-      return false; // there are dates that no timestamp reaches
+      return false; // some dates are out of range for timestamps
     }
     if (from.equals(to) || from instanceof NullType || Cast$.MODULE$.canUpCast(from, to)) {
       return true;
@@ -278,7 +278,7 @@ public final class Fallible {
     return value == null || value.toString().matches("-?0+(\\.0+)?(E-?\\d+)?");
   }
 
-  /** The least and the greatest value of an integer expression; null if it can leave the range of its type, or is no integer. */
+  /** The smallest and the largest value of an integer expression; null if it can overflow its type, or is not an integer. */
   private static BigInteger[] range(Expression e) {
     BigInteger[] whole = range(e.dataType());
     if (whole == null) {

@@ -9,15 +9,15 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Reports groups, or rows, that have a value which cannot be computed.
+ * Reports groups, or rows, with a value that cannot be computed.
  *
- * <p>An operator has {@link Failed} in the place of such a value. What it would retract and assert it reports instead: so the error is there
- * while the value cannot be computed, and goes when it can.
+ * <p>An operator has {@link Failed} in place of such a value. Instead of retracting and inserting the row, it reports: so the error exists
+ * as long as the value cannot be computed.
  */
 public final class GroupErrors implements Serializable {
   private static final long serialVersionUID = 1L;
 
-  /** Stands for a value that cannot be computed. */
+  /** A value that cannot be computed. */
   public record Failed(String expression, String error) implements Serializable {}
 
   private final Attempt attempt;

@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
-/** An expression over one other: what Spark wants of it, and Scala would write by itself. */
+/** A unary expression, with the methods that Scala would generate. */
 abstract class OfOne extends Expression implements CodegenFallback, Serializable {
   private static final long serialVersionUID = 1L;
 

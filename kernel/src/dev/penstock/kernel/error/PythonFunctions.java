@@ -13,16 +13,16 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Python functions that do not raise, but return what they would raise.
+ * Python functions that return their exceptions instead of raising them.
  *
- * <p>Spark runs Python functions before the node that calls them, for all rows, even those for which the call stands in a CASE that is not
+ * <p>Spark runs Python functions before the node that calls them, for all rows, even if the call is in a CASE branch that is not
  * taken; an exception there fails the job. So such a function returns a struct of its value and its error, and {@link PythonResult} fails where the
- * value is used. An argument that can fail is handed to it in the same form ({@link Caught}), and comes back as its error.
+ * value is used. An argument that can fail is passed to it in the same form ({@link Caught}), and its error is returned.
  */
 public final class PythonFunctions {
   private PythonFunctions() {}
 
-  /** Makes the name of a registered function that returns structs mean its value. */
+  /** Replaces a registered function that returns structs by one that returns the value. */
   public static void unwrap(SparkSession spark, String name) {
     FunctionRegistry registry = ((org.apache.spark.sql.classic.SparkSession) spark).sessionState().functionRegistry();
     FunctionIdentifier registered = new FunctionIdentifier(name, Option.apply("session"), Option.apply("system"));

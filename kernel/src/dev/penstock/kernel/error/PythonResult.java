@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** The value that a Python function has returned; fails if it has returned an error, see {@link PythonFunctions}. */
+/** The value returned by a Python function; fails if it returned an error, see {@link PythonFunctions}. */
 final class PythonResult extends OfOne implements Fallible.Failing {
   private static final long serialVersionUID = 1L;
 

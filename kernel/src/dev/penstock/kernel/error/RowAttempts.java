@@ -16,7 +16,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 
-/** An {@link AttemptExec} row by row, for plans whose code would be too large. */
+/** Evaluates an {@link AttemptExec} row by row, for plans whose generated code would be too large. */
 final class RowAttempts implements Serializable {
   private static final long serialVersionUID = 1L;
 

@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** A row as JSON, by the names that its columns have for users. The same values give the same text. */
+/** Formats a row as JSON, with the user-visible names of its columns. The same values give the same text. */
 final class RowText implements Serializable {
   private static final long serialVersionUID = 1L;
 
@@ -21,7 +21,7 @@ final class RowText implements Serializable {
   private final int[] at;
   private transient StructsToJsonEvaluator json;
 
-  /** Of rows that have the columns of {@code columns}: those that have names, in the order of the names. */
+  /** Formats those of {@code columns} that have names, in the order of the names. */
   RowText(StructType columns, LinkedHashMap<String, String> names) {
     List<String> known = names.keySet().stream().filter(List.of(columns.fieldNames())::contains).toList();
     StructType named = new StructType();
@@ -40,7 +40,7 @@ final class RowText implements Serializable {
     return of(values);
   }
 
-  /** The text of values of the named columns, as Spark keeps them. */
+  /** The text of values of the named columns, in Spark's internal form. */
   private String of(Object[] values) {
     if (json == null) {
       scala.collection.immutable.Map<String, String> options =
@@ -50,7 +50,7 @@ final class RowText implements Serializable {
     try {
       return String.valueOf(json.evaluate(new GenericInternalRow(values)));
     } catch (RuntimeException e) {
-      // A type that JSON has no form for; what was written of it must not get into the next text.
+      // A type without a JSON form; its partial output must not leak into the next text.
       json = null;
       ObjectNode texts = new ObjectMapper().createObjectNode();
       for (int i = 0; i < values.length; i++) {

@@ -38,8 +38,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
- * The inputs and the result of a one-shot query as Arrow files, which tasks read and write a batch at a time: neither has to fit into
- * the heap of the driver. For tasks that share a disk with Python.
+ * The inputs and the result of a one-shot query as Arrow files. Tasks read and write them a batch at a time, so neither has to fit into
+ * the heap of the driver. Requires that tasks share a disk with Python.
  */
 public final class ArrowFiles {
   private static final long BATCH_BYTES = 4 << 20;
@@ -51,8 +51,8 @@ public final class ArrowFiles {
   /**
    * Runs a query. Each task that has rows writes one Arrow stream into {@code folder}.
    *
-   * @param limit the bytes that all files together may have; the task that exceeds it fails with {@link ResultTooLarge}
-   * @return the names of the files in the order of the result, one to a line
+   * @param limit the maximum total size of the files in bytes; the task that exceeds it fails with {@link ResultTooLarge}
+   * @return the names of the files in the order of the result, one per line
    */
   public static String write(Dataset<Row> query, String folder, long limit) {
     Writer writer = new Writer(query.schema(), folder, limit);
@@ -63,7 +63,7 @@ public final class ArrowFiles {
   /**
    * The rows of a file of record-batch messages.
    *
-   * @param offsets where each message begins, one to a line
+   * @param offsets the offset of each message, one per line
    */
   public static Dataset<Row> read(SparkSession session, String path, String offsets, String schema) {
     List<Long> all = offsets.lines().map(Long::valueOf).toList();
@@ -116,7 +116,7 @@ public final class ArrowFiles {
             count = 0;
             check = 1;
           } else {
-            // Adding up the columns costs as much as a row or two; a batch of wide rows must not grow far past its size.
+            // Summing the column sizes costs as much as a row or two; a batch of wide rows must not grow far past its limit.
             long fit = (BATCH_BYTES - size) / Math.max(1, size / count);
             check = count + (int) Math.max(1, Math.min(CHECK_ROWS, fit / 2));
           }
@@ -138,7 +138,7 @@ public final class ArrowFiles {
       }
     }
 
-    /** The bytes in all files of the query, whichever task or process has written them. */
+    /** The total size of the query's files, written by any task or process. */
     private long written() throws IOException {
       try (Stream<Path> files = Files.list(Path.of(folder))) {
         return files.mapToLong(f -> f.toFile().length()).sum();
@@ -161,7 +161,7 @@ public final class ArrowFiles {
       return batches;
     }
 
-    /** One batch is in memory at a time; Spark's own reader keeps all of a task's. */
+    /** Holds one batch in memory at a time; Spark's own reader holds all batches of a task. */
     private final class Batches implements Iterator<InternalRow> {
       private final Iterator<Long> offsets;
       private final FileChannel file = FileChannel.open(Path.of(path), StandardOpenOption.READ);

@@ -14,8 +14,8 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
 
 /**
- * Writes checkpoint files and folders on a local disk with plain file operations: one file beside, one rename. Spark's own manager
- * takes several milliseconds for the same through Hadoop's checksummed file system, twice in every epoch. Other file systems are left to it.
+ * Writes checkpoint files and folders on a local disk with plain file operations: a temporary file and a rename. Spark's own manager
+ * takes several milliseconds for this through Hadoop's checksummed file system, twice per epoch. It still handles other file systems.
  */
 public final class CheckpointFiles extends FileSystemBasedCheckpointFileManager {
 
@@ -40,7 +40,7 @@ public final class CheckpointFiles extends FileSystemBasedCheckpointFileManager 
     return isLocal() && plain(path) ? Files.exists(local(path)) : super.exists(path);
   }
 
-  /** Hadoop starts a process, chmod, for each folder that it makes. */
+  /** Hadoop starts a chmod process for each folder that it creates. */
   @Override
   public void mkdirs(org.apache.hadoop.fs.Path path) {
     if (!isLocal() || !plain(path)) {

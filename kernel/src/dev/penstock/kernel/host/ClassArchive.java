@@ -4,14 +4,14 @@ import java.lang.management.ManagementFactory;
 import javax.management.ObjectName;
 
 /**
- * Writes the classes that this JVM has loaded to an archive from which the next one takes them, parsed and verified: most of the time that
- * Spark takes to start, and to plan its first query, goes into loading classes from jars.
+ * Writes the classes that this JVM has loaded to an archive, from which the next JVM maps them, parsed and verified. Loading classes from jars
+ * is most of the time that Spark needs to start and to plan its first query.
  */
 public final class ClassArchive {
 
   private ClassArchive() {}
 
-  /** Needs {@code -XX:+RecordDynamicDumpInfo}. The file is there as a whole when this returns; an exception says why it is not. */
+  /** Requires {@code -XX:+RecordDynamicDumpInfo}. The file is complete when this returns; otherwise it throws. */
   public static void dump(String path) throws Exception {
     ManagementFactory.getPlatformMBeanServer()
         .invoke(

@@ -4,13 +4,13 @@ import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerApplicationEnd;
 
 /**
- * Ends the JVM soon after its Spark context: a cluster that is lost, and a scheduler that fails, stop the context and leave a JVM that
- * answers calls and runs nothing. Its end is what Python watches for.
+ * Exits the JVM soon after its Spark context stops. A lost cluster or a failed scheduler stops the context and leaves a JVM that
+ * answers calls but runs nothing. Python watches for the exit.
  */
 public final class EndWithContext extends SparkListener {
   private static final int EXIT_CODE = 86;
 
-  /** Whoever has stopped the context may have a last call to make. */
+  /** The caller that stopped the context may have a last call to make. */
   private static final long GRACE_MS = 3000;
 
   @Override

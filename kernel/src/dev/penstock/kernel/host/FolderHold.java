@@ -7,8 +7,8 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 
 /**
- * This JVM's claim on a database folder. When Python is killed its JVM lives for a moment longer and may still write a checkpoint; the
- * next process waits here until that JVM is gone.
+ * This JVM's lock on a database folder. When Python is killed, its JVM lives a little longer and may still write a checkpoint; the
+ * next process waits here until that JVM has exited.
  */
 public final class FolderHold {
   private final FileChannel channel;
@@ -17,7 +17,7 @@ public final class FolderHold {
     this.channel = channel;
   }
 
-  /** Takes the claim, or returns null when the time is over. */
+  /** Acquires the lock; returns null after the timeout. */
   public static FolderHold acquire(String path, long timeoutMs) throws IOException, InterruptedException {
     FileChannel channel = FileChannel.open(Path.of(path), StandardOpenOption.CREATE, StandardOpenOption.WRITE);
     long deadline = System.nanoTime() + timeoutMs * 1_000_000;

@@ -8,17 +8,17 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapreduce.util.ConfigUtil;
 
 /**
- * Makes Hadoop's settings smaller. Spark copies, serialises and broadcasts all of them for every stateful operator in every epoch, and two
- * thirds are defaults of YARN and MapReduce, which nothing asks for where Spark does not run on YARN.
+ * Reduces Hadoop's settings. Spark copies, serialises and broadcasts all of them for every stateful operator in every epoch, and two
+ * thirds are defaults of YARN and MapReduce, which are unused unless Spark runs on YARN.
  */
 public final class HadoopSettings {
   private static final Set<String> DEFAULTS = Set.of("yarn-default.xml", "mapred-default.xml");
 
   private HadoopSettings() {}
 
-  /** Drops what stands in these defaults and nowhere else. */
+  /** Drops the settings that come only from these defaults. */
   public static void withoutYarn(Configuration settings) {
-    // Otherwise they would come, to all settings there are, when a class is first used that wants them.
+    // Otherwise the first use of a class that needs them would add them to all existing settings.
     ConfigUtil.loadResources();
     List<String> dropped = new ArrayList<>();
     for (Map.Entry<String, String> setting : settings) {

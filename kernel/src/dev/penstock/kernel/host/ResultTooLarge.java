@@ -2,7 +2,7 @@ package dev.penstock.kernel.host;
 
 import java.io.IOException;
 
-/** Fails the query whose result has grown past its limit. Python knows it by the name of this class. */
+/** Fails a query whose result exceeds its limit. Python recognises it by the name of this class. */
 public final class ResultTooLarge extends IOException {
   private static final long serialVersionUID = 1L;
 

@@ -20,7 +20,7 @@ import org.apache.spark.sql.types.StructType;
  *
  * <ul>
  *   <li>Result: one row per left row; where nothing matches, NULLs ({@code left}) or nothing ({@code inner}). An answer once
- *       given never commit. A left row that is retracted takes back the answers it got, the latest first.
+ *       given never changes. Retracting a left row retracts its answers, the latest first.
  *   <li>Directions: {@code backward} the last right time ≤ left time ({@code strict}: &lt;), {@code forward} the first ≥
  *       (&gt;), {@code nearest} the smaller distance. {@code toleranceMicros} is the largest distance that counts.
  *   <li>Ties: {@code nearest} takes the earlier one of two at the same distance; of right rows with the same time the last
@@ -129,7 +129,7 @@ public final class AsofJoin {
     @Override
     public scala.collection.Iterator<Row> handleInputRows(
         byte[] key, scala.collection.Iterator<Row> rows, TimerValues timers) {
-      // Left rows of an append-only side cannot cancel each other, so equal output rows need not be found.
+      // Left rows of an append-only side cannot cancel each other, so equal output rows need not be merged.
       JoinOutput out = new JoinOutput(leftRetracts, false, moments);
       TreeMap<Moment, JoinCommit> commits = new TreeMap<>();
       while (rows.hasNext()) {
@@ -154,7 +154,7 @@ public final class AsofJoin {
         long watermark = behind ? Math.max(inForce, Math.multiplyExact(moment.watermark(), 1000L)) : inForce;
         out.at(Moment.ON_TIME);
         if (behind) {
-          // Has been answered, and let go, when these rows came.
+          // Everything due was answered and evicted before these rows arrived.
           advance(watermark, out);
         }
         take(commit, out);
@@ -244,7 +244,7 @@ public final class AsofJoin {
       return found == null || Math.abs(found.at - at) > tolerance ? null : found;
     }
 
-    /** The time that the watermark must be past for {@code found} to be the answer for good. */
+    /** The time that the watermark must pass for {@code found} to be final. */
     private long settledPast(long at, JoinStore.Entry found) {
       return switch (direction) {
         case BACKWARD -> strict ? at - 1 : at;
@@ -253,7 +253,7 @@ public final class AsofJoin {
       };
     }
 
-    /** Answers what can be answered, lets go what is not needed, and writes the state. */
+    /** Answers all due rows, evicts rows that are no longer needed, and writes the state. */
     private void close(long watermark, JoinOutput out) {
       if (!eager) {
         long due = advance(watermark, out);
@@ -264,7 +264,7 @@ public final class AsofJoin {
       answers.flush();
     }
 
-    /** Answers what can be answered at a watermark and lets go what is not needed after it; when (ms) there will be something to do again. */
+    /** Answers all rows due at a watermark and evicts rows that are no longer needed; returns when (ms) there will be work again. */
     private long advance(long watermark, JoinOutput out) {
       long due = settle(watermark, out);
       if (right.evicts() && watermark != JoinTimer.UNKNOWN) {
@@ -290,7 +290,7 @@ public final class AsofJoin {
           continue;
         }
         if (entry.at >= watermark) {
-          // Those that follow are not due before this one's time has been passed.
+          // Later rows are not due before the watermark passes this one's time.
           return Math.min(due, JoinTimer.past(strict ? entry.at - 1 : entry.at));
         }
         if (past != JoinTimer.NEVER) {
@@ -301,7 +301,7 @@ public final class AsofJoin {
       return due;
     }
 
-    /** When right rows can be let go if nothing else happens to the key. */
+    /** When right rows can be evicted if nothing else happens to the key. */
     private long evictionDue(long watermark) {
       JoinStore store = right.store();
       if (!right.evicts() || store.isEmpty()) {
@@ -312,7 +312,7 @@ public final class AsofJoin {
         return JoinTimer.NEVER;
       }
       long due = JoinTimer.past(last ? JoinTimer.plus(store.lastAt(), tolerance) : store.lastAt());
-      // Past that already: a waiting left row holds them, and its own turn will come.
+      // Already past: a waiting left row needs them, and has its own timer.
       return watermark != JoinTimer.UNKNOWN && due <= watermark / 1000 ? JoinTimer.NEVER : due;
     }
   }

@@ -121,7 +121,7 @@ public final class IntervalJoin {
         commits.computeIfAbsent(JoinPlan.moment(row), Changes::new)
             .add(side, PackedRow.of((byte[]) row.get(JoinPlan.ROW), at), row.getLong(JoinPlan.WEIGHT));
       }
-      // Rows that differ only in a time that is not among their columns are the same row outside.
+      // Rows that differ only in a time that is not an output column are equal in the output.
       JoinOutput out = new JoinOutput(true, copies, moments);
       boolean opened = false;
       for (Changes commit : commits.values()) {
@@ -166,16 +166,16 @@ public final class IntervalJoin {
     }
 
     /**
-     * What came at one moment. A row behind the watermark finds what is still there at the watermark in force then, which may be less than what the state
-     * holds, and the rows of its own commit.
+     * The rows of one moment. A row behind the watermark matches the rows that are still kept at the watermark in force then, which may be fewer than
+     * the state holds, and the rows of its own commit.
      */
     private static final class Changes {
       final Moment moment;
-      /** The watermark in microseconds; {@link JoinTimer#UNKNOWN} for rows that are on time, which find nothing that is not there. */
+      /** The watermark in microseconds; {@link JoinTimer#UNKNOWN} for rows that are on time, which match everything in the state. */
       final long watermark;
       private final List<Map<PackedRow, long[]>> sides =
           List.of(new LinkedHashMap<>(), new LinkedHashMap<>(), new LinkedHashMap<>(), new LinkedHashMap<>());
-      /** The rows of this commit that nobody finds who comes later. */
+      /** The rows of this commit that later rows do not match. */
       final Set<JoinStore.Entry> fresh = Collections.newSetFromMap(new IdentityHashMap<>());
 
       Changes(Moment moment) {
@@ -214,7 +214,7 @@ public final class IntervalJoin {
         byte[] row = item.getKey().row();
         long at = item.getKey().at();
         long weight = item.getValue()[0];
-        // An equal row that came before is gone if this one is not kept.
+        // If this row is too old to be kept, an earlier equal row has been removed.
         JoinStore.Cursor cursor = at < mineFrom ? null : mine.find(at, row);
         JoinStore.Entry entry = cursor == null ? null : cursor.get();
         if (entry == null && weight < 0) {
@@ -268,7 +268,7 @@ public final class IntervalJoin {
       }
     }
 
-    /** Lets the rows go that can find no match any more, and writes the state. */
+    /** Removes rows that can no longer match, and writes the state. */
     private void close(long watermark, JoinOutput out) {
       evict(true, watermark, out);
       evict(false, watermark, out);

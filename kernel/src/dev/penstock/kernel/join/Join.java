@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Regular join of two changing collections, kept right for ever.
+ * Regular join of two changing collections, kept up to date for ever.
  *
  * <ul>
  *   <li>Result: after every epoch the summed output is what SQL's join of the two summed inputs gives. One epoch's output is
@@ -156,7 +156,7 @@ public final class Join {
       return new JoinOutput(false, false).iterator();
     }
 
-    /** Takes out what is too old. Nothing is before the timer, which is kept with the left side. */
+    /** Removes expired rows. Nothing expires before the timer, which is stored with the left side. */
     private void forget(long now) {
       if (left.timer() == JoinStore.NO_TIMER || left.timer() > now) {
         return;
@@ -170,7 +170,7 @@ public final class Join {
       }
     }
 
-    /** Takes out what is too old of one side; when the oldest row that stays has changed. */
+    /** Removes expired rows of one side; returns when the oldest remaining row last changed. */
     private long oldest(JoinStore store, long now) {
       long oldest = Long.MAX_VALUE;
       JoinStore.Cursor cursor = store.start();
@@ -185,7 +185,7 @@ public final class Join {
       return oldest;
     }
 
-    /** A key with rows has a timer, one without has none. */
+    /** A key has a timer if it has rows. */
     private void wake(long now) {
       boolean rows = !left.isEmpty() || !right.isEmpty();
       if (rows && left.timer() == JoinStore.NO_TIMER) {
@@ -197,7 +197,7 @@ public final class Join {
       }
     }
 
-    /** Takes the changes of one side in, against the other side as it is. */
+    /** Applies the changes of one side, against the current other side. */
     private void change(boolean fromLeft, Map<PackedRow, long[]> changes, long now, JoinOutput out) {
       if (changes.isEmpty()) {
         return;

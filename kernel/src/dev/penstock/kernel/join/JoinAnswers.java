@@ -5,12 +5,12 @@ import java.util.Arrays;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 
 /**
- * The answers that left rows got from a join that answers each of them once. Where left rows can be retracted each is kept with its
- * answer, because what is taken back must be what was given, whatever the right side holds by then.
+ * The answers to left rows, in a join that answers each of them once. If left rows can be retracted, each is stored with its
+ * answer, because the retraction must equal the answer, whatever the right side holds by then.
  */
 final class JoinAnswers {
   private final boolean inner;
-  /** Left rows with the answer each got, by hash; null where left rows stay. */
+  /** Left rows with their answers, by hash; null if left rows are never retracted. */
   private final JoinStore given;
 
   JoinAnswers(StatefulProcessorHandle handle, boolean inner, boolean leftRetracts) {
@@ -30,7 +30,7 @@ final class JoinAnswers {
     }
   }
 
-  /** Answers a left row; {@code match} is null where nothing was found. */
+  /** Answers a left row; {@code match} is null if there is no match. */
   void give(byte[] row, long weight, byte[] match, JoinOutput out) {
     if (match != null || !inner) {
       out.add(row, match, weight);
@@ -54,7 +54,7 @@ final class JoinAnswers {
     given.put(entry);
   }
 
-  /** Takes back the answers of a left row that is retracted, the latest first. */
+  /** Retracts the answers to a retracted left row, the latest first. */
   void takeBack(byte[] row, long weight, JoinOutput out) {
     long left = weight;
     long hash = Pack.hash(row);

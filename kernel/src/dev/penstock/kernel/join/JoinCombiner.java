@@ -7,8 +7,8 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 
 /**
- * Adds up packed rows of one side of a join. For the right side of a semi or anti join, of which only the keys are left: a key that comes a
- * thousand times travels once.
+ * Combines packed rows of one side of a join. For the right side of a semi or anti join, of which only the keys remain: a key that occurs a
+ * thousand times is shuffled once.
  */
 final class JoinCombiner extends Combining<PackedRow> {
   JoinCombiner(Iterator<Row> source) {

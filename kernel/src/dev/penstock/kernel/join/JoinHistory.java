@@ -10,10 +10,10 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 
 /**
- * The right side of a join that looks rows up by time: for each key the rows it has had, by time. Among rows with the same
- * time the one that arrived last counts; within an epoch that is the order in which they were read.
+ * The right side of a join that looks rows up by time: all rows of each key, by time. Among rows with the same
+ * time the last arrived counts; within an epoch that is the order in which they were read.
  *
- * <p>Where the right side cannot retract, a row that is followed by another one with the same time is not kept.
+ * <p>If the right side cannot retract, a row that is followed by another one with the same time is not kept.
  */
 final class JoinHistory {
   private final boolean retracts;
@@ -41,12 +41,12 @@ final class JoinHistory {
     }
   }
 
-  /** Takes an epoch's rows of the right side in. */
+  /** Adds an epoch's rows of the right side. */
   void take(List<Row> rows) {
     take(rows, null);
   }
 
-  /** Takes rows of the right side in: all at one time, or, with {@code all} null, each at its own. */
+  /** Adds rows of the right side: all at one time or, with {@code all} null, each at its own. */
   void take(List<Row> rows, Long all) {
     List<Arrival> arrivals = new ArrayList<>(rows.size());
     if (retracts) {
@@ -89,14 +89,14 @@ final class JoinHistory {
     }
     JoinStore.Cursor known = store.find(arrival.at, arrival.row);
     if (known == null) {
-      // What is not known cannot be retracted.
+      // An unknown row cannot be retracted.
       if (arrival.weight > 0) {
         store.put(new JoinStore.Entry(arrival.at, arrival.row, arrival.weight));
       }
     } else if (arrival.weight < 0) {
       known.add(Math.max(arrival.weight, -known.get().weight));
     } else {
-      // It has arrived again: it is the last one of its time now.
+      // It has arrived again, so it is now the last one of its time.
       long weight = known.get().weight + arrival.weight;
       known.remove();
       store.put(new JoinStore.Entry(arrival.at, arrival.row, weight));
@@ -114,12 +114,12 @@ final class JoinHistory {
     return first == null || !retracts ? first : store.last(first.at, true);
   }
 
-  /** Whether rows may be let go: a row that could be retracted may uncover every earlier one. */
+  /** Whether rows may be evicted: the retraction of a row may uncover any earlier one. */
   boolean evicts() {
     return !retracts;
   }
 
-  /** Lets go what nobody needs who looks at {@code at} or later, and {@code reach} (or for ever) back from there. */
+  /** Evicts rows that no lookup at {@code at} or later needs, which looks {@code reach} (or without limit) back from there. */
   void evict(long at, boolean inclusive, long reach) {
     if (retracts || store.isEmpty() || store.firstAt() >= at) {
       return;

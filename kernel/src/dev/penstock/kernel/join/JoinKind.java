@@ -1,6 +1,6 @@
 package dev.penstock.kernel.join;
 
-/** What a join puts out for pairs of matching rows and for rows alone. */
+/** What a join emits for pairs of matching rows and for single rows. */
 enum JoinKind {
   INNER(true, Alone.NEVER, Alone.NEVER),
   LEFT(true, Alone.UNMATCHED, Alone.NEVER),
@@ -8,22 +8,22 @@ enum JoinKind {
   FULL(true, Alone.UNMATCHED, Alone.UNMATCHED),
   SEMI(false, Alone.MATCHED, Alone.NEVER),
   ANTI(false, Alone.UNMATCHED, Alone.NEVER),
-  /** Every left row, and beside it whether it has a match. */
+  /** Every left row, with a flag that says whether it has a match. */
   MARK(false, Alone.MARKED, Alone.NEVER);
 
-  /** When a row of one side comes out by itself. */
+  /** When a row of one side is emitted alone. */
   enum Alone {
     NEVER,
     MATCHED,
     UNMATCHED,
     MARKED;
 
-    /** Whether it comes out when there is nothing that it could match. */
+    /** Whether it is emitted if it cannot match anything. */
     boolean unmatched() {
       return this == UNMATCHED || this == MARKED;
     }
 
-    /** The weight with which a row stands in the result by itself, apart from its mark. */
+    /** The weight of a single row in the result, apart from its mark. */
     long weight(long weight, long matches) {
       return switch (this) {
         case NEVER, MARKED -> 0;

@@ -10,8 +10,8 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 
 /**
- * What a join puts out for one key in one epoch. Consolidated: no row twice, no weight of zero. Where nobody reads weights,
- * because rows are never taken back, a row of weight n comes out n times.
+ * The output of a join for one key in one epoch. Consolidated: no row twice, no weight of zero. If weights are not read,
+ * because rows are never retracted, a row of weight n is emitted n times.
  */
 final class JoinOutput {
   private final List<Row> rows = new ArrayList<>();
@@ -27,8 +27,8 @@ final class JoinOutput {
 
   /**
    * @param repeats whether the same output row may be added more than once, and has to be summed up
-   * @param copies whether the weight of a row is the number of times that it comes out
-   * @param moments whether rows come out with the watermark of the moment that has caused them
+   * @param copies whether a row of weight n is emitted n times
+   * @param moments whether rows are emitted with the watermark of the moment that caused them
    */
   JoinOutput(boolean repeats, boolean copies, boolean moments) {
     this.copies = copies;
@@ -36,7 +36,7 @@ final class JoinOutput {
     sums = repeats && !copies ? new LinkedHashMap<>() : null;
   }
 
-  /** What is added from here on is caused by rows of this moment. */
+  /** Sets the moment of the rows that cause the following output. */
   void at(Moment moment) {
     watermark = moment.watermark();
   }

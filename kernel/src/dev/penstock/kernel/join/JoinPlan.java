@@ -30,8 +30,8 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>Event time: the watermark of a query is one for all operators, the smallest over its {@code withWatermark} nodes
  * ({@code spark.sql.streaming.multipleWatermarkPolicy = min}), and reaches a processor behind a union without an event-time
- * column in its input. As that column is dropped here, Spark filters no late rows: what is late is decided by the
- * processors.
+ * column in its input. As that column is dropped here, Spark filters no late rows: the processors decide which rows
+ * are late.
  */
 public final class JoinPlan {
   static final int LEFT = 0;
@@ -48,7 +48,7 @@ public final class JoinPlan {
   private static final int LSN = 6;
   private static final int BEFORE = 7;
 
-  /** What a processor reads. */
+  /** The input of a processor. */
   static final StructType INPUT = new StructType()
       .add("__key", DataTypes.BinaryType, false)
       .add("__side", DataTypes.IntegerType, false)
@@ -64,7 +64,7 @@ public final class JoinPlan {
   /** The column of an output with the watermark that was in force when a row behind it caused the output; NULL for all other rows. */
   static final String WATERMARK = "__pwm";
 
-  /** What a processor puts out. */
+  /** The output of a processor. */
   public static final StructType OUTPUT = new StructType()
       .add("__left", DataTypes.BinaryType, true)
       .add("__right", DataTypes.BinaryType, true)
@@ -72,7 +72,7 @@ public final class JoinPlan {
 
   private JoinPlan() {}
 
-  /** What a processor puts out that takes rows behind the watermark by their moments, if the sides have these. */
+  /** The output of a processor that processes rows behind the watermark by their moments, if the sides have these. */
   static StructType output(JoinSpec spec) {
     return spec.moments ? OUTPUT.add(WATERMARK, DataTypes.LongType, true) : OUTPUT;
   }
@@ -82,7 +82,7 @@ public final class JoinPlan {
     return spec.moments ? new String[] {WATERMARK} : new String[0];
   }
 
-  /** When a row came. */
+  /** The moment of a row. */
   static Moment moment(Row row) {
     return row.length() > LSN ? Moment.of(row.getAs(LSN), row.getAs(BEFORE)) : Moment.ON_TIME;
   }
@@ -134,8 +134,8 @@ public final class JoinPlan {
     columns.forEach(name -> row.add(column(name)));
     Column packed = Pack.of(Pack.Mode.ROW, row);
     Column key = Pack.of(Pack.Mode.KEY, parts);
-    // Spark moves a condition that is deterministic below withWatermark, where it would keep the watermarks of the rows
-    // that it drops from being seen.
+    // Spark pushes a deterministic condition below withWatermark, where the rows that it drops would not
+    // // advance the watermark.
     Column never = Pack.of(Pack.Mode.SEQUENCE, List.of()).lt(0L);
     Dataset<Row> wanted = alone ? frame : frame.where(functions.not(lost).or(never));
     Column spread = alone ? functions.when(lost, packed).otherwise(key) : key;
@@ -149,7 +149,7 @@ public final class JoinPlan {
     return wanted.select(select.toArray(new Column[0]));
   }
 
-  /** The side with equal rows added up; times and the order of arrival are lost. */
+  /** The side with equal rows combined; times and the order of arrival are lost. */
   static Dataset<Row> combined(Dataset<Row> side) {
     return side.mapPartitions((MapPartitionsFunction<Row, Row>) JoinCombiner::new, Encoders.row(INPUT));
   }

@@ -8,7 +8,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Set;
 
-/** What the caller says about a join, read from JSON. A field that the join does not know is refused. */
+/** The specification of a join, read from JSON. Unknown fields are refused. */
 final class JoinSpec {
   private final JsonNode json;
   private final Set<String> asked = new HashSet<>();
@@ -19,7 +19,7 @@ final class JoinSpec {
   final List<String> rightColumns;
   final String leftWeight;
   final String rightWeight;
-  /** Whether the rows of both sides say when they came, if they are behind the watermark. */
+  /** Whether the rows of both sides have their moments, if they are behind the watermark. */
   final boolean moments;
   final List<String> leftMoment;
   final List<String> rightMoment;
@@ -54,7 +54,7 @@ final class JoinSpec {
     return value == null || value.isNull() ? null : value;
   }
 
-  /** A part that somebody else reads, or null. */
+  /** A part that another class reads, or null. */
   JsonNode part(String field) {
     return get(field);
   }
@@ -136,7 +136,7 @@ final class JoinSpec {
     return flags;
   }
 
-  /** To be called when everything has been read: refuses what nobody asked for. */
+  /** To be called when everything has been read: refuses fields that were not read. */
   void done() {
     Iterator<String> fields = json.fieldNames();
     while (fields.hasNext()) {

@@ -14,19 +14,19 @@ import org.apache.spark.sql.streaming.ValueState;
 
 /**
  * The rows of one side of a join for the current key, ordered by a number (a time, or a hash of the row). Rows with the
- * same number stand in the order in which they were put in.
+ * same number are in insertion order.
  *
- * <p>Rows lie in chunks of up to {@value #CHUNK_ROWS}. A key with one chunk is one value of the state store: one read and
- * one write an epoch. A key with more has an index (16 bytes a chunk and more) as that value and its chunks in a map; a lookup reads
+ * <p>Rows are stored in chunks of up to {@value #CHUNK_ROWS}. A key with one chunk is one value of the state store: one read and
+ * one write per epoch. A key with more has an index (16 bytes a chunk and more) as that value and its chunks in a map; a lookup reads
  * the index and one chunk, however many rows there are. A key without rows leaves nothing behind.
  *
- * <p>Use: {@link #open} for every key, changes in memory, {@link #flush}. A changed {@link Entry} must be named to
+ * <p>Use: {@link #open} for every key, changes in memory, {@link #flush}. A changed {@link Entry} must be passed to
  * {@link #touch}.
  */
 final class JoinStore {
   static final int CHUNK_ROWS = 64;
   private static final int CHUNK_BYTES = 16384;
-  /** There is no timer. */
+  /** No timer. */
   static final long NO_TIMER = Long.MIN_VALUE;
 
   private static final int HAS_WEIGHT = 1;
@@ -34,16 +34,16 @@ final class JoinStore {
   private static final int HAS_STAMP = 4;
   private static final int HAS_BESIDE = 8;
 
-  /** A row with its place in the order, its weight and what the join remembers about it. */
+  /** A row with its position in the order, its weight and the join's own fields. */
   static final class Entry {
     final long at;
     final byte[] row;
     long weight;
-    /** The summed weight of the rows of the other side that it has matched. */
+    /** The total weight of its matches on the other side. */
     long matches;
-    /** When it last changed (epoch ms), where rows expire. */
+    /** When it last changed (Unix ms), if rows expire. */
     long stamp;
-    /** The row that it was answered with, where answers are remembered. */
+    /** Its answer, if answers are stored. */
     byte[] beside;
     /** A change of {@link #matches} that is being collected. */
     transient long change;
@@ -127,7 +127,7 @@ final class JoinStore {
     rows = size();
   }
 
-  /** Writes what has changed. */
+  /** Writes the changes. */
   void flush() {
     if (!dirty) {
       return;
@@ -179,7 +179,7 @@ final class JoinStore {
     return index.isEmpty();
   }
 
-  /** How many rows there are, each counted once. */
+  /** The number of distinct rows. */
   long size() {
     long size = 0;
     for (Chunk chunk : index) {
@@ -188,7 +188,7 @@ final class JoinStore {
     return size;
   }
 
-  /** The sum of the weights of all rows; not kept by {@link #removeBefore}. */
+  /** The sum of the weights of all rows; {@link #removeBefore} does not maintain it. */
   long total() {
     return total;
   }
@@ -205,7 +205,7 @@ final class JoinStore {
     }
   }
 
-  /** A place between entries: the entry of chunk {@code chunk} at {@code entry}, or the end. */
+  /** A position: the entry of chunk {@code chunk} at {@code entry}, or the end. */
   final class Cursor {
     private int chunk;
     private int entry;
@@ -233,7 +233,7 @@ final class JoinStore {
       settle();
     }
 
-    /** The entry before this place, or null at the beginning; moves there. */
+    /** Moves to the previous entry and returns it; null at the beginning. */
     Entry previous() {
       if (entry == 0) {
         if (chunk == 0) {
@@ -246,13 +246,13 @@ final class JoinStore {
       return get();
     }
 
-    /** Says that the entry here has changed. */
+    /** Marks the entry here as changed. */
     void touch() {
       index.get(chunk).dirty = true;
       dirty = true;
     }
 
-    /** Takes the entry here out; the cursor stands on the one after it. */
+    /** Removes the entry here; the cursor moves to the next one. */
     void remove() {
       Chunk at = index.get(chunk);
       Entry gone = load(at).remove(entry);
@@ -269,7 +269,7 @@ final class JoinStore {
       settle();
     }
 
-    /** Changes the weight of the entry here; takes it out when nothing is left. */
+    /** Adds to the weight of the entry here; removes the entry if the weight becomes zero. */
     void add(long weight) {
       Entry entry = get();
       if (entry.weight + weight == 0) {
@@ -340,7 +340,7 @@ final class JoinStore {
     return list;
   }
 
-  /** Says that an entry has changed. */
+  /** Marks an entry as changed. */
   void touch(Entry entry) {
     Cursor cursor = from(entry.at);
     while (cursor.get() != entry) {
@@ -349,7 +349,7 @@ final class JoinStore {
     cursor.touch();
   }
 
-  /** Puts an entry in, behind those with the same number. */
+  /** Inserts an entry after those with the same number. */
   void put(Entry entry) {
     if (index.isEmpty()) {
       Chunk chunk = new Chunk(nextId++);
@@ -371,7 +371,7 @@ final class JoinStore {
     dirty = true;
     total += entry.weight;
     if (chunk.count > CHUNK_ROWS || (chunk.bytes > CHUNK_BYTES && chunk.count > 1)) {
-      // Rows that come in order fill their chunks; others leave room on both sides.
+      // Rows that arrive in order fill their chunks; others leave space on both sides.
       split(number, atEnd ? chunk.count - 1 : chunk.count / 2);
     }
   }
@@ -389,7 +389,7 @@ final class JoinStore {
     index.add(number + 1, next);
   }
 
-  /** Takes out every entry before {@code at}; {@code seen} (or null) is told each. */
+  /** Removes every entry before {@code at}, and passes each to {@code seen} if it is not null. */
   void removeBefore(long at, Consumer<Entry> seen) {
     while (!index.isEmpty() && index.get(0).first < at) {
       Chunk chunk = index.get(0);

@@ -9,7 +9,7 @@ import org.apache.spark.sql.streaming.TimerValues;
  * Event time for join processors: the watermark in microseconds, and one timer per key.
  *
  * <p>Spark fires a timer once the watermark is at or past it, and looks only at timers between the previous and the current
- * watermark: so whatever is due already is done at once, and a timer always lies ahead.
+ * watermark. So work that is already due is done immediately, and a timer is always in the future.
  */
 final class JoinTimer {
   /** No watermark yet. */
@@ -21,7 +21,7 @@ final class JoinTimer {
 
   private JoinTimer() {}
 
-  /** The watermark in force, in microseconds. No row to come has a smaller time; one with this time may come. */
+  /** The watermark in force, in microseconds. Future rows may have this time, but no smaller one. */
   static long watermark(TimerValues timers) {
     return EventTime.unknown(timers) ? UNKNOWN : Math.multiplyExact(timers.getCurrentWatermarkInMs(), MICROS);
   }
@@ -36,7 +36,7 @@ final class JoinTimer {
     return Math.floorDiv(micros + MICROS - 1, MICROS);
   }
 
-  /** The sum, or the largest or smallest number where it would be beyond. */
+  /** The sum, saturated at the largest or smallest number. */
   static long plus(long a, long b) {
     long sum = a + b;
     if (((a ^ sum) & (b ^ sum)) < 0) {
@@ -46,8 +46,8 @@ final class JoinTimer {
   }
 
   /**
-   * Sees to it that the key is woken at {@code due} (ms) or before. The timer is remembered in {@code store}; one that is
-   * earlier than needed is left alone, as moving it would cost more than waking up once in vain.
+   * Ensures that the key is woken at {@code due} (ms) or before. The timer is stored in {@code store}; a timer that is
+   * earlier than needed is kept, because moving it would cost more than one unnecessary wake-up.
    */
   static void wake(StatefulProcessorHandle handle, JoinStore store, long due, long watermark) {
     long registered = store.timer();

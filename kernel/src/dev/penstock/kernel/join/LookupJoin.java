@@ -15,7 +15,7 @@ import org.apache.spark.sql.streaming.TimerValues;
  *
  * <ul>
  *   <li>Result: one row per left row; where nothing is found, NULLs ({@code left}) or nothing ({@code inner}). An answer once
- *       given never changes. A left row that is retracted takes back the answers it got, the latest first.
+ *       given never changes. Retracting a left row retracts its answers, the latest first.
  *   <li>Arrival: {@code leftTime} and {@code rightTime} number the commits. Both sides are taken in that order, within one commit
  *       the right side first, so the answer does not depend on which commits share an epoch.
  *   <li>Keys: at most one right row of a key is alive after a commit; of several the last arrived would count. NULL matches nothing.
@@ -53,7 +53,7 @@ public final class LookupJoin {
   private static final class Processor extends StatefulProcessor<byte[], Row, Row> {
     private static final long serialVersionUID = 1L;
 
-    /** By commit; in one commit the right side, then what leaves the left one, then what comes. */
+    /** By commit; within one commit the right side, then retractions of the left side, then its insertions. */
     private static final Comparator<Row> ARRIVAL = Comparator.<Row>comparingLong(r -> r.getLong(JoinPlan.TIME))
         .thenComparing(Comparator.<Row>comparingInt(r -> r.getInt(JoinPlan.SIDE)).reversed())
         .thenComparingLong(r -> Long.signum(r.getLong(JoinPlan.WEIGHT)));

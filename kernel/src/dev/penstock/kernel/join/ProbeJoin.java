@@ -21,7 +21,8 @@ import org.apache.spark.sql.types.StructType;
  *
  * <ul>
  *   <li>Result: one row per left row and offset, with the offset in milliseconds, the probe time (left time + offset,
- *       microseconds) and the last right row with a time ≤ the probe time, or NULLs. A row once put out never commit. Weights are 1; a left side that retracts is refused.
+ *       microseconds) and the last right row with a time ≤ the probe time, or NULLs. An emitted row never changes. Weights are 1; a left side
+ * that retracts is refused.
  *   <li>Ties: of right rows with the same time the last arrived counts.
  *   <li>NULLs: a NULL key matches nothing: its probes come out at once, with NULLs. A NULL left time gives no rows.
  *   <li>{@code watermark}: a probe comes out when the watermark has reached its time (≥). A right row with exactly that
@@ -54,7 +55,7 @@ public final class ProbeJoin {
     String rightTime = spec.text("rightTime");
     spec.done();
     if (spec.leftWeight != null) {
-      throw new IllegalArgumentException("a probe join cannot take a left side that retracts");
+      throw new IllegalArgumentException("the left side of a probe join must not retract rows");
     }
     if (Arrays.stream(offsets).anyMatch(offset -> offset % MICROS != 0)) {
       throw new IllegalArgumentException("offsetsMicros must be whole milliseconds");
@@ -151,7 +152,7 @@ public final class ProbeJoin {
         long watermark = behind ? Math.max(inForce, moment.watermark() * MICROS) : inForce;
         out.moment = Moment.ON_TIME;
         if (behind) {
-          // Has come out, and been let go, when these rows came.
+          // Everything due was emitted and evicted before these rows arrived.
           answer(watermark, out);
         }
         right.take(commit.rights);
@@ -168,7 +169,7 @@ public final class ProbeJoin {
       return out.iterator();
     }
 
-    /** The rows that come out, and the moment of the rows that cause what is added now. */
+    /** The output rows, and the moment of the rows that cause the rows added now. */
     private static final class Output {
       final List<Row> rows = new ArrayList<>();
       Moment moment = Moment.ON_TIME;
@@ -200,7 +201,7 @@ public final class ProbeJoin {
           moments ? RowFactory.create(row, match, offset, at, 1L, before) : RowFactory.create(row, match, offset, at, 1L));
     }
 
-    /** Puts out the probes of a left row that are due, from {@code number} on, and lets it wait for the next. */
+    /** Emits the due probes of a left row, from {@code number} on, and stores the row until the next one. */
     private void advance(byte[] row, int number, long time, long watermark, Output out) {
       int next = number;
       while (next < offsets.length && time + offsets[next] <= watermark) {
@@ -214,7 +215,7 @@ public final class ProbeJoin {
       }
     }
 
-    /** Puts out the probes that are due at a watermark, and lets go what is not needed after it. */
+    /** Emits the probes that are due at a watermark, and evicts rows that are no longer needed. */
     private void answer(long watermark, Output out) {
       List<JoinStore.Entry> due = new ArrayList<>();
       if (watermark != JoinTimer.UNKNOWN) {

@@ -7,7 +7,7 @@ import java.io.Serializable;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.types.StructType;
 
-/** The part of a join's ON that is not an equality. A pair for which it fails is no match, and is reported as often as it would be one. */
+/** The part of a join's ON that is not an equality. A pair for which it fails is not a match, and is reported with the weight that it would have. */
 final class Residual implements Serializable {
   private static final long serialVersionUID = 1L;
 
@@ -24,7 +24,7 @@ final class Residual implements Serializable {
   /**
    * The residual {@code sql}; null if there is none.
    *
-   * @param failing a {@link PairErrors} with the {@code expression} as users know it, or null if the residual cannot fail
+   * @param failing a {@link PairErrors} with the user-visible {@code expression}, or null if the residual cannot fail
    */
   static Residual of(SparkSession spark, String sql, JsonNode failing, StructType left, StructType right) {
     return sql == null ? null : new Residual(

@@ -16,13 +16,13 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Decides, for one job, what its next epoch holds. One per job, in the driver.
+ * Decides what the next epoch of a job contains. One per job, in the driver.
  *
  * <p>Spark asks each scan of a query for its latest offset in turn; the clock gives all scans of one round the same offset, so
  * that no epoch holds half a commit and all scans carry one watermark ({@link JobTime}).
  *
- * <p>A round in which there is nothing to do returns at once the first time, because Spark then looks whether the last epoch's
- * watermark calls for an epoch without data; after that it blocks until the log grows or the poll time is over.
+ * <p>A round without work returns immediately the first time, because Spark then checks whether the last epoch's
+ * watermark requires a no-data batch; after that it blocks until the log grows or the poll timeout expires.
  */
 public final class EpochClock {
   private static final Map<String, EpochClock> ALL = new ConcurrentHashMap<>();
@@ -71,7 +71,7 @@ public final class EpochClock {
     stateLimit = spec.path("stateLimit").asLong();
   }
 
-  /** Makes the clock of a job anew. */
+  /** Creates the clock of a job, replacing an earlier one. */
   public static EpochClock create(String job, String spec) {
     try {
       EpochClock clock = new EpochClock(JSON.readTree(spec));
@@ -156,7 +156,7 @@ public final class EpochClock {
 
   private LogOffset next(LogOffset base) throws InterruptedException {
     if (resume && eventTime) {
-      // The epoch that follows a watermark may have been lost with the process; a beat makes Spark run one.
+      // The epoch after a watermark may have been lost with the process; a beat makes Spark run one.
       resume = false;
       return beat(base);
     }
@@ -194,8 +194,8 @@ public final class EpochClock {
   }
 
   /**
-   * A query with rows that expire is run without Spark's epochs without data, because it would have no end of them. What they are good for is
-   * done here: the watermark of the last epoch comes into force, and rows go when the last of them has expired.
+   * A query with expiring rows runs without Spark's no-data batches, because Spark would run them without end. This
+   * replaces them: it applies the watermark of the last epoch, and removes rows when the last of them has expired.
    */
   private boolean ownBeat(LogOffset base) {
     boolean behind = eventTime && base.wm() > progress.inForce() && base.wm() > -EventTime.SHIFT;
@@ -204,7 +204,7 @@ public final class EpochClock {
 
   // What the sink reports
 
-  /** Takes in what an epoch has changed in the state of its operators; true if Python has to look at it. */
+  /** Adds the changes of an epoch to the state sizes; true if Python has to check them. */
   boolean settleState(long epoch) {
     ledger.settle(epoch);
     return stateLimit > 0 && ledger.bytes() >= stateLimit / 10 * 8;
@@ -213,7 +213,7 @@ public final class EpochClock {
   /** How far the epoch goes that is being written now. */
   record Written(long lsn, long watermark, boolean idle, boolean news) {}
 
-  /** What the output of the epoch that is being written now has to say, and whether that is news. */
+  /** The position of the output of the epoch that is being written, and whether it is new. */
   Written written() {
     synchronized (index) {
       return new Written(
@@ -236,14 +236,14 @@ public final class EpochClock {
     return ledger.totals();
   }
 
-  /** No entry at or below this LSN will be read again, also after a restart. */
+  /** No entry at or below this LSN will be read again, even after a restart. */
   public long durableLsn() {
     synchronized (index) {
       return progress.durableLsn();
     }
   }
 
-  /** Waits until everything committed up to an LSN is in the job's output; false when the time is over. */
+  /** Waits until everything committed up to an LSN is in the job's output; false after the timeout. */
   public boolean awaitSettled(long lsn, long timeoutMs) throws InterruptedException {
     Deadline deadline = Deadline.in(timeoutMs);
     synchronized (index) {
@@ -263,13 +263,13 @@ public final class EpochClock {
       return false;
     }
     long wm = progress.committed().wm();
-    // A watermark before all time closes nothing and calls for no epoch.
+    // A watermark before all times closes nothing and requires no epoch.
     return !eventTime || progress.inForce() >= wm || wm <= -EventTime.SHIFT;
   }
 
   /**
-   * Lets no further epoch begin and waits until the last one is recorded; its LSN, or -1 when the time is over. Whoever goes on from
-   * that LSN misses nothing and repeats nothing. Only Spark knows where a job goes on, so this also waits until it has asked.
+   * Prevents further epochs and waits until the last one is recorded; returns its LSN, or -1 after the timeout. A job that continues from
+   * that LSN misses nothing and repeats nothing. Only Spark knows where a job continues, so this also waits until it has asked.
    */
   public long quiesce(long timeoutMs) throws InterruptedException {
     Deadline deadline = Deadline.in(timeoutMs);

@@ -6,9 +6,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** What a job reads: the entries of its objects in the log, and the contents that some of them begin with. */
+/** The input of a job: the entries of its objects in the log, and the initial contents of some of them. */
 final class EpochInputs {
-  /** As many entries without rows an epoch may have: a replay needs them, so they are in its offset. */
+  /** The maximum number of entries without rows in an epoch: a replay needs them, so they are in its offset. */
   private static final int MAX_MARKERS = 500;
 
   private final LogIndex index;

@@ -1,8 +1,8 @@
 package dev.penstock.kernel.log;
 
 /**
- * When a job may begin an epoch, as far as the clock on the wall decides: the ticks of EMIT EVERY, and when rows that expire are due to go.
- * All waits are on the monotonic clock; the wall clock only says where the ticks lie.
+ * When a job may begin an epoch according to the wall clock: the ticks of EMIT EVERY, and the expiry of rows.
+ * All waits use the monotonic clock; the wall clock only determines the ticks.
  */
 final class EpochPace {
   private final long everyMs;
@@ -40,7 +40,7 @@ final class EpochPace {
     }
   }
 
-  /** True once when everything that had come when the last epoch began has expired. */
+  /** True once, when everything that had arrived before the last epoch has expired. */
   boolean sweeps() {
     if (sweep == null || !sweep.passed()) {
       return false;

@@ -3,7 +3,7 @@ package dev.penstock.kernel.log;
 import java.util.HashMap;
 import java.util.Map;
 
-/** Which epoch of a job runs, and what is recorded of those before. The owner sees to it that one thread at a time is in here. */
+/** The current epoch of a job, and the recorded earlier ones. Not thread-safe: the owner must serialise calls. */
 final class EpochProgress {
   private final boolean eventTime;
   private LogOffset committed;
@@ -53,8 +53,8 @@ final class EpochProgress {
   }
 
   /**
-   * The watermark that the output has with the epoch that is being written now: the one in force in it. A job without operators that wait
-   * for time holds no row back, so its output has at once what its input has.
+   * The output's watermark with the epoch that is being written: the one in force in it. A job without operators that wait
+   * for time holds no rows back, so its output immediately has the watermark of its input.
    */
   long epochWatermark() {
     if (running == null) {
@@ -63,13 +63,13 @@ final class EpochProgress {
     return eventTime ? runningStart.wm() : running.wm();
   }
 
-  /** Whether the output is idle after the epoch that is being written now. Where the watermark still has to come into force, an epoch follows. */
+  /** Whether the output is idle after the epoch that is being written now. If the watermark has not been applied yet, an epoch follows. */
   boolean epochIdle() {
     LogOffset end = running == null ? committed : running;
     return end.time.idle() && epochWatermark() == end.wm();
   }
 
-  /** Whether an epoch without rows is worth recording: its watermark is news, or that the output is idle or is so no longer. */
+  /** Whether an epoch without rows must be recorded: its watermark is new, or its idle flag has changed. */
   boolean tells() {
     boolean news = epochWatermark() > toldWatermark || epochIdle() != toldIdle;
     toldWatermark = Math.max(toldWatermark, epochWatermark());

@@ -24,7 +24,7 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * An Arrow vector of numbers, times or strings, read where it lies. {@link ArrowColumnVector} goes through an accessor and Arrow's checks for
+ * An Arrow vector of numbers, times or strings, read in place. {@link ArrowColumnVector} goes through an accessor and Arrow's checks for
  * every value, which the compiler cannot inline once it has seen several types; it stays for all other types. The memory is the vector's.
  */
 final class LogColumn extends ColumnVector {

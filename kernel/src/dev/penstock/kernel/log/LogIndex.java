@@ -13,7 +13,7 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 public final class LogIndex {
 
-  /** An object's event time after one of its entries: its watermark, and whether it is idle and holds nobody back. */
+  /** An object's event time after one of its entries: its watermark, and whether it is idle and does not hold back readers. */
   record Mark(long watermark, boolean idle) {
     static final Mark NONE = new Mark(JobTime.NONE, false);
   }
@@ -59,12 +59,12 @@ public final class LogIndex {
     notifyAll();
   }
 
-  /** Says which watermark an object has all of whose entries were trimmed before this process opened the log. */
+  /** Sets the watermark of an object whose entries were all trimmed before this process opened the log. */
   public synchronized void trimmed(int object, long watermark) {
     tracks.computeIfAbsent(object, k -> new LogTrack()).before(new Mark(watermark, false));
   }
 
-  /** Forgets entries at or below an LSN. */
+  /** Removes entries at or below an LSN. */
   public synchronized void trim(int object, long lsn) {
     LogTrack track = tracks.get(object);
     if (track != null) {

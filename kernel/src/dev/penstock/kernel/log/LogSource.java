@@ -116,7 +116,7 @@ public final class LogSource extends LogTable.Provider {
 
     @Override
     public Offset latestOffset() {
-      throw new UnsupportedOperationException("latestOffset is asked with a start");
+      throw new UnsupportedOperationException("latestOffset must be called with a start");
     }
 
     @Override

@@ -9,13 +9,13 @@ import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The log as a table of Spark's, whose columns the caller says. */
+/** The log as a Spark table, whose schema the caller provides. */
 abstract class LogTable implements Table {
   /** Gives such tables to Spark. */
   abstract static class Provider implements TableProvider {
     @Override
     public StructType inferSchema(CaseInsensitiveStringMap options) {
-      throw new IllegalArgumentException("the log is given its schema");
+      throw new IllegalArgumentException("the log needs a schema");
     }
 
     @Override

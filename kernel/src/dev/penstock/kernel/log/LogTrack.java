@@ -10,13 +10,14 @@ import java.util.Map;
  * The entries of one object in the log, in LSN order. They are plain numbers, one run per file, because a source of single-row commits
  * has millions of them.
  *
- * <p>Entries without rows between which no object has got rows are one. The newest stands for all of them, from the LSN of the first: whoever asks
- * for the time at an LSN in between is given the later watermark. No row lies between, so none can be judged by it. If there are very many in a row, others are
- * put together too; then a row may be judged by an earlier watermark.
+ * <p>Consecutive entries without rows are merged if no object got rows in between. The newest represents all of them, from the LSN of the first:
+ * the time
+ * at an LSN in between is the later watermark. There are no rows in between, so none is affected. If there are very many, others are
+ * merged too; then a row may be compared with an earlier watermark.
  */
 final class LogTrack {
 
-  /** As many entries without rows are kept in a row: those of some hours, if there is one each second. */
+  /** The maximum number of consecutive entries without rows: some hours at one per second. */
   private static final int MOST_MARKERS = 10_000;
 
   /** One object's part of one commit. */
@@ -54,7 +55,7 @@ final class LogTrack {
 
   private static final int LSN = 0;
   private static final int WATERMARK = 1;
-  /** The offset of the message, or, without rows, the first LSN that the entry stands for. */
+  /** The offset of the message or, without rows, the first LSN that the entry represents. */
   private static final int PLACE = 2;
   private static final int LENGTH = 3;
   private static final int ROWS = 4;
@@ -119,7 +120,7 @@ final class LogTrack {
       }
       start = i;
       if (start > end - start) {
-        // Entries that were handed out keep the old numbers.
+        // Entries that were returned keep the old numbers.
         numbers = Arrays.copyOfRange(numbers, start * FIELDS, end * FIELDS);
         end -= start;
         start = 0;
@@ -180,7 +181,7 @@ final class LogTrack {
     return last;
   }
 
-  /** Takes the last entry away. */
+  /** Removes the last entry. */
   private void withoutLast(Run last) {
     last.end--;
     if (last.end == last.start) {
@@ -188,7 +189,7 @@ final class LogTrack {
     }
   }
 
-  /** Forgets entries at or below an LSN. */
+  /** Removes entries at or below an LSN. */
   void trim(long lsn) {
     while (!runs.isEmpty()) {
       Run first = runs.get(0);
@@ -217,7 +218,7 @@ final class LogTrack {
     return out;
   }
 
-  /** Whether something came in {@code (after, upTo]}. */
+  /** Whether there are entries in {@code (after, upTo]}. */
   boolean changed(long after, long upTo) {
     int r = firstRunAfter(after);
     if (r == runs.size()) {

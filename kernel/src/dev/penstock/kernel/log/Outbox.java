@@ -60,7 +60,7 @@ public final class Outbox {
     }
   }
 
-  /** Acknowledges the epoch taken before, if {@code ack}, and waits for the next one; null when the time is over. */
+  /** Acknowledges the previous epoch, if {@code ack}, and waits for the next one; null after the timeout. */
   public synchronized byte[] take(boolean ack, long timeoutMs) throws InterruptedException {
     if (ack) {
       done = true;
@@ -82,7 +82,7 @@ public final class Outbox {
     return waiting;
   }
 
-  /** The epoch could not be recorded: the job fails with this message. */
+  /** Fails the job with this message, because the epoch could not be recorded. */
   public synchronized void refuse(String message) {
     failure = message;
     done = true;

@@ -59,8 +59,8 @@ final class Timeline {
   }
 
   /**
-   * The watermark in force for the rows of a slice: the job's as of the commit before. A slice of a stream may hold rows of a later moment of the
-   * stream's own job, and says so.
+   * The watermark in force for the rows of a slice: the job's as of the commit before. A slice of a stream may contain rows of a later moment of the
+   * stream's own job, and then has its own watermark.
    */
   long before(int object, LogSlice slice) {
     Map.Entry<Long, JobTime> known = after.lowerEntry(slice.lsn);

@@ -49,8 +49,8 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * <p>Contract: after each epoch the output holds every row of the input with the values Spark's batch gives when ties of
  * the ORDER BY are broken by the whole row. An epoch emits the rows that came, went, or whose values changed: of each
- * partition first the retractions, then the assertions. Taking back a row that is not there is an error. With {@code errors} (see {@link
- * GroupErrors}) a row that has a value which does not fit into its type is reported, in place of its result.
+ * partition first the retractions, then the assertions. Retracting a row that does not exist is an error. With {@code errors} (see {@link
+ * GroupErrors}) a row with a value that overflows its type is reported, in place of its result.
  *
  * <p>State: every copy of every row with its values, in order, the largest of an ascending order first. Cost of an
  * epoch for each partition it touches: functions that look at a bounded number of rows (lag, lead, ROWS between two
@@ -111,7 +111,7 @@ public final class Analytic {
     return AtOnce.or(spec, grouped, new Processor(plan), result).select(out.toArray(Column[]::new));
   }
 
-  /** What reports rows that have a value which cannot be computed. */
+  /** Reports rows with a value that cannot be computed. */
   private static GroupErrors errors(JsonNode spec, Input input, List<String> columns) {
     StructType told = new StructType();
     List<DataType> travels = new ArrayList<>();
@@ -127,7 +127,7 @@ public final class Analytic {
     return new com.fasterxml.jackson.databind.ObjectMapper().createArrayNode().addAll(items);
   }
 
-  /** How an epoch of a partition is worked off. */
+  /** How to process an epoch of a partition. */
   private static final class Plan implements Serializable {
     private static final long serialVersionUID = 1L;
     final WindowFunction[] calls;
@@ -136,7 +136,7 @@ public final class Analytic {
     final RowOrder order;
     final boolean reversed; // the partition's last row is stored first
     final boolean whole; // every epoch needs the whole partition
-    final boolean saving; // lines keep what running functions go on from
+    final boolean saving; // lines store the state of running functions
     final int back;
     final int ahead;
     final GroupErrors errors; // null if every value can be computed
@@ -183,7 +183,7 @@ public final class Analytic {
       return RowFactory.create(all.toArray());
     }
 
-    /** The values that a line has kept; one that has failed stands for all. */
+    /** The stored values of a line; one failed value represents all. */
     Object[] values(Row kept) {
       Object[] values = new Object[calls.length];
       for (int i = 0; i < values.length; i++) {
@@ -236,7 +236,7 @@ public final class Analytic {
         changes.computeIfAbsent(Plan.identity(first), k -> new Change(values, first)).weight += r.getLong(plan.width);
       }
       changes.values().removeIf(c -> c.weight == 0);
-      Map<Row, Long> diff = new LinkedHashMap<>(); // copies of a row may hand their values on to each other
+      Map<Row, Long> diff = new LinkedHashMap<>(); // copies of a row may exchange their values
       if (!changes.isEmpty()) {
         run(changes, diff);
       }
@@ -280,7 +280,7 @@ public final class Analytic {
       for (Change c : changes.values()) {
         int n = c.copies.size();
         if (c.weight < -n) {
-          throw new IllegalStateException("a row is taken back that is not there: " + Arrays.toString(c.values));
+          throw new IllegalStateException("a row is retracted that does not exist: " + Arrays.toString(c.values));
         }
         for (long i = c.weight; i < 0; i++) {
           gone.add(c.copies.get(--n));

@@ -17,7 +17,7 @@ final class Partition {
     final Object[] values;
     final byte[] peer;
     Object[] results; // as last emitted; null: new
-    byte[] saved; // what running functions go on from, after this line
+    byte[] saved; // state of running functions after this line
 
     Line(Key key, Object[] values, byte[] peer) {
       this.key = key;

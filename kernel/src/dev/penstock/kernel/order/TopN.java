@@ -81,7 +81,7 @@ public final class TopN {
     return result.leave(AtOnce.or(spec, grouped, processor, result.weighted()));
   }
 
-  /** Of rows that were selected early the one column beside their keys: the key in the order, which holds the whole row. */
+  /** The only column of preselected rows besides their keys: the sort key, which contains the whole row. */
   private static final String ROW = "row";
 
   static byte[] selected(Row row) {
@@ -92,7 +92,7 @@ public final class TopN {
     return row.getLong(row.length() - 1);
   }
 
-  /** What of a partition is in the output. */
+  /** The part of a partition that is in the output. */
   static final class Head implements Serializable {
     private static final long serialVersionUID = 1L;
     RowOrder order;

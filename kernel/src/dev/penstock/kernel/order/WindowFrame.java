@@ -129,7 +129,7 @@ final class WindowFrame implements Serializable {
     return ((v ^ sum) & ((long) offset ^ sum)) < 0 ? (v < 0 ? Long.MIN_VALUE : Long.MAX_VALUE) : sum;
   }
 
-  /** How a row's value stands to a bound in the partition's order; NULL is beyond every bound on its own side. */
+  /** Compares a row's value with a bound in the partition's order; NULL is beyond every bound on its own side. */
   private int inOrder(Object value, Number bound) {
     if (value == null) {
       return -1;

@@ -35,7 +35,7 @@ final class WindowFunction implements Serializable {
   enum Reach {
     /** At most {@link #back} rows before and {@link #ahead} rows after. */
     NEAR,
-    /** All rows before, by way of a state that is handed on. */
+    /** All rows before, through a running state. */
     RUNNING,
     /** All rows. */
     WHOLE
@@ -108,7 +108,7 @@ final class WindowFunction implements Serializable {
     this.ahead = after;
   }
 
-  /** What a running function hands on from line to line. */
+  /** The state of a running function from line to line. */
   interface Running {
     /** The values of lines [from, to): one line, or all peers if the function treats them as one. */
     Object[] next(Partition p, int from, int to);

@@ -11,11 +11,11 @@ import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 
-/** What Spark wants of every physical node, and Scala would write by itself. */
+/** Base classes with the methods of physical nodes that Scala would generate. */
 final class ExecNodes {
   private ExecNodes() {}
 
-  /** A node that hands on the rows of its child. */
+  /** A node that passes through the rows of its child. */
   abstract static class Unary extends SparkPlan implements UnaryExecNode {
     private static final long serialVersionUID = 1L;
     private final SparkPlan child;
@@ -55,7 +55,7 @@ final class ExecNodes {
     }
   }
 
-  /** A node with columns and nothing below it. */
+  /** A node with columns and no children. */
   abstract static class Leaf extends SparkPlan implements LeafExecNode {
     private static final long serialVersionUID = 1L;
     private final Seq<Attribute> columns;

@@ -8,12 +8,12 @@ import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import scala.collection.Iterator;
 
-/** Whether the expressions of a frame mean the same inside CASE WHEN, evaluated for some rows and not for others. */
+/** Whether the expressions of a frame mean the same inside CASE WHEN, where they are evaluated only for some rows. */
 public final class Guard {
 
   private Guard() {}
 
-  /** False if an expression is not deterministic, or is run for all rows wherever it stands, as Python functions are. */
+  /** False if an expression is non-deterministic, or always runs for all rows, as Python functions do. */
   public static boolean allows(Dataset<Row> frame) {
     return allows(frame.queryExecution().analyzed());
   }

@@ -8,8 +8,9 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.util.LongAccumulator;
 
 /**
- * Counts late rows: a function that is called for late rows alone, with how many they are, says true, and adds to an accumulator. Observing a metric would
- * cost every row something; this costs the rows that are not late nothing. A task that is tried again counts again.
+ * Counts late rows: a function that is called only for late rows, with their number, adds it to an accumulator and returns true. An observed
+ * metric would
+ * cost something for every row; this costs nothing for rows that are not late. A retried task counts again.
  */
 public final class LateCounter implements UDF1<Long, Boolean> {
   private static final long serialVersionUID = 1L;
@@ -20,7 +21,7 @@ public final class LateCounter implements UDF1<Long, Boolean> {
     this.rows = rows;
   }
 
-  /** Makes the counter of a job callable in SQL under a name. */
+  /** Registers the counter of a job as an SQL function. */
   public static LongAccumulator register(SparkSession spark, String name) {
     LongAccumulator rows = spark.sparkContext().longAccumulator();
     UserDefinedFunction function = functions.udf(new LateCounter(rows), DataTypes.BooleanType).asNondeterministic();

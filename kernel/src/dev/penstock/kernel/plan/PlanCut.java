@@ -19,9 +19,9 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.BoxedUnit;
 
 /**
- * Keeps in the driver what is below an operator. The function that Spark sends to the tasks of a stateful operator, or of one that maps
- * partitions, holds the operator itself, and with it the whole plan under it: serialised to check it, serialised to send it, and read again in every
- * task, for each operator of the query. Of all that a task needs the columns; only they go with this node.
+ * Keeps the plan below an operator in the driver. The function that Spark sends to the tasks of a stateful operator, or of one that maps
+ * partitions, references the operator, and with it the whole plan below: serialised to check it, serialised to send it, and deserialised in every
+ * task, for each operator of the query. A task only needs the columns, so only they are sent with this node.
  */
 public final class PlanCut extends ExecNodes.Unary {
   private static final long serialVersionUID = 1L;
@@ -30,7 +30,7 @@ public final class PlanCut extends ExecNodes.Unary {
     super(child);
   }
 
-  /** Makes the cuts in every plan of a session; named in {@code spark.sql.extensions}. */
+  /** Cuts every plan of a session; configured in {@code spark.sql.extensions}. */
   public static final class Extension implements Function1<SparkSessionExtensions, BoxedUnit> {
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {
@@ -39,7 +39,7 @@ public final class PlanCut extends ExecNodes.Unary {
     }
   }
 
-  /** After the state of the operators, their shuffles and sorts are known, and before code is generated. */
+  /** Runs after the operators' state, shuffles and sorts are planned, and before code generation. */
   private static final class Cutting extends ColumnarRule {
     @Override
     public Rule<SparkPlan> preColumnarTransitions() {
@@ -68,7 +68,7 @@ public final class PlanCut extends ExecNodes.Unary {
     return CollectionConverters.asScala(plans).toSeq();
   }
 
-  /** What is sent instead. */
+  /** The replacement that is sent to tasks. */
   private Object writeReplace() {
     return new Below(output());
   }
@@ -98,7 +98,7 @@ public final class PlanCut extends ExecNodes.Unary {
     return child();
   }
 
-  /** The columns of a plan that stayed in the driver. */
+  /** The columns of a plan that stays in the driver. */
   private static final class Below extends ExecNodes.Leaf {
     private static final long serialVersionUID = 1L;
 
@@ -108,7 +108,7 @@ public final class PlanCut extends ExecNodes.Unary {
 
     @Override
     public RDD<InternalRow> doExecute() {
-      throw new IllegalStateException("a plan is executed by the driver");
+      throw new IllegalStateException("a plan must be executed by the driver");
     }
 
     @Override

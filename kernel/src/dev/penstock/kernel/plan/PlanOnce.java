@@ -12,20 +12,20 @@ import org.apache.spark.sql.classic.SparkSession;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Optimizes the plan of a query when it starts, and not again in every epoch. Spark plans each epoch from the analysed query, and most of that
- * time goes into a hundred rules of the optimizer, which find the same each time: only the rows differ from epoch to epoch.
+ * Optimizes the plan of a query when it starts instead of in every epoch. Spark plans each epoch from the analysed query, and spends most of that
+ * time in a hundred optimizer rules, which have the same effect each time: only the rows differ between epochs.
  *
- * <p>A plan that reads the clock is left as it is, because the optimizer puts the time of its run in place of the clock.
+ * <p>A plan that reads the clock is left unchanged, because the optimizer replaces the clock by the time of its run.
  */
 public final class PlanOnce {
   private static final String EXCLUDED = "spark.sql.optimizer.excludedRules";
 
-  /** They make an epoch smaller in which some inputs have no rows. */
+  /** They simplify an epoch in which some inputs have no rows. */
   private static final Set<String> EACH_TIME = Set.of("org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation");
 
   private PlanOnce() {}
 
-  /** The same frame with its plan optimized, in a session of its own: what is set there is set for its query alone. */
+  /** The same frame with its plan optimized, in a separate session, whose settings apply only to its query. */
   public static Dataset<Row> of(Dataset<Row> frame) {
     org.apache.spark.sql.classic.Dataset<Row> given = (org.apache.spark.sql.classic.Dataset<Row>) frame;
     SparkSession database = given.sparkSession();

@@ -23,12 +23,12 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /** The physical nodes of a {@link SharedPart}. */
 public final class SharedExec {
-  /** The property in which Spark tells the threads of a query which epoch they run. */
+  /** The property with the batch id that a query's threads run. */
   private static final String EPOCH = "streaming.sql.batchId";
 
   private SharedExec() {}
 
-  /** How the nodes are planned. */
+  /** Plans the nodes. */
   static final class Planning extends SparkStrategy {
     @Override
     public Seq<SparkPlan> apply(LogicalPlan plan) {
@@ -42,8 +42,8 @@ public final class SharedExec {
     }
 
     /**
-     * The part under a shuffle, which is what lets several places read it. Equal rows go to one partition, so that those which cancel each other
-     * can be added up there.
+     * The part under a shuffle, so that several places can read it. Equal rows go to one partition, so that rows that cancel out
+     * can be consolidated there.
      */
     private static LogicalPlan shuffled(SharedPlan.First first) {
       List<NamedExpression> columns = new ArrayList<>();
@@ -99,7 +99,7 @@ public final class SharedExec {
     }
   }
 
-  /** Reads what the first has computed. */
+  /** Reads the output of {@link First}. */
   public static final class Again extends ExecNodes.Leaf {
     private static final long serialVersionUID = 1L;
     private final transient SharedPart part;

@@ -29,9 +29,9 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * A part of a query that is computed once and read in several places.
  *
- * <p>Spark's plans are trees, and a streaming operator in two places is two operators, each with its state. Here the part stands in the plan
- * where it is read {@link #first}, below a shuffle. Where it is read {@link #again} there is only a leaf, which reads what that shuffle
- * has written: for Spark the second place has no operators, no sources and no state.
+ * <p>Spark's plans are trees, and a streaming operator in two places is two operators, each with its state. Here the part is in the plan
+ * where it is read {@link #first}, below a shuffle. Where it is read {@link #again} there is only a leaf, which reads the output of that
+ * shuffle: for Spark the second place has no operators, no sources and no state.
  *
  * <p>The two find each other in every epoch: all nodes of a plan are prepared before the first of them is executed.
  */
@@ -82,8 +82,8 @@ public final class SharedPart {
   }
 
   /**
-   * The frame, of which Spark knows that it follows the watermark, as the part does where it is computed. It bears the number of the
-   * watermark node there and has no times but the first of all, so it neither moves the watermark nor holds it back.
+   * The frame, marked so that Spark applies the part's watermark to it. It has the id of the part's
+   * watermark node and only the smallest possible time, so it neither advances the watermark nor holds it back.
    */
   private static Dataset<Row> timed(Dataset<Row> again, UUID watermark) {
     LogicalPlan plan = plan(again.withColumn(TIME, functions.timestamp_micros(functions.lit(0L))));
@@ -91,7 +91,7 @@ public final class SharedPart {
     return Dataset$.MODULE$.ofRows(session(again), node).drop(TIME);
   }
 
-  /** The node that gives the plan its watermark, or null if it has none: what a processing-time operator puts out has none. */
+  /** The watermark node of the plan, or null if there is none: the output of a processing-time operator has none. */
   private static UUID watermark(LogicalPlan plan) {
     if (plan instanceof EventTimeWatermark node) {
       return node.nodeId();
@@ -108,7 +108,7 @@ public final class SharedPart {
     return null;
   }
 
-  /** What computes the part in an epoch. */
+  /** Registers the node that computes the part in an epoch. */
   synchronized void offer(SharedExec.First part, String batch) {
     running = part;
     epoch = batch;

@@ -18,8 +18,8 @@ public final class SharedPlan {
   private SharedPlan() {}
 
   /**
-   * Where the part is computed. It names all columns of its child, so that none is pruned that only another place reads; the optimizer knows
-   * nothing else of it and moves no filter through it.
+   * The place that computes the part. It references all columns of its child, so that columns that only another place reads are not pruned; it is
+   * otherwise opaque to the optimizer, which moves no filter through it.
    */
   public static final class First extends LogicalPlan implements UnaryNode {
     private final SharedPart part;
@@ -77,7 +77,7 @@ public final class SharedPlan {
     }
   }
 
-  /** Where it is read once more. */
+  /** A place that reads the part again. */
   public static final class Again extends LogicalPlan implements LeafNode, MultiInstanceRelation {
     private final SharedPart part;
     private final Seq<Attribute> columns;

@@ -94,7 +94,7 @@ public final class Recursion {
     }
     List<Column> whole = new ArrayList<>();
     otherColumns.forEach(name -> whole.add(JoinPlan.column(name)));
-    // Not deterministic on purpose, as in JoinPlan: the filter must not move below a watermark.
+    // Non-deterministic on purpose, as in JoinPlan: the filter must not move below a watermark.
     Column never = Pack.of(Pack.Mode.SEQUENCE, List.of()).lt(0L);
     Dataset<Row> others = other.where(functions.not(lost).or(never)).select(
         functions.lit(0).as("__one"), functions.lit(OTHER).as("__side"),
@@ -136,7 +136,7 @@ public final class Recursion {
     return name == null ? functions.lit(1L) : JoinPlan.column(name);
   }
 
-  /** Values that are equal have the same bytes: -0.0 is 0.0, and there is one NaN. */
+  /** Gives equal values the same bytes: -0.0 becomes 0.0, and there is one NaN. */
   private static Column same(Column value, DataType type) {
     if (type instanceof DoubleType || type instanceof FloatType) {
       String name = type.typeName();

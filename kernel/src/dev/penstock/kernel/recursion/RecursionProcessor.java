@@ -16,12 +16,12 @@ import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 
 /**
- * Brings a recursion to its fixpoint within an epoch.
+ * Iterates a recursion to its fixpoint within an epoch.
  *
- * <p>A row has a weight at each depth: the number of its derivations of that depth. It hands on, to the depth below, what it is worth at a
- * depth: with UNION ALL that weight; with UNION one, at its smallest depth alone. So what stands at a depth follows from
- * the depth above and nothing else, and an epoch goes from depth to depth, over the rows that have changed there. A row in a cycle
- * that nothing else leads to loses its smallest depth, then what it had handed on comes back to it as a loss at
+ * <p>A row has a weight at each depth: the number of its derivations of that depth. At each depth it passes its worth to the next depth:
+ * with UNION ALL that weight; with UNION one, at its smallest depth only. So the rows at a depth depend only on
+ * the previous depth, and an epoch proceeds from depth to depth, over the rows that have changed there. A row in a cycle
+ * that is no longer reachable loses its smallest depth; then its lost contribution comes back to it as a loss at
  * greater depths, until nothing is left.
  */
 final class RecursionProcessor extends StatefulProcessor<Integer, Row, Row> {
@@ -31,7 +31,7 @@ final class RecursionProcessor extends StatefulProcessor<Integer, Row, Row> {
   private final boolean all;
   private final int maxDepth;
   private transient RecursionState state;
-  /** Rows to look at, by depth. */
+  /** Rows to process, by depth. */
   private transient TreeMap<Integer, Set<RecursionState.Derived>> waiting;
 
   RecursionProcessor(RecursionStep step, boolean all, int maxDepth) {
@@ -68,7 +68,7 @@ final class RecursionProcessor extends StatefulProcessor<Integer, Row, Row> {
           .computeIfAbsent(new PackedRow((byte[]) row.get(Recursion.ROW), key, 0), k -> new long[1])[0] +=
           row.getLong(Recursion.WEIGHT);
     }
-    // What the rows that were there make of the changes of the other collection; then what changed rows make of all of it.
+    // First the existing rows with the changes of the other collection, then the changed rows with all of it.
     other.forEach((row, sum) -> {
       if (sum[0] != 0) {
         for (RecursionState.Derived derived : state.rowsOf(row.beside())) {
@@ -99,7 +99,7 @@ final class RecursionProcessor extends StatefulProcessor<Integer, Row, Row> {
     return scala.jdk.javaapi.CollectionConverters.asScala(out.iterator());
   }
 
-  /** Adds derivations of a row at a depth, and has it looked at there and wherever else its worth may change by it. */
+  /** Adds derivations of a row at a depth, and queues it there and at every other depth where its worth may change. */
   private void derive(byte[] row, int depth, long weight) {
     if (weight == 0) {
       return;
@@ -137,7 +137,7 @@ final class RecursionProcessor extends StatefulProcessor<Integer, Row, Row> {
     }
   }
 
-  /** What a row hands on at all depths. */
+  /** The total worth that a row passes on, over all depths. */
   private long worth(TreeMap<Integer, Long> weights) {
     long sum = 0;
     for (int depth : weights.keySet()) {
@@ -146,7 +146,7 @@ final class RecursionProcessor extends StatefulProcessor<Integer, Row, Row> {
     return sum;
   }
 
-  /** What a row hands on at a depth. */
+  /** The worth that a row passes on at a depth. */
   private long worth(TreeMap<Integer, Long> weights, int depth) {
     long weight = weights.getOrDefault(depth, 0L);
     if (all) {

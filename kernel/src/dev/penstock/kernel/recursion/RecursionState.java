@@ -18,7 +18,7 @@ import org.apache.spark.sql.streaming.TTLConfig;
 
 /** The rows of a recursion with their derivations, the same rows by join key, and the other collection by key. */
 final class RecursionState {
-  /** A row; its weights by depth as they were before the epoch and as they are now. */
+  /** A row with its weights by depth, before the epoch and now. */
   static final class Derived {
     final byte[] row;
     final TreeMap<Integer, Long> before;
@@ -71,12 +71,12 @@ final class RecursionState {
     return known.computeIfAbsent(PackedRow.of(row, 0), k -> new Derived(row, weights(rows.getValue(row))));
   }
 
-  /** Every row that was looked at in this epoch. */
+  /** Every row that was processed in this epoch. */
   Collection<Derived> changed() {
     return known.values();
   }
 
-  /** The rows with this join key that were there before the epoch. */
+  /** The rows with this join key that existed before the epoch. */
   List<Derived> rowsOf(byte[] key) {
     List<Derived> list = new ArrayList<>();
     for (PackedRow row : entries(rowsByKey.getValue(key)).keySet()) {
@@ -95,7 +95,7 @@ final class RecursionState {
     changedOthers.add(PackedRow.of(key, 0));
   }
 
-  /** Writes what has changed; {@code keyOf} gives a row's join key, or null. */
+  /** Writes the changes; {@code keyOf} returns a row's join key, or null. */
   void flush(Function<byte[], byte[]> keyOf) {
     Map<PackedRow, Map<PackedRow, long[]>> keys = new LinkedHashMap<>();
     for (Derived derived : known.values()) {

@@ -10,8 +10,8 @@ import java.util.function.Supplier;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
 /**
- * What one step of a recursion makes of a row and a row of the other collection. Where it cannot be computed it makes nothing, and what it
- * was made of is reported with the weight that the result would have had.
+ * One step of a recursion, over a row and a row of the other collection. If it cannot be computed, it returns nothing, and its inputs
+ * are reported with the weight that the result would have had.
  */
 final class RecursionStep implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -25,7 +25,7 @@ final class RecursionStep implements Serializable {
 
   /**
    * @param errors null if the step can always be computed
-   * @param text the step's expressions as users know them
+   * @param text the step's expressions in user-visible form
    */
   RecursionStep(
       RowFunction key, int keyColumns, RowFunction output, PairPredicate condition, PairErrors errors, String text) {
@@ -37,19 +37,19 @@ final class RecursionStep implements Serializable {
     this.condition = condition;
   }
 
-  /** The key by which a row finds rows of the other collection; null if it can find none. */
+  /** The join key of a row; null if it cannot match. */
   byte[] key(byte[] row) {
     byte[] bytes = key.apply(row, null);
     UnsafeRow values = Unpack.row(bytes, keyColumns);
     return values.anyNull() ? null : bytes;
   }
 
-  /** The row that is made of two that have the same key; null if they do not fulfil the condition. */
+  /** The result for two rows with the same key; null if they do not match the condition. */
   byte[] apply(byte[] row, byte[] other, LongSupplier weight) {
     return tried(() -> made(row, other), row, other, weight);
   }
 
-  /** What is made of rows; null, and a report with a weight, if it cannot be computed. */
+  /** The result for rows; null, and an error report with a weight, if it cannot be computed. */
   byte[] tried(Supplier<byte[]> made, byte[] row, byte[] other, LongSupplier weight) {
     if (errors == null) {
       return made.get();

@@ -7,7 +7,7 @@ import java.util.Map;
 import java.util.NoSuchElementException;
 import org.apache.spark.sql.Row;
 
-/** Adds up the weights of equal rows of a task before the shuffle, as far as they fit in memory; rows that cancel out do not travel. */
+/** Sums the weights of equal rows of a task before the shuffle, as far as they fit in memory; rows that cancel out are not shuffled. */
 public abstract class Combining<K> implements Iterator<Row> {
   private static final int ROWS = 1 << 16;
 
@@ -15,13 +15,13 @@ public abstract class Combining<K> implements Iterator<Row> {
   private final int width;
   private Iterator<Map.Entry<K, long[]>> ready = Collections.emptyIterator();
 
-  /** @param width how many weights a row has */
+  /** @param width the number of weights of a row */
   protected Combining(Iterator<Row> source, int width) {
     this.source = source;
     this.width = width;
   }
 
-  /** What rows have in common that are added up. */
+  /** The key of a row; rows with equal keys are combined. */
   protected abstract K key(Row row);
 
   protected abstract void add(Row row, long[] sums);

@@ -17,9 +17,9 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The columns an operator needs of its input, each once, as they travel (see {@link Wire}).
+ * The columns that an operator needs of its input, each once, in wire form (see {@link Wire}).
  *
- * <p>Ordinals are given out in the order of the first request; {@link #dataset} has exactly these columns, named
+ * <p>Ordinals are assigned in the order of the first request; {@link #dataset} has exactly these columns, named
  * {@code c0, c1, …}, whatever the names of the input.
  */
 public final class Input {
@@ -55,7 +55,7 @@ public final class Input {
     return out;
   }
 
-  /** The column of this name, which may hold any character. */
+  /** The column of this name, which may contain any character. */
   static Column column(Dataset<Row> data, String name) {
     return data.col("`" + name.replace("`", "``") + "`");
   }
@@ -70,7 +70,7 @@ public final class Input {
     return add(name, null);
   }
 
-  /** The ordinal of a column cast to a type; null leaves its own. */
+  /** The ordinal of a column cast to a type; null keeps its own. */
   public int add(String name, DataType cast) {
     DataType own = declared(name);
     DataType type = cast == null ? own : cast;
@@ -82,14 +82,14 @@ public final class Input {
     });
   }
 
-  /** The ordinal of a column taken as it is, java objects and all. */
+  /** The ordinal of a column without conversion, which may contain Java objects. */
   public int addRaw(String name) {
     columns.add(column(source, name).as("c" + columns.size()));
     types.add(declared(name));
     return types.size() - 1;
   }
 
-  /** The type in which the column at an ordinal travels. */
+  /** The wire type of the column at an ordinal. */
   public DataType type(int ordinal) {
     return types.get(ordinal);
   }

@@ -19,7 +19,7 @@ import scala.collection.immutable.Seq;
 
 /**
  * Several columns as one BINARY: the bytes of their UnsafeRow. Join state and join processors hold rows in this form, so
- * that a row passes through an operator without being taken apart, whatever its types.
+ * that a row of any types passes through an operator without being decoded.
  *
  * <p>Two rows are the same row when their bytes are. A {@link Mode#KEY} starts with a hash of itself in place of the null
  * bits (its columns must not be NULL), because Spark sorts binary values by their first eight bytes.
@@ -56,7 +56,7 @@ public final class Pack extends Expression implements CodegenFallback, java.io.S
     return ExpressionUtils.column(new Pack(children, mode));
   }
 
-  /** The hash by which packed rows are spread and ordered. */
+  /** The hash by which packed rows are partitioned and ordered. */
   public static long hash(byte[] row) {
     return XXH64.hashUnsafeBytes(row, Platform.BYTE_ARRAY_OFFSET, row.length, SEED);
   }

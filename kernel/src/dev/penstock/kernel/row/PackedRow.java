@@ -2,7 +2,7 @@ package dev.penstock.kernel.row;
 
 import java.util.Arrays;
 
-/** A packed row, alone or with a time or another packed row beside it, as a key in memory. */
+/** A packed row, alone or with a time or another packed row, as a key in memory. */
 public record PackedRow(byte[] row, byte[] beside, long at) {
   public static PackedRow of(byte[] row, long at) {
     return new PackedRow(row, null, at);

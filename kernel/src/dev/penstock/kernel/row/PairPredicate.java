@@ -41,14 +41,14 @@ public final class PairPredicate implements Serializable {
     this.rightColumns = rightColumns;
   }
 
-  /** Resolves {@code sql}; Spark's analysis error is thrown when it does not fit the columns or is not BOOLEAN. */
+  /** Resolves {@code sql}; throws Spark's analysis error if it does not match the columns or is not BOOLEAN. */
   public static PairPredicate of(SparkSession spark, String sql, StructType left, StructType right) {
     StructType both = left;
     for (var field : right.fields()) {
       both = both.add(field);
     }
     Dataset<Row> empty = spark.createDataFrame(List.<Row>of(), both);
-    // A frame with the columns of a relation that the optimizer cannot see through, so that the expression survives.
+    // A relation that is opaque to the optimizer, so that the expression is not folded away.
     Dataset<Row> opaque = spark.createDataFrame(empty.javaRDD(), both);
     var frame = (org.apache.spark.sql.classic.Dataset<Row>) opaque;
     Seq<Attribute> columns = frame.queryExecution().analyzed().output();
@@ -61,7 +61,7 @@ public final class PairPredicate implements Serializable {
     return new PairPredicate(alias.child(), columns, left.size(), right.size());
   }
 
-  /** Whether two packed rows fulfil the condition. */
+  /** Whether two packed rows match the condition. */
   public boolean test(byte[] leftRow, byte[] rightRow) {
     if (compiled == null) {
       compiled = Predicate.create(condition, columns);

@@ -19,10 +19,10 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * How the data columns of an operator look inside its processor.
+ * The data columns of an operator as its processor sees them.
  *
- * <p>Values travel as {@link Wire} says, so that a processor makes no date objects and an {@code OrderKey} gives back what
- * a Row holds. The projections in and out are native. Column names are the outer ones.
+ * <p>Values have the form of {@link Wire}, so that a processor creates no date objects and an {@code OrderKey} decodes to the
+ * values of a Row. The projections in and out are native. Column names are the outer ones.
  */
 public final class PhysicalRow implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -67,7 +67,7 @@ public final class PhysicalRow implements Serializable {
     return out;
   }
 
-  /** As {@link #enter}, with one bit pattern for each float that SQL holds to be equal: zeros positive, one NaN. */
+  /** As {@link #enter}, with one bit pattern for floats that are equal in SQL: zeros positive, one NaN. */
   public List<Column> enterAsKey(String weight) {
     List<Column> out = enter(weight);
     for (int i = 0; i < outer.size(); i++) {
@@ -97,7 +97,7 @@ public final class PhysicalRow implements Serializable {
     return processed.select(out.toArray(Column[]::new));
   }
 
-  /** Schema of the rows that {@link #enter} gives and {@link #leave} takes. */
+  /** The schema of the rows that {@link #enter} returns and {@link #leave} accepts. */
   public StructType weighted() {
     return with(WEIGHT);
   }
@@ -151,7 +151,7 @@ public final class PhysicalRow implements Serializable {
     return RowFactory.create(values);
   }
 
-  /** Schema of {@link #key}; its fields have names that are valid whatever the columns are called. */
+  /** The schema of {@link #key}, with field names that are valid whatever the columns are called. */
   public StructType keySchema(int[] ordinals) {
     StructType s = new StructType();
     if (ordinals.length == 0) {

@@ -42,14 +42,14 @@ public final class RowFunction implements Serializable {
     this.rightColumns = rightColumns;
   }
 
-  /** Resolves {@code outputs}; Spark's analysis error is thrown where they do not fit the columns. */
+  /** Resolves {@code outputs}; throws Spark's analysis error if they do not match the columns. */
   public static RowFunction of(SparkSession spark, List<Column> outputs, StructType left, StructType right) {
     StructType both = left;
     for (var field : right.fields()) {
       both = both.add(field);
     }
     Dataset<Row> empty = spark.createDataFrame(List.<Row>of(), both);
-    // A relation that the optimizer cannot see through, so that the expressions survive.
+    // A relation that is opaque to the optimizer, so that the expressions are not folded away.
     Dataset<Row> opaque = spark.createDataFrame(empty.javaRDD(), both);
     Seq<Attribute> columns =
         ((org.apache.spark.sql.classic.Dataset<Row>) opaque).queryExecution().analyzed().output();
@@ -70,7 +70,7 @@ public final class RowFunction implements Serializable {
     return new RowFunction(expressions, columns, left.size(), right.size());
   }
 
-  /** The packed result for two packed rows; {@code rightRow} may be null where nothing of the right side is used. */
+  /** The packed result for two packed rows; {@code rightRow} may be null if the outputs do not use the right side. */
   public byte[] apply(byte[] leftRow, byte[] rightRow) {
     if (compiled == null) {
       compiled = UnsafeProjection.create(outputs, columns);

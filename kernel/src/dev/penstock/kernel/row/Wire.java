@@ -16,11 +16,11 @@ import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.sql.types.YearMonthIntervalType;
 
 /**
- * How values travel through a processor: dates and times as plain integers, everything else as it is.
+ * The form of values inside a processor: dates and times as plain integers, everything else unchanged.
  *
  * <p>Timestamps of both kinds and day-time intervals are BIGINT micros, dates INT days, year-month intervals INT
  * months, times of day their text; also inside arrays, structs and maps. {@link #to} and {@link #from} are native Spark
- * expressions, so a processor never makes a java.time object, and what {@code OrderKey} decodes is what a Row holds.
+ * expressions, so a processor never creates a java.time object, and {@code OrderKey} decodes to the values of a Row.
  * The session time zone must be UTC.
  */
 public final class Wire {
@@ -28,7 +28,7 @@ public final class Wire {
 
   private static final Column EPOCH = functions.lit(0L).cast("timestamp");
 
-  /** The type a column of type {@code t} travels as. */
+  /** The wire type of a column of type {@code t}. */
   public static DataType type(DataType t) {
     if (t instanceof TimestampType || t instanceof TimestampNTZType || t instanceof DayTimeIntervalType) {
       return DataTypes.LongType;
@@ -50,12 +50,12 @@ public final class Wire {
     return t;
   }
 
-  /** A column of type {@code t} as it travels. */
+  /** Converts a column of type {@code t} to its wire type. */
   static Column to(Column c, DataType t) {
     return convert(c, t, true);
   }
 
-  /** A column of type {@code t} back from how it travelled. */
+  /** Converts a column back from its wire type to type {@code t}. */
   public static Column from(Column c, DataType t) {
     return convert(c, t, false);
   }
@@ -85,7 +85,7 @@ public final class Wire {
       return functions.map_from_arrays(keys, values);
     }
     StructType s = (StructType) t;
-    // Fields are reached by name, and two of them may have the same one.
+    // Fields are accessed by name, and two of them may have the same name.
     StructType given = (StructType) (out ? t : type(t));
     StructType numbered = new StructType();
     for (int i = 0; i < s.size(); i++) {

@@ -33,7 +33,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * before the shuffle.
  *
  * <p>Late rows: it has none. With {@code before}, the column with the watermark in force for a row of append-only input, a row comes out
- * with that of the first one, in place of the weight: whoever closes windows above judges it by that.
+ * with that of the first one, in place of the weight: windows above compare it with that.
  */
 public final class DistinctRows {
   private DistinctRows() {}
@@ -125,7 +125,7 @@ public final class DistinctRows {
     return CollectionConverters.asScala(out.iterator());
   }
 
-  /** Append-only: remembers that a row was there. */
+  /** Append-only: remembers that a row was seen. */
   private static final class FirstSeen extends StatefulProcessor<Row, Row, Row> {
     private static final long serialVersionUID = 1L;
     private final int width;

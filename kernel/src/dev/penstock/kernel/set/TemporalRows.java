@@ -6,7 +6,7 @@ import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 
-/** Brings rows into the form in which a {@link TemporalFilterProcessor} groups them: columns, enter, exit, weight. */
+/** Converts rows to the input of a {@link TemporalFilterProcessor}: columns, enter, exit, weight. */
 final class TemporalRows implements MapPartitionsFunction<Row, Row> {
   private static final long serialVersionUID = 1L;
 
@@ -15,7 +15,7 @@ final class TemporalRows implements MapPartitionsFunction<Row, Row> {
   private final int enterAt;
   private final int exitAt;
 
-  /** Ordinals; -1 where there is no such column. */
+  /** Ordinals; -1 if there is no such column. */
   TemporalRows(int[] columns, int weightAt, int enterAt, int exitAt) {
     this.columns = columns;
     this.weightAt = weightAt;

@@ -27,10 +27,10 @@ import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Runs a processor over groups each of which is there as a whole in one epoch and never again, such as the rows of a window that has
- * closed: its state lies in memory, and is forgotten after each group.
+ * Runs a processor over groups that are complete in one epoch and never change again, such as the rows of a closed
+ * window: its state is in memory, and discarded after each group.
  *
- * <p>Such a processor takes nothing back. A row that it puts out with weight n comes out n times, with weight 1.
+ * <p>Such a processor retracts nothing. A row of weight n is emitted n times, with weight 1.
  */
 public final class AtOnce implements FlatMapGroupsFunction<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
@@ -74,7 +74,7 @@ public final class AtOnce implements FlatMapGroupsFunction<Row, Row, Row> {
       int last = row.length() - 1;
       long weight = row.getLong(last);
       if (weight < 0) {
-        throw new IllegalStateException("a row is taken back of a group that is there once");
+        throw new IllegalStateException("a row is retracted from a group that is complete in one epoch");
       }
       Row one = weight == 1 ? row : PhysicalRow.weighted(row, last, 1);
       for (long i = 0; i < weight; i++) {
@@ -139,7 +139,7 @@ public final class AtOnce implements FlatMapGroupsFunction<Row, Row, Row> {
 
     @Override
     public void registerTimer(long time) {
-      throw new UnsupportedOperationException("a group that is there once has no timers");
+      throw new UnsupportedOperationException("a group that is complete in one epoch has no timers");
     }
 
     @Override
@@ -186,7 +186,7 @@ public final class AtOnce implements FlatMapGroupsFunction<Row, Row, Row> {
     }
   }
 
-  /** In the byte order of the keys, as the state store has it. */
+  /** In the byte order of the keys, like the state store. */
   private static final class Mapped<V> implements MapState<byte[], V>, Forgetful {
     private static final long serialVersionUID = 1L;
     private final TreeMap<byte[], V> entries = new TreeMap<>(Arrays::compareUnsigned);

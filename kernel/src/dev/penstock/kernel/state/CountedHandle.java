@@ -13,10 +13,10 @@ import org.apache.spark.sql.streaming.ValueState;
 import scala.Tuple2;
 import scala.collection.AbstractIterator;
 
-/** A processor's handle whose state variables tell a {@link StateSize} what is put in and taken out. */
+/** A processor's handle whose state variables report all insertions and removals to a {@link StateSize}. */
 public final class CountedHandle implements StatefulProcessorHandle {
   private static final long serialVersionUID = 1L;
-  /** As many sizes are remembered for one grouping key; what is not remembered is read again. */
+  /** The number of cached sizes per grouping key; other sizes are read again. */
   private static final int REMEMBERED = 1 << 16;
 
   private final StatefulProcessorHandle inner;
@@ -26,7 +26,7 @@ public final class CountedHandle implements StatefulProcessorHandle {
 
   /**
    * @param entriesAreRows whether each value is a row of the operator
-   * @param shift what is added to the times of timers, see {@link EventTime}
+   * @param shift the offset of timers, see {@link EventTime}
    */
   CountedHandle(StatefulProcessorHandle inner, StateSize size, boolean entriesAreRows, long shift) {
     this.inner = inner;
@@ -35,7 +35,7 @@ public final class CountedHandle implements StatefulProcessorHandle {
     this.shift = shift;
   }
 
-  /** The earliest time for which a timer can be set before there is a watermark. */
+  /** The earliest time of a timer before there is a watermark. */
   public static long earliest(StatefulProcessorHandle handle) {
     return handle instanceof CountedHandle counted ? 1 - counted.shift : 1;
   }
@@ -167,7 +167,7 @@ public final class CountedHandle implements StatefulProcessorHandle {
   private final class Mapped<K, V> implements MapState<K, V> {
     private static final long serialVersionUID = 1L;
     private final MapState<K, V> state;
-    /** The bytes of entries of the current grouping key that were read or written; null: there is no such entry. */
+    /** The sizes of entries of the current grouping key that were read or written; null: there is no such entry. */
     private final Map<Object, Integer> sizes = new HashMap<>();
     private long turn = -1;
 

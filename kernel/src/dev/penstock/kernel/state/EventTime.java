@@ -4,8 +4,8 @@ import org.apache.spark.sql.streaming.ExpiredTimerInfo;
 import org.apache.spark.sql.streaming.TimerValues;
 
 /**
- * Event time as Spark sees it. Spark's watermark begins at 0, which is 1970, and never goes back, so windows before would not close. In a
- * query it is given times that are {@link #SHIFT} later: its 0 is the year 1, before everything. Operators and users see true times.
+ * Event time as Spark sees it. Spark's watermark starts at 0, which is 1970, and never goes back, so earlier windows would not close. So
+ * Spark gets times that are {@link #SHIFT} later: its 0 is the year 1, before everything. Operators and users see true times.
  */
 public final class EventTime {
   /** Milliseconds from 0001-01-01 to 1970-01-01. */
@@ -13,7 +13,7 @@ public final class EventTime {
 
   private EventTime() {}
 
-  /** A watermark (epoch ms) as Spark is given it. */
+  /** A watermark (Unix ms) in Spark's time. */
   public static long shifted(long watermark) {
     return watermark <= -SHIFT ? 0 : watermark + SHIFT;
   }
@@ -39,7 +39,7 @@ public final class EventTime {
     }
   }
 
-  /** True as long as nothing is known of time. */
+  /** True as long as there is no watermark. */
   public static boolean unknown(TimerValues timers) {
     return timers.getCurrentWatermarkInMs() <= (timers instanceof Timers ? -SHIFT : 0);
   }

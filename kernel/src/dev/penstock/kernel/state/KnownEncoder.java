@@ -10,8 +10,8 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import scala.collection.immutable.Seq;
 
 /**
- * An encoder of state that is resolved once in a process. Spark runs its analyser for every variable of every stateful task of every epoch,
- * which takes longer than the task's rows where these are few.
+ * A state encoder that is resolved once per process. Spark runs its analyser for every variable of every stateful task of every epoch,
+ * which takes longer than processing the task's rows if there are few.
  */
 final class KnownEncoder<T> extends ExpressionEncoder<T> {
   private static final long serialVersionUID = 1L;
@@ -24,7 +24,7 @@ final class KnownEncoder<T> extends ExpressionEncoder<T> {
     super(encoder.encoder(), encoder.objSerializer(), encoder.objDeserializer());
   }
 
-  /** The encoder for values of this type; others than Spark's own are left as they are. */
+  /** The encoder for values of this type; encoders other than Spark's own are returned unchanged. */
   @SuppressWarnings("unchecked")
   static <T> Encoder<T> of(Encoder<T> encoder) {
     if (!(encoder instanceof AgnosticEncoder<T> type)) {
@@ -36,7 +36,7 @@ final class KnownEncoder<T> extends ExpressionEncoder<T> {
     return (Encoder<T>) ALL.computeIfAbsent(type, t -> new KnownEncoder<>(ExpressionEncoder.apply((AgnosticEncoder<T>) t)));
   }
 
-  /** Always asked with the columns of the encoder's own schema. */
+  /** Always called with the columns of the encoder's own schema. */
   @Override
   public ExpressionEncoder<T> resolveAndBind(Seq<Attribute> columns, Analyzer analyzer) {
     if (resolved == null) {

@@ -52,20 +52,20 @@ import org.apache.spark.sql.types.YearMonthIntervalType;
  *
  * <p>Order: as Spark sorts. Numbers by value, NaN above every number and equal to itself, -0.0 equal to 0.0; strings
  * and binaries by their (UTF-8) bytes; false before true; arrays element by element, then by length; structs field by
- * field; maps have an arbitrary but fixed order. {@code desc} turns a column round, {@code nullsFirst} says on which
- * side NULL stands whatever the direction. Two tuples are equal exactly if their keys are.
+ * field; maps have an arbitrary but fixed order. {@code desc} reverses a column, {@code nullsFirst} determines
+ * the position of NULL whatever the direction. Two tuples are equal if and only if their keys are.
  *
  * <p>A {@link Key} has two forms. {@code full} is complete: it decodes to the values and compares exactly.
- * {@code stored} has the same length for every key of one OrderKey, which the order of a MapState needs: a RocksDB map
- * key is an UnsafeRow, whose length word stands before the bytes of a binary. Columns of fixed width are exact in it; of
- * a column of variable width it holds the first {@value #PREFIX} bytes. If something had to be cut off, the last 16 bytes
- * are a digest of {@code full}, so that different keys stay different; {@link OrderedMap} keeps {@code full} beside
- * such an entry and puts entries with the same prefix in order.
+ * {@code stored} has the same length for every key of one OrderKey, which the order of a MapState requires: a RocksDB map
+ * key is an UnsafeRow, in which a length word precedes the bytes of a binary. Columns of fixed width are exact in it; of
+ * a column of variable width it holds the first {@value #PREFIX} bytes. If something is truncated, the last 16 bytes
+ * are a digest of {@code full}, so that different keys stay different; {@link OrderedMap} stores {@code full} with
+ * such an entry and sorts entries with the same prefix.
  */
 public final class OrderKey implements Serializable {
   private static final long serialVersionUID = 1L;
 
-  /** Bytes of a string, binary, array, struct or map that the stored form orders by. */
+  /** The number of bytes of a string, binary, array, struct or map that the stored form orders by. */
   public static final int PREFIX = 32;
 
   private static final int DIGEST = 16;
@@ -121,7 +121,7 @@ public final class OrderKey implements Serializable {
   }
 
   private final Field[] fields;
-  private final int[] widths; // of the value in the stored form, without the NULL marker; negative: cut to PREFIX
+  private final int[] widths; // of the value in the stored form, without the NULL marker; negative: truncated to PREFIX
   private final int storedLength;
   private final boolean exact;
 
@@ -160,7 +160,7 @@ public final class OrderKey implements Serializable {
     return fields.length;
   }
 
-  /** The key of these values, one for each column, as they stand in a Row (dates and times also as Integer or Long). */
+  /** The key of these values, one for each column, as in a Row (dates and times also as Integer or Long). */
   public Key encode(Object... values) {
     if (values.length != fields.length) {
       throw new IllegalArgumentException("key of " + fields.length + " columns, got " + values.length);
@@ -177,7 +177,7 @@ public final class OrderKey implements Serializable {
     return exact ? new Key(full, full, false) : shorten(full, ends);
   }
 
-  /** The complete key of the values of {@code row} at these ordinals, for those who store nothing under it. */
+  /** The complete key of the values of {@code row} at these ordinals, for callers that store nothing under it. */
   public byte[] bytesAt(Row row, int[] ordinals) {
     Out out = new Out();
     for (int i = 0; i < fields.length; i++) {
@@ -218,7 +218,7 @@ public final class OrderKey implements Serializable {
     return encode(a).compareTo(encode(b));
   }
 
-  /** The key of an entry of a state map: {@code full} is what was kept beside it, or null if nothing was cut. */
+  /** The key of an entry of a state map; {@code full} is stored with it, or null if nothing was truncated. */
   Key restore(byte[] stored, byte[] full) {
     if (exact) {
       return new Key(stored, stored, false);
@@ -243,7 +243,7 @@ public final class OrderKey implements Serializable {
     return new Key(out.toByteArray(), stored, false);
   }
 
-  /** Stored bytes that entries share whose order the stored form does not decide; -1 if it does. */
+  /** The length of the stored prefix shared by entries whose order the stored form does not decide; -1 if it does. */
   int undecided(Key key) {
     if (!key.cut) {
       return -1;
@@ -499,7 +499,7 @@ public final class OrderKey implements Serializable {
     return v instanceof scala.collection.Map<?, ?> m ? scala.jdk.javaapi.CollectionConverters.asJava(m) : (Map<?, ?>) v;
   }
 
-  /** Grows a key. In variable values 0 ends the value, so 0 and 1 are written as two bytes. */
+  /** Builds a key. In variable values 0 ends the value, so 0 and 1 are written as two bytes. */
   private static final class Out {
     private byte[] bytes = new byte[64];
     private int count;

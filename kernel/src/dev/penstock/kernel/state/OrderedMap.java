@@ -23,7 +23,7 @@ import scala.Tuple2;
 /**
  * A map in the state of the current grouping key whose entries are read in the order of their keys.
  *
- * <p>Rests on the state store being RocksDB with UnsafeRow encoding: entries of one grouping key lie together and are
+ * <p>Requires RocksDB as the state store, with UnsafeRow encoding: entries of one grouping key are adjacent and
  * iterated in byte order. {@link #get}, {@link #put} and {@link #remove} cost one point access, {@link #first} one
  * seek, however many entries there are; entries whose strings agree in the first {@value OrderKey#PREFIX} bytes are read
  * together. An iterator sees the map as it was when it was opened. There is no seek to the middle.
@@ -34,7 +34,7 @@ public final class OrderedMap implements Serializable {
   /** A key and its value (a Row of the map's value schema). */
   public record Entry(Key key, Row value) {}
 
-  /** Entries in order. Close it when it is not read to the end, or it holds RocksDB resources until the task ends. */
+  /** Entries in order. Close it if it is not read to the end; otherwise it holds RocksDB resources until the task ends. */
   public interface Entries extends Iterator<Entry>, AutoCloseable {
     @Override
     void close();
@@ -77,7 +77,7 @@ public final class OrderedMap implements Serializable {
     state.updateValue(key.stored, RowFactory.create(kept));
   }
 
-  /** Removes a key; nothing happens if it is not there. */
+  /** Removes a key, if it exists. */
   public void remove(Key key) {
     state.removeKey(key.stored);
   }
@@ -123,7 +123,7 @@ public final class OrderedMap implements Serializable {
 
   private final class Scan implements Entries {
     private final scala.collection.Iterator<Tuple2<byte[], Row>> source;
-    private Entry ahead; // read from the source, not yet given out nor in the run
+    private Entry ahead; // read from the source, neither returned nor in the run yet
     private Iterator<Entry> run = Collections.emptyIterator();
 
     Scan(scala.collection.Iterator<Tuple2<byte[], Row>> source) {
@@ -183,7 +183,7 @@ public final class OrderedMap implements Serializable {
   }
 
   /**
-   * Closes the store's iterator under the one MapState gives out, which has no close of its own: a job with many
+   * Closes the store's iterator under the one that MapState returns, which has no close method: a job with many
    * groups would otherwise hold one RocksDB iterator for each of them until the end of the task.
    */
   static void close(Object iterator) {
@@ -207,7 +207,7 @@ public final class OrderedMap implements Serializable {
       field.setAccessible(true);
       return field.get(of);
     } catch (ReflectiveOperationException | RuntimeException e) {
-      return null; // not Spark's wrapper: the task's end closes it
+      return null; // not Spark's wrapper: closed at the end of the task
     }
   }
 }

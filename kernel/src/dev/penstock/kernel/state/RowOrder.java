@@ -13,7 +13,7 @@ import org.apache.spark.sql.Row;
 /**
  * A total order of whole rows: by an ORDER BY list, then by the remaining columns.
  *
- * <p>The key of a row holds the whole row, so it identifies the row and gives it back.
+ * <p>The key of a row contains the whole row, so it identifies the row and can be decoded to it.
  */
 public final class RowOrder implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -33,7 +33,7 @@ public final class RowOrder implements Serializable {
   /**
    * The order of a specification's {@code order} list over rows of this schema.
    *
-   * @param reverse turn everything round, so that the last row comes first
+   * @param reverse reverses the order, so that the last row comes first
    */
   public static RowOrder of(JsonNode orderSpec, PhysicalRow row, boolean reverse) {
     List<Field> fields = new ArrayList<>();

@@ -12,8 +12,8 @@ import java.util.TreeMap;
 /**
  * What the operators of one job keep after each epoch: rows and bytes, in the order of the operators.
  *
- * <p>The counters of a run begin at zero, so the totals of the last two epochs that changed them are written beside the checkpoint. A
- * job that goes on adds to those of the last epoch before its first: one that is run again is not counted twice.
+ * <p>The counters of a run start at zero, so the totals of the last two epochs that changed them are written beside the checkpoint. A
+ * restarted job adds to the totals of the last epoch before its first: a replayed epoch is not counted twice.
  */
 public final class StateLedger {
   private final List<StateSize> sizes = new ArrayList<>();
@@ -58,7 +58,7 @@ public final class StateLedger {
     return sum;
   }
 
-  /** Takes in what an epoch has changed. */
+  /** Adds the changes of an epoch. */
   public synchronized void settle(long epoch) {
     if (sizes.isEmpty()) {
       return;

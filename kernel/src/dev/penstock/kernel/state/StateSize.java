@@ -15,12 +15,12 @@ import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.util.LongAccumulator;
 
 /**
- * How much an operator keeps: rows and bytes of keys and values, counted as they are put in and taken out.
+ * The size of an operator's state: rows and bytes of keys and values, counted at every insertion and removal.
  *
- * <p>RocksDB cannot tell: it counts a value once for each time that it was written until files are merged, and shares its memory
- * between operators. Here each change adds what it adds and takes away what it takes away, so the figures go down with the
- * data. The size of what is replaced is mostly known because it was read before. Timers are not counted, and a task that is tried
- * again counts again.
+ * <p>RocksDB cannot report it: it counts a value once per write until files are merged, and shares its memory
+ * between operators. Here removals are subtracted, so the figures shrink with the
+ * data. The size of a replaced value is mostly known because it was read before. Timers are not counted, and a retried task
+ * counts again.
  */
 public final class StateSize implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -40,7 +40,7 @@ public final class StateSize implements Serializable {
     this.bytes = bytes;
   }
 
-  /** Makes the counter of one operator of a query that is being planned. */
+  /** Creates the counter of one operator of a query that is being planned. */
   public static StateSize create(SparkSession spark) {
     StateSize size =
         new StateSize(NEXT.incrementAndGet(), spark.sparkContext().longAccumulator(), spark.sparkContext().longAccumulator());
@@ -58,7 +58,7 @@ public final class StateSize implements Serializable {
     return id;
   }
 
-  /** Rows that came in less those that went, since the query was planned. */
+  /** Rows added less rows removed, since the query was planned. */
   long rowsAdded() {
     return rows.value();
   }
@@ -67,7 +67,7 @@ public final class StateSize implements Serializable {
     return bytes.value();
   }
 
-  /** The processor, counted by the counter of this number; as it is if there is none, which is so outside of queries. */
+  /** The processor, counted by the counter of this number; unchanged if there is none, as outside of queries. */
   public static <K> StatefulProcessor<K, Row, Row> counted(long id, StatefulProcessor<K, Row, Row> processor) {
     StateSize size = of(id);
     return size == null ? processor : new Processor<>(size, processor);
@@ -79,7 +79,7 @@ public final class StateSize implements Serializable {
     turn++;
   }
 
-  /** Changes with every key that is worked on: what was read for another one is no longer known. */
+  /** Changes with every key that is processed: sizes cached for another key are invalid. */
   long turn() {
     return turn;
   }
@@ -101,7 +101,7 @@ public final class StateSize implements Serializable {
     }
   }
 
-  /** What a value takes, close to what Spark's row format does. */
+  /** The size of a value, close to its size in Spark's row format. */
   static int bytes(Object value) {
     if (value == null) {
       return 0;
