@@ -1,4 +1,4 @@
-"""What every tier shares."""
+"""Fixtures and settings of all tiers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Cycles that must leave nothing behind: run as `python -m tests.e2e.leaking FOLDER KIND COUNT`.
 
-It prints what the process has after a tenth of the cycles, and at the end. Python and the JVM warm up before: code is compiled, pools
-are filled, caches have their sizes.
+It prints the resources of the process after a tenth of the cycles and at the end. Until then Python and the JVM warm up: code is compiled, pools
+are filled, caches reach their sizes.
 """
 
 from __future__ import annotations

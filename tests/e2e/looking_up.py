@@ -1,6 +1,6 @@
-"""The process that is killed: inserts numbered rows that are looked up on demand, and prints what came of each once it is seen.
+"""The process that is killed: inserts numbered rows that are looked up on demand, and prints each result when it is visible.
 
-`python looking_up.py folder url first`: rows `first`, `first + 1`, … until it is killed. The source gives every request another answer.
+`python looking_up.py folder url first`: rows `first`, `first + 1`, … until it is killed. The source answers every request differently.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The process that is killed: inserts numbered rows and prints each one's LSN once it is acknowledged.
+"""The process that is killed: inserts numbered rows and prints the LSN of each when it is acknowledged.
 
 `python restarting.py folder first`: rows `first`, `first + 1`, … until it is killed. Row n has key n % 3, value n and time n × 100 ms.
 """

@@ -1,7 +1,7 @@
-"""A database under everything at once, checked against a model: run as `python -m tests.e2e.stressing FOLDER SECONDS SEED`.
+"""A database under concurrent load, checked against a model: run as `python -m tests.e2e.stressing FOLDER SECONDS SEED`.
 
-Threads insert, update, delete, make and drop objects, read, subscribe (some never read on), flush and checkpoint; the main thread inserts
-while it is interrupted, and the JVM is killed and started again. Every error must have a code. At the end nothing is lost, nothing is there twice, nothing
+Threads insert, update, delete, create and drop objects, read, subscribe (some stop reading), flush and checkpoint; the main thread inserts
+while it is interrupted, and the JVM is killed and started again. Every error must have a code. At the end nothing is lost or duplicated, nothing
 hangs, and every view equals its query over the rows.
 """
 

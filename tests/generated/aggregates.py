@@ -1,4 +1,4 @@
-"""Random aggregate calls and analytic calls that have one answer whatever the order of the rows."""
+"""Random aggregate and analytic calls whose result does not depend on the order of the rows."""
 
 from __future__ import annotations
 

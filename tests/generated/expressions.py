@@ -1,6 +1,6 @@
 """Random expressions in Spark SQL, by kind of value.
 
-Left out on purpose is what has no one answer: overflow, division by zero, floating-point results that depend on the order
+Expressions without a unique result are omitted on purpose: overflow, division by zero, floating-point results that depend on the order
 of additions (their kind is `real`: such a column may be selected, but not compared, grouped or ordered by).
 """
 

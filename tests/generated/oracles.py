@@ -1,4 +1,4 @@
-"""What a SELECT gives over plain rows: Spark batch, which has the last word, and DuckDB, which is quick."""
+"""The result of a SELECT over plain rows: from Spark batch, which decides, and from DuckDB, which is fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bound plan written back as SQL: what binding and the passes made of a SELECT can then be asked without running it."""
+"""Writes a bound plan back as SQL, to check the result of binding and the passes without running a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came out of a stream: its changes since one looked last, without waiting, and plain values to compare."""
+"""The output of a stream: its changes since the last call, without waiting, and plain values to compare."""
 
 from __future__ import annotations
 

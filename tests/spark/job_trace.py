@@ -1,6 +1,6 @@
-"""Runs one job alone, without an engine around it: commits go in, and what an epoch puts out is seen as the kernel hands it over.
+"""Runs one job without an engine: commits go in, and each epoch's output is returned as the kernel delivers it.
 
-Rows of a table, or of a lookup table, end with their weight. The watermark of a source is given with the commit, in epoch milliseconds.
+Rows of a table, or of a lookup table, end with their weight. The watermark of a source is given with the commit, in Unix milliseconds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Drives join operators of the kernel with steps of rows on both sides, and collects what comes out of each.
+"""Drives join operators of the kernel with steps of rows on both sides, and collects the output of each step.
 
-Every step is one file and one epoch. Several joins over the same inputs run in one query, told apart by a label.
+Every step is one file and one epoch. Several joins over the same inputs run in one query, distinguished by a label.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an operator has in its state store, read from the checkpoint and not from metrics."""
+"""The state of an operator, read from the checkpoint and not from metrics."""
 
 from __future__ import annotations
 

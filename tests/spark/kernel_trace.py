@@ -1,4 +1,4 @@
-"""Drives a kernel operator with a list of steps and collects what comes out of each.
+"""Drives a kernel operator with a list of steps and collects the output of each.
 
 A step is a list of rows, written as one file; each becomes one epoch. The query may be stopped and started from its
 checkpoint between steps.

@@ -1,4 +1,4 @@
-"""Whatever is handed in, what comes out is a result or an error of ours; and the database goes on."""
+"""Any input gives a result or an error with a code, and the database keeps working."""
 
 from __future__ import annotations
 

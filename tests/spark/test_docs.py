@@ -1,6 +1,6 @@
-"""The documentation does what it says: its runnable blocks are run.
+"""Runs the code blocks of the documentation.
 
-In README.md and docs, every block marked `python` is run as it is, and every block marked `sql` against a temporary
+In README.md and docs, every block marked `python` is run unchanged, and every block marked `sql` against a temporary
 database, one for each page. A block after the comment `<!-- not run -->` is only shown.
 """
 

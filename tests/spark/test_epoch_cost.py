@@ -1,4 +1,4 @@
-"""What the kernel takes away from the cost of an epoch, and what it must leave."""
+"""The work that the kernel removes from an epoch, and the work that it must keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the clock on the wall has a part in. Nothing sleeps: each test waits for the change that must come."""
+"""Behaviour that depends on the wall clock. Nothing sleeps: each test waits for the expected change."""
 
 from __future__ import annotations
 

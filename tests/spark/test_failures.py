@@ -1,4 +1,4 @@
-"""What happens when something goes wrong: nothing silent, nothing stuck, nothing for ever."""
+"""Failures: nothing is silent, nothing is stuck, nothing lasts for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random rows, of which some fail, in random commits: after each the result is that of the rows that do not fail, and the errors are those of the others."""
+"""Random rows, some of which fail, in random commits: after each, the result covers the rows that do not fail, and the errors cover the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random SELECTs over random tables: after every commit of a random trace each view is what batch SQL says.
+"""Random SELECTs over random tables: after every commit of a random trace each view equals the result of batch SQL.
 
 The seeds are the same in every run; `tests/long` runs others. A failing case prints its schema, SELECT and trace, and the
 command that runs it alone.

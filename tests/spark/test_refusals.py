@@ -1,4 +1,4 @@
-"""What cannot be done is refused when it is submitted: with a code, the place in the text and a way out, and nothing has happened."""
+"""An unsupported statement is refused when it is submitted, with a code, a position and an alternative, and has no effect."""
 
 from __future__ import annotations
 

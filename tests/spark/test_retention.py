@@ -1,4 +1,4 @@
-"""Old parts of the log go while the pipeline runs, and nothing that somebody needs goes with them."""
+"""Old parts of the log are removed while the pipeline runs, and nothing that is still needed."""
 
 from __future__ import annotations
 

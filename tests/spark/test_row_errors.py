@@ -1,4 +1,4 @@
-"""Rows that cannot be computed are left out of the result and told of in the errors, until they are taken back."""
+"""Rows that cannot be computed are dropped from the result and reported as errors, until they are retracted."""
 
 from __future__ import annotations
 

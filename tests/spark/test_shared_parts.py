@@ -1,4 +1,4 @@
-"""Parts of a view that stand in it more than once are computed, and kept, once: against DuckDB after each change, over restarts."""
+"""Parts that occur in a view more than once are computed and kept once: compared with DuckDB after each change, across restarts."""
 
 from __future__ import annotations
 

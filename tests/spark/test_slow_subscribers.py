@@ -1,4 +1,4 @@
-"""A subscriber that does not read, or is forgotten, holds up nobody and loses nothing that the log has."""
+"""A subscriber that does not read, or is abandoned, blocks nothing and loses nothing that the log retains."""
 
 from __future__ import annotations
 

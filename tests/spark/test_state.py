@@ -1,4 +1,4 @@
-"""What queries keep: counted, limited, forgotten."""
+"""The state of queries: counted, limited, expired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders and sets within windows that close: what comes out once is append-only, and nothing of it is kept."""
+"""Orders and sets within closing windows: the output is append-only, and no state is kept."""
 
 from __future__ import annotations
 

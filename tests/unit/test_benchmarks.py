@@ -1,4 +1,4 @@
-"""What the benchmarks say of their competitors, without running one."""
+"""What the benchmarks report about their competitors, without running one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers of docs/architecture.md, the import-linter contract and the sources are one and the same."""
+"""The layers of docs/architecture.md, the import-linter contract and the sources agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is a secret, and what is shown of one."""
+"""Which values are secrets, and how they are masked."""
 
 from __future__ import annotations
 

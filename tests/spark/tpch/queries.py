@@ -1,4 +1,4 @@
-"""The 22 queries. Those that only order a whole result leave that to whoever reads the view; a LIMIT has an order without ties."""
+"""The 22 queries. Those that order a whole result leave that to the reader of the view; a LIMIT has an order without ties."""
 
 from __future__ import annotations
 

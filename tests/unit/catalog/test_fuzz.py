@@ -1,4 +1,4 @@
-"""Whatever is handed in as rows becomes a table that can be stored, or an error of ours."""
+"""Any input rows become a table that can be stored, or an error with a code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lookup tables are read from: Parquet and CSV files, and a real PostgreSQL server."""
+"""The sources of lookup tables: Parquet and CSV files, and a real PostgreSQL server."""
 
 from __future__ import annotations
 

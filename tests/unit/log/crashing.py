@@ -1,7 +1,8 @@
-"""A process that appends until it is killed and says which commits were acknowledged.
+"""A process that appends until it is killed and reports which commits were acknowledged.
 
-Every commit N of thread T puts the same key into the objects T and T + 10, so that half a commit can be told. Now and then it puts it into T + 20 as
-well, of which nothing is ever trimmed: the segments that only T + 20 needs are thinned out.
+Every commit N of thread T writes the same key to the objects T and T + 10, so that half a commit can be detected. Occasionally it also writes to
+T + 20,
+which is never trimmed: the segments that only T + 20 needs are thinned out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A log of format 1, as an earlier version has left it, goes on in format 2.
+"""A log of format 1, written by an earlier version, continues in format 2.
 
 `format1/` holds nine commits over four segments: row by row what the test below expects, an external file, and an object that was forgotten.
 """

@@ -1,4 +1,4 @@
-"""A disk that is full, or fails, fails commits; nothing else is lost, and it goes on when the disk does."""
+"""A full or failing disk fails commits; nothing else is lost, and the log works again when the disk does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which parts of a plan are one: those that say the same, whatever their columns are called inside."""
+"""Which parts of a plan are shared: identical ones, whatever the internal names of their columns."""
 
 from __future__ import annotations
 

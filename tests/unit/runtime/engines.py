@@ -1,4 +1,4 @@
-"""An engine without a JVM: everything is real but Spark, for which kernels and a compiler stand in."""
+"""An engine without a JVM: everything is real except Spark, which fake kernels and a fake compiler replace."""
 
 from __future__ import annotations
 

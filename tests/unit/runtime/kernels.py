@@ -1,4 +1,4 @@
-"""Stands in for Spark and the kernel: queries that copy the rows of their input, with a checkpoint, and that can be made to fail."""
+"""Fakes of Spark and the kernel: queries that copy the rows of their input, have a checkpoint, and can be made to fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries of a database without a JVM: real storage, real jobs, kernels that stand in."""
+"""Queries of a database without a JVM: real storage, real jobs, fake kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processing time never goes back, whatever the wall clock does and in whatever order commits come."""
+"""Processing time never goes back, whatever the wall clock does and whatever the order of commits."""
 
 from __future__ import annotations
 

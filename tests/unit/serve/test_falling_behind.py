@@ -1,4 +1,4 @@
-"""Readers that are slower than their object, under each policy. Nobody waits for them."""
+"""Readers that are slower than their object, under each policy. Nothing waits for them."""
 
 from __future__ import annotations
 

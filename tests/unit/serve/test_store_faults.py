@@ -1,4 +1,4 @@
-"""What strikes the view store: interrupts, errors of DuckDB, a lack of memory, its end. It stays usable, and right."""
+"""Faults of the view store: interrupts, errors of DuckDB, lack of memory, closing. It stays usable and correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors that heal: raised once, in their place, and the timeline goes on."""
+"""Transient errors: raised once, at their position, and the timeline continues."""
 
 from __future__ import annotations
 

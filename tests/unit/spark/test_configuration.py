@@ -1,4 +1,4 @@
-"""What Spark is started with."""
+"""The configuration of Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Temporary folders: private, gone with their process, and never somebody else's."""
+"""Temporary folders: private, removed with their process, and never someone else's."""
 
 from __future__ import annotations
 

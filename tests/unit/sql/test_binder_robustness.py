@@ -1,4 +1,4 @@
-"""Whatever the parser lets through, the binder answers with a plan or an error of ours."""
+"""For anything that the parser accepts, the binder returns a plan or raises an error with a code."""
 
 from __future__ import annotations
 

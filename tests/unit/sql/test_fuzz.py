@@ -1,4 +1,4 @@
-"""Whatever is written, reading and binding it ends in a statement or in an error of ours that can be shown."""
+"""Parsing and binding any text ends in a statement or in a printable error with a code."""
 
 from __future__ import annotations
 

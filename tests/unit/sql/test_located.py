@@ -1,4 +1,4 @@
-"""What Spark says of a query gets a place in its text."""
+"""Spark's errors get a position in the text of the query."""
 
 from __future__ import annotations
 

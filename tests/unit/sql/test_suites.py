@@ -1,4 +1,4 @@
-"""What docs/suites.md says of each TPC-H and Nexmark query is what its plan has."""
+"""The stateful operators in docs/suites.md match the plan of each TPC-H and Nexmark query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "suites.md"
 
 
 def operators(root: p.Node) -> str:
-    """The nodes with state, from the result down, equal ones counted; a part that stands in the plan twice is there once."""
+    """The stateful nodes, from the result down, with equal ones counted; a part that occurs twice is listed once."""
     names = []
     for n in _once(root, repeats(root), set()):
         match n:
