@@ -46,7 +46,7 @@ def test_what_comes_while_stopped_is_taken_in_after_the_start(db: penstock.Datab
     db.execute("STOP PIPELINE")
     db.insert("s", [("a", 2)])
     with pytest.raises(
-        penstock.PenstockError, match=r"PSK-7006: g cannot be read: g is stopped\. Contents stand at LSN"
+        penstock.PenstockError, match=r"PSK-7006: g cannot be read: g is stopped\. Its contents are as of LSN"
     ):
         totals(db)
     with pytest.raises(penstock.PenstockError, match="PSK-7006: The pipeline is stopped, so g cannot catch up"):

@@ -81,7 +81,7 @@ def test_a_replica_of_postgres(opener: Opener, tmp_path: Path, postgres: Postgre
         postgres.execute("INSERT INTO rates VALUES ('EUR', '2026-01-02', 2)", "DELETE FROM rates WHERE cur = 'USD'")
         until(lambda: float(rows(db, "SELECT * FROM total")[0][0]) == 3.5)
 
-        # The server goes away and comes back: the error is told, the contents stay, other queries go on.
+        # The server stops and comes back: the error is reported, the contents stay, other queries continue.
         postgres.stop()
         try:
             until(lambda: db.metrics()["rates"].state == "retrying")

@@ -37,7 +37,7 @@ def test_old_segments_go_under_a_running_pipeline(opener: Opener, tmp_path: Path
     largest = 0
     for i in range(INSERTS):
         db.insert("s", [(i, f"{i:0100d}")])
-        # A job lets go of what it read when its next epoch begins, so the last rows come one by one.
+        # A job releases its input when its next epoch begins, so the last rows are inserted one by one.
         if i % 200 == 199 or i >= INSERTS - 3:
             db.flush(timeout=SOON_S)
             largest = max(largest, size(log))

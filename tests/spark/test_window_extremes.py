@@ -107,7 +107,7 @@ def test_other_joins_with_an_extreme_stay_joins(db: penstock.Database) -> None:
     assert got[0] == [(0,), (1,)]
     assert got[1] == [(0,), (1,), (4,), (5,), (5,)]
     assert got[2] == [(5,), (5,)]
-    # A row without a match comes out once, when it can have none any more; those of windows that are open are not out.
+    # A row without a match is emitted once, when it can no longer match; those of open windows are not emitted.
     assert got[3] == sorted([(1, 5.0), (5, 5.0), (0, 5.0), (4, 3.0), (3, None), (5, None)], key=repr)
 
 

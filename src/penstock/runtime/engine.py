@@ -388,7 +388,7 @@ class Engine:
                 raise fail(
                     "PSK-0010",
                     f"{self.owner(info).name} has not caught up with the last commit within {seconds:g} s.",
-                    hint="SET read.timeout_ms waits longer; SET read.consistency = 'eventual' reads what is there.",
+                    hint="SET read.timeout_ms waits longer; SET read.consistency = 'eventual' reads without waiting.",
                 )
 
     def _refusal(self, wanted: list[ObjectInfo], blamed: ObjectInfo, trouble: Trouble) -> PenstockError:
@@ -402,8 +402,8 @@ class Engine:
         way = "START PIPELINE" if trouble.state == "stopped" else f"RESTART {owner.kind.value.upper()} {owner.name}"
         return fail(
             "PSK-7006",
-            f"{subject} cannot be read: {owner.name} {state}{cause}. Contents stand at LSN {trouble.lsn}; the log is at {self.log.head}.",
-            hint=f"{way} brings it up to date; SELECT … WITH (stale = true) reads what is there.",
+            f"{subject} cannot be read: {owner.name} {state}{cause}. Its contents are as of LSN {trouble.lsn}; the log is at {self.log.head}.",
+            hint=f"{way} brings it up to date; SELECT … WITH (stale = true) reads the contents as they are.",
         )
 
     def housekeeping_error(self, object_id: int) -> str | None:

@@ -95,11 +95,11 @@ class KernelIndex:
 
     def _tell(self, lines: list[str], head: int) -> None:
         try:
-            # The JVM has exited; its jobs have failed and report it.
+            # If the JVM has exited, skip this: its jobs have failed and report it.
             with releasing():
                 self._index.add("".join(lines), head)
         except Exception:
-            _logger.exception("the kernel was not told of the log up to commit %d", head)
+            _logger.exception("the kernel did not receive the log up to commit %d", head)
 
 
 def _line(e: Entry) -> str:

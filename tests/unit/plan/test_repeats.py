@@ -35,7 +35,7 @@ def again(sql: str) -> list[str]:
                 "Part 1 again → [s_3$k, agg_5, agg_6] ±",
             ],
         ),
-        # The largest part alone has a number, and what is in it another one where it stands elsewhere, too.
+        # Only the largest part has a number; a part inside it has another number if it also occurs elsewhere.
         (
             "WITH c AS (SELECT k, sum(v) AS n FROM s GROUP BY k), top AS (SELECT k, n FROM c ORDER BY n LIMIT 2) "
             "SELECT a.k, a.n FROM top a JOIN top b ON a.k = b.k",
@@ -51,7 +51,7 @@ def again(sql: str) -> list[str]:
                 "Part 2 again → [s_3$k, agg_3] ±",
             ],
         ),
-        # A part has the columns that any of its places needs, also where it stands inside of another one.
+        # A part has the columns that any of its places needs, even inside another part.
         (
             SUMS + "SELECT a.k, a.n, b.m FROM c a JOIN c b ON a.k = b.k WHERE EXISTS (SELECT 1 FROM c WHERE c.k = a.k)",
             [

@@ -52,7 +52,7 @@ def test_a_store_that_fails_after_the_append_damages_one_object_until_it_is_open
         with monkeypatch.context() as patch:
             patch.setattr(storage.store, "apply_many", broken)
             lsn = storage.commit([part(one, (*TWO, 1))]).lsn
-        # The commit cannot be taken back: it is in the log, and the contents are refused rather than served without it.
+        # The commit cannot be undone: it is in the log, and the contents are refused rather than served without it.
         assert lsn == storage.log.head
         with pytest.raises(PenstockError, match="The contents of t are damaged") as refused:
             storage.check_sound(one)
