@@ -16,9 +16,9 @@ import java.util.function.Function;
 /**
  * The rows of a group in order of arrival: ARRAY_AGG, STRING_AGG, and FIRST/LAST if rows may be retracted.
  *
- * <p>A retraction removes the youngest of equal rows (for LAST the oldest, so that both ends stay as long as possible). A retraction that arrives
- * before its row (in the changes of one
- * epoch) waits for it. With an order, rows are sorted by it, and equal ones by arrival. State: every row.
+ * <p>A retraction removes the youngest of equal rows (for LAST the oldest, so that both ends stay as long as possible). A retraction that
+ * arrives before its row (in the changes of one epoch) waits for it. With an order, rows are sorted by it, and equal ones by arrival.
+ * State: every row.
  */
 final class Listing implements Accumulator {
   /** One row, or several equal ones that arrived together; a negative count waits for its row. */

@@ -78,9 +78,8 @@ public final class Attempts {
   }
 
   /**
-   * Several queries over each row: a flag for each query that says whether it selects the row, named by {@code flags}, and the columns of all. A
-   * column is NULL if its query
-   * does not select the row or fails on it. The spec is a list with one {@link Attempt} for each.
+   * Several queries over each row: a flag for each query that says whether it selects the row, named by {@code flags}, and the columns of
+   * all. A column is NULL if its query does not select the row or fails on it. The spec is a list with one {@link Attempt} for each.
    */
   public static Dataset<Row> wide(
       Dataset<Row> in, List<Column> conditions, List<List<Column>> columns, List<String> flags, String spec) {

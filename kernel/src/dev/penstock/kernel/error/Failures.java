@@ -12,9 +12,8 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Finds out which expression of an {@link Attempt} fails for a row, and reports it.
  *
- * <p>The expressions are evaluated again, one by one and without generated code. So the report of a row does not depend on the code that it
- * failed in, and its
- * retraction cancels the report of its insertion.
+ * <p>The expressions are evaluated again, one by one and without generated code. So the report of a row does not depend on the code that
+ * it failed in, and its retraction cancels the report of its insertion.
  */
 public final class Failures implements Serializable {
   private static final long serialVersionUID = 1L;

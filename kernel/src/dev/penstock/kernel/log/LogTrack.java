@@ -10,10 +10,9 @@ import java.util.Map;
  * The entries of one object in the log, in LSN order. They are plain numbers, one run per file, because a source of single-row commits
  * has millions of them.
  *
- * <p>Consecutive entries without rows are merged if no object got rows in between. The newest represents all of them, from the LSN of the first:
- * the time
- * at an LSN in between is the later watermark. There are no rows in between, so none is affected. If there are very many, others are
- * merged too; then a row may be compared with an earlier watermark.
+ * <p>Consecutive entries without rows are merged if no object got rows in between. The newest represents all of them, from the LSN of the
+ * first: the time at an LSN in between is the later watermark. There are no rows in between, so none is affected. If there are very many,
+ * others are merged too; then a row may be compared with an earlier watermark.
  */
 final class LogTrack {
 
