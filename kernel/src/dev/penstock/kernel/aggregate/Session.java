@@ -21,22 +21,23 @@ import org.apache.spark.sql.types.StructType;
  * GROUP BY with a session window over a Z-set.
  *
  * <p>Sessions: per key, rows at most the gap apart (exactly the gap included) share a session, whose bounds are the first
- * time and the last time + gap, in micros. A row between two sessions makes them one; a retraction can split one. Rows with a NULL time must
- * have been taken out before.
+ * time and the last time + gap, in micros. A row between two sessions merges them; a retraction can split one. Rows with a NULL time must
+ * be filtered out before.
  *
- * <p>Output: keys, start, end, aggregates, {@code __late}, {@code __row} if asked for, {@code __weight}. Mode {@code changes}: the
- * rows of sessions that are no more with −1, then the new ones with +1; nothing for those that stay as they are. Mode
+ * <p>Output: keys, start, end, aggregates, {@code __late}, {@code __row} if requested, {@code __weight}. Mode {@code changes}: the
+ * rows of removed sessions with −1, then the new ones with +1; nothing for unchanged sessions. Mode
  * {@code close}: each session once, with +1, when it closes: when end + lateness ≤ watermark.
  *
- * <p>Late rows: a row is late if the session that it would be in, together with the open ones and the other rows of its commit, has closed at the
- * watermark in force when it came, however many commits an epoch has. A closed session takes no more rows: a row within its gap whose own
- * session is still open starts a new one. {@code lsn} and {@code before} are the two columns of a row's {@link Moment}; where the rows come from
- * an operator that has none, the watermark of the epoch counts. A retraction of a row whose session is gone is late too. Late rows come out with {@code
- * __late} true, their weight and {@code __row}, and NULL elsewhere; all others have {@code __late} false and no {@code __row}.
+ * <p>Late rows: a row is late if its session, formed with the open ones and the other rows of its commit, has closed at the watermark in
+ * force when the row arrived, regardless of how commits are grouped into epochs. A closed session accepts no more rows: a row within its
+ * gap whose own session is still open starts a new one. {@code lsn} and {@code before} are the two columns of a row's {@link Moment}; if
+ * the rows come from an operator that has none, the watermark of the epoch counts. A retraction of a row whose session is removed is late
+ * too. Late rows are emitted with {@code __late} true, their weight and {@code __row}, and NULL elsewhere; all others have {@code __late}
+ * false and no {@code __row}.
  *
- * <p>Order inside a session: by time for what arrival decides elsewhere (FIRST, ARRAY_AGG), at equal times by arrival.
- * State: append-only, one accumulator per open session; otherwise one per different time of the open sessions. All of a key is one
- * binary value, so an epoch costs for each key it touches what its open sessions hold.
+ * <p>Order inside a session: functions that otherwise depend on arrival (FIRST, ARRAY_AGG) use the time, and arrival at equal times.
+ * State: append-only, one accumulator per open session; otherwise one per distinct time of the open sessions. Each key is one
+ * binary value, so for each key that an epoch touches, the cost is the size of its open sessions.
  *
  * <p>Watermark in a chain: see {@link Aggregate}.
  */

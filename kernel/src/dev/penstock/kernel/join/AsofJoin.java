@@ -25,16 +25,17 @@ import org.apache.spark.sql.types.StructType;
  *       (&gt;), {@code nearest} the smaller distance. {@code toleranceMicros} is the largest distance that counts.
  *   <li>Ties: {@code nearest} takes the earlier one of two at the same distance; of right rows with the same time the last
  *       arrived counts.
- *   <li>NULLs: a NULL key or time matches nothing; such a left row is answered at once.
+ *   <li>NULLs: a NULL key or time matches nothing; such a left row is answered immediately.
  *   <li>{@code eager}: answered on arrival with the right rows of this and earlier epochs. State: the right rows, for ever.
- *   <li>{@code watermark}: answered when no right row to come can change the answer; right rows to come have times ≥ the watermark. Backward: watermark &gt; left time (≥ when strict). Forward: watermark &gt; the
- *       candidate's time. Nearest: watermark &gt; left time + the candidate's distance. Without a candidate forward and nearest wait
- *       until watermark &gt; left time + tolerance; without a tolerance, until there is one. State: waiting left rows, and the
- *       right rows that they or left rows with times ≥ the watermark may need: looking backward, for each key the last one at or before the watermark and those after.
- *   <li>Late rows: a late left row is answered at once with what is kept. A late right row counts for what is not yet answered. What is kept and answered
- *       is decided by the watermark in force when the row came; where a side comes out of an operator below, which knows no commits, by that
- *       of the epoch.
- *   <li>A right side that can retract ({@code rightWeight}) is kept whole. A left side that can ({@code leftWeight}) is
+ *   <li>{@code watermark}: answered when no future right row can change the answer; future right rows have times ≥ the watermark.
+ *       Backward: watermark &gt; left time (≥ when strict). Forward: watermark &gt; the candidate's time. Nearest: watermark &gt; left
+ *       time + the candidate's distance. Without a candidate forward and nearest wait until watermark &gt; left time + tolerance; without
+ *       a tolerance, until there is one. State: waiting left rows, and the right rows that they or left rows with times ≥ the watermark
+ *       may need: looking backward, for each key the last one at or before the watermark and those after.
+ *   <li>Late rows: a late left row is answered immediately from the rows that are kept. A late right row counts for left rows that are
+ *       not answered yet. What is kept and answered depends on the watermark in force when the row arrived; if a side is the output of an
+ *       operator below, which knows no commits, on that of the epoch.
+ *   <li>A right side that can retract ({@code rightWeight}) is kept completely. A left side that can ({@code leftWeight}) is
  *       kept with its answers.
  *   <li>Ordering: none.
  * </ul>

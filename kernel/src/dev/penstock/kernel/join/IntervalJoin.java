@@ -20,20 +20,20 @@ import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Join of two streams whose rows match only when their times are close: right time − left time lies in [lower, upper].
+ * Join of two streams whose rows match only if their times are close: right time − left time is in [lower, upper].
  *
  * <ul>
- *   <li>Result: pairs come out at once. A row of a semi join comes out with its first match (and is retracted with its
- *       last, where the right side retracts). A row that an outer or anti join keeps comes out when its state goes and it has
- *       no match. Append-only inputs give append-only output.
- *   <li>NULLs: a NULL key or a NULL time matches nothing; an outer or anti row like that comes out at once.
- *   <li>State: the rows that can still find a match. A left row goes when left time + upper &lt; watermark − right lag, a right
- *       row when right time − lower &lt; watermark − left lag: a row whose time equals the watermark may still come. A lag says how
+ *   <li>Result: pairs are emitted immediately. A row of a semi join is emitted with its first match (and retracted with its
+ *       last, if the right side retracts). An unmatched row of an outer or anti join is emitted when it is removed from the
+ *       state. Append-only inputs give append-only output.
+ *   <li>NULLs: a NULL key or a NULL time matches nothing; such a row of an outer or anti join is emitted immediately.
+ *   <li>State: the rows that can still match. A left row is removed when left time + upper &lt; watermark − right lag, a right
+ *       row when right time − lower &lt; watermark − left lag: a row whose time equals the watermark may still arrive. A lag is how
  *       far behind the watermark the rows of a side may be without being late.
- *   <li>Late rows: a row that is beyond that when it arrives is joined with what is still there at the watermark in force then, and with its own
- *       commit, and is not kept. A retraction of a row that is no longer there is ignored. Where a side comes out of an operator below, which
- *       knows no commits, it is the watermark of the epoch, and what arrives in the same epoch: so rows that leave that operator when the watermark moves
- *       find each other.
+ *   <li>Late rows: a row that is past this bound when it arrives is joined with the rows that are kept at the watermark in force then,
+ *       and with its own commit, and is not kept. A retraction of a row that was removed is ignored. If a side is the output of an
+ *       operator below, which knows no commits, the watermark of the epoch and the rows of the same epoch are used instead: so rows that
+ *       this operator emits when the watermark advances match each other.
  *   <li>Ordering: none.
  * </ul>
  *

@@ -14,9 +14,9 @@ import org.apache.spark.sql.streaming.TimerValues;
  * Each left row with the row that a keyed right side holds for its key when the left row arrives.
  *
  * <ul>
- *   <li>Result: one row per left row; where nothing is found, NULLs ({@code left}) or nothing ({@code inner}). An answer once
+ *   <li>Result: one row per left row; without a match, NULLs ({@code left}) or nothing ({@code inner}). An answer once
  *       given never changes. Retracting a left row retracts its answers, the latest first.
- *   <li>Arrival: {@code leftTime} and {@code rightTime} number the commits. Both sides are taken in that order, within one commit
+ *   <li>Arrival: {@code leftTime} and {@code rightTime} number the commits. Both sides are processed in that order, within one commit
  *       the right side first, so the answer does not depend on which commits share an epoch.
  *   <li>Keys: at most one right row of a key is alive after a commit; of several the last arrived would count. NULL matches nothing.
  *   <li>State: the right rows; with {@code leftWeight} the left rows with their answers.

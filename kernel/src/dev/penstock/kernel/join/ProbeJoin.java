@@ -20,18 +20,18 @@ import org.apache.spark.sql.types.StructType;
  * The right side of a key as it was at several times around each left row.
  *
  * <ul>
- *   <li>Result: one row per left row and offset, with the offset in milliseconds, the probe time (left time + offset,
- *       microseconds) and the last right row with a time ≤ the probe time, or NULLs. An emitted row never changes. Weights are 1; a left side
- * that retracts is refused.
+ *   <li>Result: one row per left row and offset, with the offset in milliseconds, the probe time (left time + offset, microseconds) and
+ *       the last right row with a time ≤ the probe time, or NULLs. An emitted row never changes. Weights are 1; a left side that retracts
+ *       is refused.
  *   <li>Ties: of right rows with the same time the last arrived counts.
- *   <li>NULLs: a NULL key matches nothing: its probes come out at once, with NULLs. A NULL left time gives no rows.
- *   <li>{@code watermark}: a probe comes out when the watermark has reached its time (≥). A right row with exactly that
- *       time that comes later is not seen by it.
- *   <li>{@code eager}: all probes come out on arrival, with the right rows of this and earlier epochs.
- *   <li>State ({@code watermark}): left rows with probes to come, one entry each; right rows from the last one at or before
- *       min(next probe, watermark + smallest offset). {@code eager}: the right rows, for ever. A right side that can retract is kept whole.
- *   <li>Late rows: probes that are due come out at once, with what is kept. What is due and kept is decided by the watermark in force when the
- *       row came; where a side comes out of an operator below, which knows no commits, by that of the epoch.
+ *   <li>NULLs: a NULL key matches nothing: its probes are emitted immediately, with NULLs. A NULL left time gives no rows.
+ *   <li>{@code watermark}: a probe is emitted when the watermark has reached its time (≥). It does not see a right row with exactly that
+ *       time that arrives later.
+ *   <li>{@code eager}: all probes are emitted on arrival, with the right rows of this and earlier epochs.
+ *   <li>State ({@code watermark}): left rows with pending probes, one entry each; right rows from the last one at or before
+ *       min(next probe, watermark + smallest offset). {@code eager}: the right rows, for ever. A right side that can retract is kept completely.
+ *   <li>Late rows: due probes are emitted immediately, from the rows that are kept. What is due and kept depends on the watermark in force when the
+ *       row arrived; if a side is the output of an operator below, which knows no commits, on that of the epoch.
  *   <li>Ordering: none.
  * </ul>
  *

@@ -7,9 +7,9 @@ import org.apache.spark.sql.Row;
  * Each left row with the version of the right table that was valid at its time: the row of its key with the greatest
  * valid-from ≤ left time.
  *
- * <p>This is {@link AsofJoin} looking backward, and its contract holds: of versions with the same valid-from the last arrived
- * counts, NULL keys and times match nothing, an answer once given never changes. A version that is retracted is not seen by later
- * lookups, and uncovers the one before it. State: every version that is not retracted; with {@code watermark} and a right
+ * <p>This is {@link AsofJoin} looking backward, with the same contract: of versions with the same valid-from the last arrived
+ * counts, NULL keys and times match nothing, an answer once given never changes. Later lookups do not see a retracted version, but
+ * the one before it. State: every version that is not retracted; with {@code watermark} and a right
  * side that cannot retract, those that may still be looked up.
  *
  * <p>Spec: {@code kind} (inner, left), {@code leftKeys}, {@code rightKeys}, {@code leftColumns}, {@code rightColumns},

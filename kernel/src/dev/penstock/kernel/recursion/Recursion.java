@@ -28,21 +28,21 @@ import org.apache.spark.sql.types.StructType;
  * collection, a condition and a projection.
  *
  * <ul>
- *   <li>Result: after every epoch the summed output is what the batch query gives over the summed inputs: with UNION each row
- *       that can be derived, once; with UNION ALL each row once for every derivation.
- *   <li>NULLs: a NULL key of the step's join matches nothing; rows are the same row if they are equal or both NULL in
+ *   <li>Result: after every epoch the summed output equals the batch query over the summed inputs: with UNION each derivable row
+ *       once; with UNION ALL each row once for every derivation.
+ *   <li>NULLs: a NULL key of the step's join matches nothing; two rows are the same if they are equal or both NULL in
  *       every column.
- *   <li>Depth: a row of the base has depth 0, and a row made by the step one more than the row that it was made of. An epoch
+ *   <li>Depth: a row of the base has depth 0, and a row derived by the step one more than the row it is derived from. An epoch
  *       in which some row would be deeper than {@code maxDepth} fails.
- *   <li>Errors: a row, or a pair of rows, for which the step cannot be computed makes nothing, and is reported.
+ *   <li>Errors: a row, or a pair of rows, for which the step cannot be computed derives nothing, and is reported.
  *   <li>State: each row with its number of derivations by depth, the rows by their join key, and the other collection by its key.
- *       An epoch costs what changes in it, by depth; a row that vanishes costs the rows that were made of it.
- *   <li>One key: all of it is in one partition.
+ *       The cost of an epoch is that of its changes, by depth; removing a row costs as much as the rows derived from it.
+ *   <li>One key: everything is in one partition.
  * </ul>
  *
  * <p>Spec: {@code columns} and {@code types} of r, {@code all}, {@code maxDepth}, {@code otherColumns}, {@code rowKeys} (SQL over
  * r), {@code otherKeys} (column names), {@code outputs} (SQL over r and the other columns), {@code residual}, {@code errors}
- * (see {@link PairErrors}; with the step's {@code expression} as users know it), {@code baseWeight},
+ * (see {@link PairErrors}; with the user-visible {@code expression} of the step), {@code baseWeight},
  * {@code otherWeight}.
  */
 public final class Recursion {

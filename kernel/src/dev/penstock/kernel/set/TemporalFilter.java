@@ -16,17 +16,17 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Rows that are there for a time: while enter ≤ now &lt; exit, now being the watermark floored to a full second.
+ * Rows that are present for a time: while enter ≤ now &lt; exit, where now is the watermark floored to a full second.
  *
- * <p>Output: the data columns and {@code __weight}. A row comes out with its weight when it enters and with minus its weight when it
- * leaves; one whose exit has passed when it comes, or that leaves in the same epoch in which it would enter, never does. A retraction
- * cancels a waiting row, or takes a present one away at once. Times are epoch milliseconds; NULL (or no column) is no bound.
+ * <p>Output: the data columns and {@code __weight}. A row is emitted with its weight when it enters and with minus its weight when it
+ * leaves; a row whose exit has passed when it arrives, or that would enter and leave in the same epoch, is never emitted. A retraction
+ * cancels a waiting row, or removes a present one immediately. Times are Unix milliseconds; NULL (or no column) is no bound.
  *
- * <p>Equal rows share their state, and must have equal bounds, since these are made from the row. Zeros compare as equal, as do
- * NaNs and NULLs. Order: within an epoch none.
+ * <p>Equal rows share their state, and must have equal bounds, because these are computed from the row. Zeros compare as equal, as do
+ * NaNs and NULLs. Order: none within an epoch.
  *
- * <p>State: weight and bounds of each different row that waits or will leave, until it leaves; none for rows that are present for ever. Before
- * the first watermark now is the beginning of 1970.
+ * <p>State: weight and bounds of each distinct row that waits or will leave, until it leaves; none for rows that are present for ever. Before
+ * the first watermark, now is the beginning of 1970.
  *
  * <p>Watermark in a chain: see {@code Aggregate}.
  */
