@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,13 @@ def figures(db: penstock.Database, folder: Path) -> dict[str, int]:
     db._engine.ticker.trim()
     gc.collect()
     jvm = db.spark._jvm  # type: ignore[attr-defined]
+    child = jvm.java.lang.ProcessHandle.current().pid()
+    _await_unloaded(child)
     management = jvm.java.lang.management.ManagementFactory
     for _ in range(3):
         jvm.java.lang.System.gc()
     pools = {p.getName(): p.getUsage().getUsed() for p in management.getMemoryPoolMXBeans()}
     files = [p for p in folder.rglob("*") if p.is_file()]
-    child = jvm.java.lang.ProcessHandle.current().pid()
     return {
         "python_threads": threading.active_count(),
         "python_files": len(os.listdir("/proc/self/fd")),
@@ -46,6 +48,17 @@ def figures(db: penstock.Database, folder: Path) -> dict[str, int]:
         "folder_kb": sum(p.stat().st_size for p in files) // 1024,
         "log_kb": sum(p.stat().st_size for p in (folder / "log").rglob("*") if p.is_file()) // 1024,
     }
+
+
+def _await_unloaded(process: int) -> None:
+    """Waits until Spark has unloaded the state of queries that are gone. It looks once a minute, and a second time before it does so."""
+    files, since = -1, time.monotonic()
+    until = since + 300
+    while time.monotonic() < min(until, since + 130):
+        now = len(os.listdir(f"/proc/{process}/fd"))
+        if now != files:
+            files, since = now, time.monotonic()
+        time.sleep(5)
 
 
 def _threads(bean: Any) -> list[str]:
