@@ -31,6 +31,7 @@ CODES: dict[str, Code] = {
     "PSK-0009": Code("bad argument"),
     "PSK-0010": Code("timed out"),
     "PSK-0011": Code("the setting is fixed while the database is open"),
+    "PSK-0012": Code("not allowed by the security settings"),
     # 1 parsing and names
     "PSK-1001": Code("syntax error"),
     "PSK-1002": Code("unknown name"),
@@ -53,6 +54,10 @@ CODES: dict[str, Code] = {
     "PSK-1019": Code(
         "misplaced aggregate or column",
         "Every selected column must be grouped or inside an aggregate; aggregates belong into SELECT and HAVING.",
+    ),
+    "PSK-1020": Code(
+        "statement too complex",
+        "Split it: put parts into views, a long list of values into a table that is joined, a long condition into IN (…).",
     ),
     # 2 time and windows
     "PSK-2001": Code(
@@ -104,15 +109,26 @@ CODES: dict[str, Code] = {
     "PSK-5012": Code(
         "cannot be subscribed to", "Create a stream on it: CREATE STREAM n AS SELECT * FROM …, and subscribe to that."
     ),
+    "PSK-5013": Code("the log has reached its largest size", "SHOW LOG says who holds it; log.max_bytes allows more."),
     # 6 checkpoints and recovery
-    "PSK-6001": Code("the log is damaged"),
+    "PSK-6001": Code("stored data is damaged or cannot be read"),
     "PSK-6002": Code("the folder was written by a newer version"),
     "PSK-6003": Code("the stored query does not match its checkpoint"),
+    "PSK-6004": Code("the contents of an object are damaged"),
     # 7 execution
     "PSK-7001": Code("query failed"),
     "PSK-7002": Code("cancelled"),
-    "PSK-7003": Code("pipeline could not be started"),
-    "PSK-7004": Code("the log could not be written", "Make room on the disk; nothing of the failed commit was kept."),
+    "PSK-7004": Code("the disk could not be written"),
+    "PSK-7005": Code(
+        "Spark's JVM has ended",
+        "db.start(), or START PIPELINE, starts a new one and goes on where the last commit was.",
+    ),
+    "PSK-7006": Code("the query has failed or is stopped", "SHOW QUERIES says why; RESTART … tries it again."),
+    "PSK-7007": Code("rows could not be computed"),
+    "PSK-7009": Code(
+        "the result does not fit into memory",
+        "Ask for less (WHERE, LIMIT, aggregates), or allow more with the setting serve.memory_limit.",
+    ),
     # 8 internal
     "PSK-8001": Code("internal error", "This is a defect in Penstock."),
 }

@@ -1,0 +1,18 @@
+"""The few calls to the operating system that durability rests on."""
+
+from __future__ import annotations
+
+from penstock.disk.growing import datasync, reserve, write_all
+from penstock.disk.whole import TEMPORARY, make_folder, sync_file, sync_folder, unwritable, write_durably
+
+__all__ = [
+    "TEMPORARY",
+    "datasync",
+    "make_folder",
+    "reserve",
+    "sync_file",
+    "sync_folder",
+    "unwritable",
+    "write_all",
+    "write_durably",
+]
