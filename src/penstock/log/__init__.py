@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from penstock.log.commit import Commit
 from penstock.log.entry import Entry
+from penstock.log.holding import Holding, Kept
 from penstock.log.lock import FolderLock
 from penstock.log.log import Log
 from penstock.log.part import ExternalFile, Part
 from penstock.log.writer import Mode
 
-__all__ = ["Entry", "ExternalFile", "FolderLock", "Log", "Mode", "Part"]
+__all__ = ["Commit", "Entry", "ExternalFile", "FolderLock", "Holding", "Kept", "Log", "Mode", "Part"]

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """One part as the index knows it.
+    """One part as readers see it.
 
     `path` is absolute; `offset` and `length` frame the payload in it. `batches` holds (offset, length, rows) of each
     record-batch message, with offsets from the start of the file. `watermark` is the object's after this part, `epoch` counts
-    the object's entries from 1, `time_ms` is the wall clock of the commit.
+    the object's entries from 1, `time_ms` is the wall clock of the commit. `input_lsn` is the commit that caused this one: the commit itself, or
+    for the output of a query the last one of its input. `idle` and `before`, which has one number for each message or none, are those of the part.
     """
 
     lsn: int
@@ -25,3 +26,6 @@ class Entry(NamedTuple):
     job_epoch: int
     time_ms: int
     schema_version: int
+    input_lsn: int
+    idle: bool = False
+    before: tuple[int, ...] = ()

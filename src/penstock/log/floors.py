@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import google_crc32c
 
+from penstock.disk import write_durably
 from penstock.errors import fail
-from penstock.log.disk import replace_file
 
 FORGOTTEN = 2**63 - 1
 """The floor of an object that was dropped."""
 
 
 class Floors:
-    """Entries at or below an object's floor are not needed any more, even if their segment is still there."""
+    """Entries at or below an object's floor are not needed any more, even if their segment is still there.
+
+    The floor of an object that was dropped is kept as long as a segment may have something of it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "floors.json"
         self._values: dict[int, int] = {}
         self._saved: dict[int, int] = {}
-        if self._path.exists():
-            self._values = self._load()
-            self._saved = dict(self._values)
-
-    def _load(self) -> dict[int, int]:
+        self._dropped_at: dict[int, int] = {}
         try:
-            stored = json.loads(self._path.read_bytes())
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise fail("PSK-6001", f"{self._path} cannot be read: {error.strerror or error}.") from error
+        self._values = self._parse(data)
+        self._saved = dict(self._values)
+
+    def _parse(self, data: bytes) -> dict[int, int]:
+        try:
+            stored = json.loads(data)
             values = {int(k): int(v) for k, v in stored["floors"].items()}
             sound = stored["crc"] == _checksum(values)
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -39,11 +49,34 @@ class Floors:
     def __getitem__(self, object_id: int) -> int:
         return self._values.get(object_id, 0)
 
+    def ids(self) -> Iterable[int]:
+        """The objects that have a floor."""
+        return self._values
+
     def forgotten(self, object_id: int) -> bool:
         return self._values.get(object_id) == FORGOTTEN
 
     def raise_to(self, object_id: int, lsn: int) -> None:
         self._values[object_id] = max(lsn, self._values.get(object_id, 0))
+
+    def forget(self, object_id: int, head: int) -> None:
+        """The object was dropped; `head` is the last commit that can have something of it."""
+        self._values[object_id] = FORGOTTEN
+        self._dropped_at[object_id] = head
+
+    def dropped(self, seen: set[int], head: int) -> None:
+        """When the log is opened: which objects have something in a segment, and its last commit."""
+        for object_id in [i for i, floor in self._values.items() if floor == FORGOTTEN]:
+            if object_id in seen:
+                self._dropped_at[object_id] = head
+            else:
+                del self._values[object_id]
+
+    def settle(self, gone: Callable[[int, int], bool]) -> None:
+        """Lets go of dropped objects of which nothing is left; `gone` says so of an object that was dropped at an LSN."""
+        for object_id, lsn in list(self._dropped_at.items()):
+            if gone(object_id, lsn):
+                del self._values[object_id], self._dropped_at[object_id]
 
     def save(self) -> None:
         """Makes the floors durable. Whatever lies below them may be deleted only after this."""
@@ -51,7 +84,7 @@ class Floors:
         if values == self._saved:
             return
         content = {"floors": {str(k): v for k, v in sorted(values.items())}, "crc": _checksum(values)}
-        replace_file(self._path, json.dumps(content).encode())
+        write_durably(self._path, json.dumps(content).encode())
         self._saved = values
 
 

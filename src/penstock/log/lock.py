@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
+from penstock.disk import make_folder, unwritable
 from penstock.errors import fail
 
 
@@ -28,8 +30,11 @@ class FolderLock:
         """Takes the claim, or raises PSK-0005 if another holder has it. Taking it twice is an error as well."""
         if self._fd is not None:
             raise fail("PSK-0005", f"{self._path.parent} is already held by this database.")
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        make_folder(self._path.parent)
+        try:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise unwritable(self._path, error) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -40,14 +45,17 @@ class FolderLock:
         except OSError:
             os.close(fd)
             raise
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         self._fd = fd
+        # The number only serves a message: a full disk must not keep a database shut.
+        with suppress(OSError):
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Gives the claim up. Without a claim it does nothing."""
         fd, self._fd = self._fd, None
         if fd is not None:
             # The file stays: removing it would let two processes lock two files of the same name.
-            os.ftruncate(fd, 0)
+            with suppress(OSError):
+                os.ftruncate(fd, 0)
             os.close(fd)

@@ -32,7 +32,7 @@ class Maps:
         self._lock = threading.Lock()
 
     def slice(self, path: str, offset: int, length: int) -> pa.Buffer:
-        """Bytes of a file, without copying. Raises FileNotFoundError if it is gone."""
+        """Bytes of a file, without copying; fewer if it ends before. Raises FileNotFoundError if it is gone."""
         with self._lock:
             buffer = self._maps.pop(path, None)
             if buffer is None or buffer.size < offset + length:
@@ -40,7 +40,8 @@ class Maps:
             self._maps[path] = buffer
             if len(self._maps) > _KEPT:
                 self._maps.popitem(last=False)
-        return buffer.slice(offset, length)
+        start = min(offset, buffer.size)
+        return buffer.slice(start, min(length, buffer.size - start))
 
     def drop(self, path: str) -> None:
         with self._lock:

@@ -26,6 +26,8 @@ class Part:
 
     The batches are in the object's canonical Arrow schema of `schema_version`. `watermark` (epoch ms) is the object's watermark
     after this part; it never lowers the one in force. `job_epoch` is Spark's batch id for the output of a job, otherwise -1.
+    `input_lsn` is the commit that caused this part; None is the commit that it is in. An `idle` object holds back nobody's watermark until its
+    next part. `before` has, for each batch, the watermark that was in force for its rows; it is empty where that is the object's own.
     """
 
     object_id: int
@@ -34,3 +36,6 @@ class Part:
     job_epoch: int = -1
     file: ExternalFile | None = None
     schema_version: int = 0
+    input_lsn: int | None = None
+    idle: bool = False
+    before: tuple[int, ...] = ()

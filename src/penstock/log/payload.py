@@ -9,8 +9,8 @@ from typing import NamedTuple
 import google_crc32c
 import pyarrow as pa
 
+from penstock.disk import sync_file, unwritable
 from penstock.errors import fail
-from penstock.log.disk import sync_file
 from penstock.log.part import ExternalFile, Part
 
 MAX_BATCH_ROWS = 32_768
@@ -23,6 +23,7 @@ class Payload(NamedTuple):
     part: Part
     messages: tuple[bytes | pa.Buffer, ...]
     batches: tuple[tuple[int, int, int], ...]
+    before: tuple[int, ...]
     rows: int
     length: int
     crc: int
@@ -47,13 +48,21 @@ def _check_numbers(part: Part) -> None:
         raise fail("PSK-0009", f"Watermark {part.watermark} is out of range.")
     if not -1 <= part.job_epoch < 2**63:
         raise fail("PSK-0009", f"Job epoch {part.job_epoch} is out of range.")
+    if part.input_lsn is not None and not 0 <= part.input_lsn < 2**63:
+        raise fail("PSK-0009", f"Input LSN {part.input_lsn} is out of range.")
+    if part.before:
+        if any(not -(2**63) <= watermark < 2**63 for watermark in part.before):
+            raise fail("PSK-0009", f"One of the watermarks {part.before} is out of range.")
+        if len(part.before) != len(part.batches):
+            raise fail("PSK-0009", f"{len(part.batches)} batches cannot have {len(part.before)} watermarks.")
 
 
 def _serialise(part: Part) -> Payload:
     messages: list[bytes | pa.Buffer] = []
     batches: list[tuple[int, int, int]] = []
+    before: list[int] = []
     rows = offset = crc = 0
-    for batch in part.batches:
+    for i, batch in enumerate(part.batches):
         _refuse_dictionaries(batch.schema)
         for piece in _pieces(batch):
             message = piece.serialize()
@@ -67,7 +76,9 @@ def _serialise(part: Part) -> Payload:
             batches.append((offset, length, piece.num_rows))
             offset += length + -length % 8
             rows += piece.num_rows
-    return Payload(part, tuple(messages), tuple(batches), rows, offset, crc)
+            if part.before:
+                before.append(part.before[i])
+    return Payload(part, tuple(messages), tuple(batches), tuple(before), rows, offset, crc)
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -79,9 +90,9 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _refuse_dictionaries(schema: pa.Schema) -> None:
-    for field in schema:
-        if _has_dictionary(field.type):
-            raise fail("PSK-0009", f"Column {field.name} is dictionary-encoded; the log takes plain arrays only.")
+    for i, kind in enumerate(schema.types):
+        if _has_dictionary(kind):
+            raise fail("PSK-0009", f"Column {schema.names[i]} is dictionary-encoded; the log takes plain arrays only.")
 
 
 def _has_dictionary(kind: pa.DataType) -> bool:
@@ -105,10 +116,9 @@ def _adopt(part: Part, file: ExternalFile, database: Path) -> Payload:
     path = database / relative
     try:
         size = path.stat().st_size
-        if size >= file.length:
-            sync_file(path)
     except OSError as error:
-        raise fail("PSK-7004", f"{path} could not be made durable: {error.strerror}.") from error
+        raise unwritable(path, error) from error
     if size < file.length:
         raise fail("PSK-0009", f"{path} has {size} bytes, not {file.length}.")
-    return Payload(part, (), file.batches, file.rows, 0, 0)
+    sync_file(path)
+    return Payload(part, (), file.batches, (), file.rows, 0, 0)

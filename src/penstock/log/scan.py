@@ -2,59 +2,91 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import google_crc32c
 import pyarrow as pa
 
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.log import frame
-from penstock.log.carry import Carry
 from penstock.log.frame import Frame
 from penstock.log.maps import map_file
-from penstock.log.segment import read_head
+from penstock.log.segment import HEAD_LENGTH, Head, read_head
+from penstock.log.thin import Map, read_map
+
+Found = Callable[[int, Frame], None]
+"""Called with each sound frame, in order, and with the offset of its payload."""
 
 
-@dataclass(slots=True)
-class Scan:
-    """The sound content of a segment: its frames with the offsets of their payloads, and where the last commit ends."""
+class Opened(NamedTuple):
+    """A segment that can be scanned: its content, its head, and the map of one that was thinned out."""
 
-    first_lsn: int
-    next_lsn: int
-    end: int
-    size: int
-    carries: dict[int, Carry]
-    frames: list[tuple[int, Frame]] = field(default_factory=list)
+    path: Path
+    data: pa.Buffer
+    head: Head
+    map: Map | None
+
+    @property
+    def first_lsn(self) -> int:
+        return self.head.first_lsn if self.map is None else self.map.first_lsn
 
 
-def scan_segment(path: Path, number: int, *, last: bool) -> Scan:
-    """Reads the headers of a segment.
+def open_segment(path: Path, number: int) -> Opened:
+    """Reads the head of a segment."""
+    try:
+        data = map_file(str(path))
+    except OSError as error:
+        raise fail("PSK-6001", f"{path} cannot be read: {error.strerror or error}.") from error
+    head = read_head(path, number, data)
+    return Opened(path, data, head, read_map(path, head, data) if head.thin else None)
 
-    In the last segment payloads are verified as well, and an unfinished tail is left out of the result. Anything else that is
-    not sound is damage: PSK-6001 with the file and the offset.
+
+def scan_segment(opened: Opened, found: Found, *, last: bool) -> tuple[int, int]:
+    """Reads the headers of a segment; returns the LSN that follows and where the last commit ends.
+
+    In the last segment payloads are verified as well, and an unfinished tail is left out. Anything else that is not sound is damage:
+    PSK-6001 with the file and the offset.
     """
-    data = map_file(str(path))
-    first_lsn, position, carries = read_head(path, number, data)
-    scan = Scan(first_lsn, first_lsn, position, data.size, carries)
+    if opened.map is not None:
+        return _scan_ranges(opened, opened.map, found)
+    data, head = opened.data, opened.head
+    next_lsn, end = head.first_lsn, head.length
+    position = end
     commit: list[tuple[int, Frame]] = []
-    while (found := _frame_at(data, position, scan.next_lsn, verify=last)) is not None:
-        payload, header = found
-        commit.append(found)
+    while (one := _frame_at(data, position, next_lsn, head.version, verify=last)) is not None:
+        payload, header = one
+        commit.append(one)
         position = payload + header.payload_length
         if header.last:
-            scan.frames += commit
-            commit = []
-            scan.next_lsn += 1
-            scan.end = position
+            for part in commit:
+                found(*part)
+            commit.clear()
+            next_lsn += 1
+            end = position
     clean = not commit and _is_zero(data, position)
-    if not clean and (not last or _was_durable(data, scan.end, scan.next_lsn)):
-        raise fail("PSK-6001", f"{path} is damaged at offset {position}: commit {scan.next_lsn} is not sound.")
-    return scan
+    if not clean and (not last or _was_durable(data, end, next_lsn, head.version)):
+        raise _damaged(opened.path, position, next_lsn)
+    return next_lsn, end
 
 
-def _frame_at(data: pa.Buffer, position: int, lsn: int, *, verify: bool) -> tuple[int, Frame] | None:
-    header = _header_at(data, position)
+def _scan_ranges(opened: Opened, of: Map, found: Found) -> tuple[int, int]:
+    """The frames that are left are those of whole commits, and the map says where they are."""
+    lsn, end = of.first_lsn, HEAD_LENGTH
+    for position, end in of.ranges:
+        while position < end:
+            one = frame.header_at(opened.data, position, opened.head.version)
+            if one is None or not lsn <= one[1].lsn < of.next_lsn or one[0] + one[1].payload_length > end:
+                raise _damaged(opened.path, position, lsn)
+            found(*one)
+            lsn = one[1].lsn
+            position = one[0] + one[1].payload_length
+    return of.next_lsn, end
+
+
+def _frame_at(data: pa.Buffer, position: int, lsn: int, version: int, *, verify: bool) -> tuple[int, Frame] | None:
+    header = frame.header_at(data, position, version)
     if header is None or header[1].lsn != lsn:
         return None
     start, found = header
@@ -64,17 +96,7 @@ def _frame_at(data: pa.Buffer, position: int, lsn: int, *, verify: bool) -> tupl
         payload = data.slice(start, found.payload_length)
         if google_crc32c.value(payload) != found.payload_crc:
             return None
-    return start, found
-
-
-def _header_at(data: pa.Buffer, position: int) -> tuple[int, Frame] | None:
-    if position + frame.MIN_LENGTH > data.size:
-        return None
-    length = frame.header_length(data.slice(position, frame.MIN_LENGTH).to_pybytes())
-    if length is None or position + length > data.size:
-        return None
-    found = frame.unpack(data.slice(position, length).to_pybytes())
-    return None if found is None else (position + length, found)
+    return header
 
 
 def _is_zero(data: pa.Buffer, position: int) -> bool:
@@ -82,13 +104,17 @@ def _is_zero(data: pa.Buffer, position: int) -> bool:
     return position >= data.size or not data.slice(position).to_pybytes().strip(b"\0")
 
 
-def _was_durable(data: pa.Buffer, position: int, lsn: int) -> bool:
+def _was_durable(data: pa.Buffer, position: int, lsn: int, version: int) -> bool:
     """Whether a later frame bears witness that this commit was on disk before: then it is damaged, not torn."""
     rest = data.slice(position).to_pybytes()
     at = rest.find(frame.MAGIC)
     while at >= 0:
-        header = _header_at(data, position + at)
+        header = frame.header_at(data, position + at, version)
         if header is not None and header[1].durable_lsn >= lsn:
             return True
         at = rest.find(frame.MAGIC, at + 1)
     return False
+
+
+def _damaged(path: Path, position: int, lsn: int) -> PenstockError:
+    return fail("PSK-6001", f"{path} is damaged at offset {position}: commit {lsn} is not sound.")

@@ -18,9 +18,11 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
+from penstock.disk import unwritable
 from penstock.errors import PenstockError, fail
 from penstock.log import frame
 from penstock.log.carry import Carry
+from penstock.log.commit import Commit
 from penstock.log.entry import Entry
 from penstock.log.frame import Frame
 from penstock.log.payload import Payload
@@ -34,19 +36,29 @@ _GROUP_BYTES = 32 << 20
 # Threads that were acknowledged together come back together: waiting this long for the rest of them saves a sync.
 _GATHER_S = 0.0005
 
+# How long after a failed sync the next one is tried, if no commit comes before.
+_RETRY_S = 1.0
+
+# What is not synced stays in memory, for a sync can fail: this bounds how much.
+_UNSYNCED_BYTES = 64 << 20
+
 _logger = logging.getLogger(__name__)
 
 
-class Commit(NamedTuple):
+class _Work(NamedTuple):
     """Work for the writer: payloads to append, or none to sync what was written."""
 
     payloads: list[Payload]
-    future: Future[int]
+    future: Future[Commit]
 
 
 class Written(NamedTuple):
-    """A group that was written: its entries in LSN order, the states after it, and the segment it is in."""
+    """A group that was written: where it begins, its frames in LSN order with the offsets of their payloads from there, the entries that
+    they are, the states after it, and the segment it is in.
+    """
 
+    base: int
+    frames: list[tuple[int, Frame]]
     entries: list[Entry]
     carries: dict[int, Carry]
     head: int
@@ -58,6 +70,9 @@ class Writer:
 
     `publish` is called on the writer's thread, once for each group, before its commits are acknowledged; it moves the states in
     `carries` forward. `rolled` is told of every new segment before anything is in it.
+
+    A disk that fails fails the commits that come meanwhile. Each group first tries to mend what a failure has left, so the writer goes on
+    as soon as the disk does.
     """
 
     def __init__(
@@ -85,28 +100,34 @@ class Writer:
         self._segment_bytes = segment_bytes
         self._publish = publish
         self._rolled = rolled
-        self._queue: SimpleQueue[Commit | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Work | None] = SimpleQueue()
         self._gate = threading.Lock()
         self._closed = False
-        self._broken: PenstockError | None = None
+        # Something may be past the end, because it could not be removed.
+        self._torn = False
+        # What was acknowledged and is not synced, with its offsets; and whether a sync of it has failed.
+        self._unsynced: list[tuple[int, list[bytes | pa.Buffer]]] = []
+        self._unsynced_bytes = 0
+        self._unsure = False
         self._sync_due: float | None = None
         self._crowd = 1
+        self._last_failure: PenstockError | None = None
         self._thread = threading.Thread(target=self._run, name="penstock-log", daemon=True)
         self._thread.start()
 
-    def submit(self, payloads: list[Payload]) -> Future[int]:
-        """Hands over a commit; the future gives its LSN. With no payloads it gives the LSN up to which all is synced."""
-        commit = Commit(payloads, Future())
+    def submit(self, payloads: list[Payload]) -> Future[Commit]:
+        """Hands over a commit. With no payloads the future gives an empty one, with the LSN up to which all is synced."""
+        work = _Work(payloads, Future())
         # A commit taken over before it is written could not be called back.
-        commit.future.set_running_or_notify_cancel()
+        work.future.set_running_or_notify_cancel()
         with self._gate:
             if self._closed:
                 raise fail("PSK-0004", "The log is closed.")
-            self._queue.put(commit)
-        return commit.future
+            self._queue.put(work)
+        return work.future
 
     def close(self) -> None:
-        """Writes and syncs what was handed over, then ends the thread. Raises if the last sync fails."""
+        """Writes and syncs what was handed over, then ends the thread and closes the file. After that it raises if the last sync has failed."""
         with self._gate:
             if self._closed:
                 return
@@ -116,9 +137,9 @@ class Writer:
         try:
             self._active.close()
         except OSError as error:
-            raise _unwritable(self._active.segment.path, error) from error
-        if self._broken is not None:
-            raise self._broken
+            raise unwritable(self._active.segment.path, error) from error
+        if self._last_failure is not None:
+            raise self._last_failure
 
     def _run(self) -> None:
         running = True
@@ -127,18 +148,18 @@ class Writer:
             if group:
                 self._append(group)
             due = self._sync_due is not None and time.monotonic() >= self._sync_due
-            if syncs or due or not running:
-                self._sync()
-            for commit in syncs:
-                if self._broken is not None:
-                    commit.future.set_exception(self._broken)
+            failure = self._sync() if syncs or due or not running else None
+            for sync in syncs:
+                if failure is not None:
+                    sync.future.set_exception(failure)
                 else:
-                    commit.future.set_result(self._durable_lsn)
+                    sync.future.set_result(Commit(self._durable_lsn, ()))
+        self._last_failure = failure
 
-    def _take(self) -> tuple[list[Commit], list[Commit], bool]:
+    def _take(self) -> tuple[list[_Work], list[_Work], bool]:
         """Everything that waits, up to the size of a group; waits for the first, but not past the next sync that is due, and a moment for as many as came the last time."""
-        group: list[Commit] = []
-        syncs: list[Commit] = []
+        group: list[_Work] = []
+        syncs: list[_Work] = []
         size = 0
         crowd = self._crowd
         try:
@@ -147,7 +168,7 @@ class Writer:
             until = time.monotonic() + _GATHER_S if crowd > 1 else 0.0
             while item is not None:
                 (group if item.payloads else syncs).append(item)
-                size += sum(p.length for p in item.payloads)
+                size += sum([p.length for p in item.payloads])
                 if size >= _GROUP_BYTES:
                     return group, syncs, True
                 left = until - time.monotonic() if len(group) < crowd else 0.0
@@ -158,33 +179,61 @@ class Writer:
             self._crowd = max(1, len(group))
         return group, syncs, False
 
-    def _append(self, group: list[Commit]) -> None:
-        failure = self._broken
+    def _append(self, group: list[_Work]) -> None:
+        failure = self._mend()
         if failure is None:
             try:
-                lsns = self._write(group)
+                commits = self._write(group)
             except OSError as error:
-                failure = _unwritable(self._active.segment.path, error)
-                self._withdraw(failure)
+                failure = unwritable(self._active.segment.path, error)
+                self._withdraw()
+            except PenstockError as error:
+                failure = error
+                self._withdraw()
             except Exception as error:
                 failure = fail("PSK-8001", f"The log could not take a commit: {error!r}.")
-                self._withdraw(failure)
+                self._withdraw()
             else:
-                for commit, lsn in zip(group, lsns, strict=True):
-                    commit.future.set_result(lsn)
+                for work, commit in zip(group, commits, strict=True):
+                    work.future.set_result(commit)
                 return
-        for commit in group:
-            commit.future.set_exception(failure)
+        for work in group:
+            work.future.set_exception(failure)
 
-    def _withdraw(self, failure: PenstockError) -> None:
+    def _withdraw(self) -> None:
+        self._torn = True
+        failure = self._mend()
+        if failure is not None:
+            _logger.error("the log takes no commits until the disk does: %s", failure)
+
+    def _mend(self) -> PenstockError | None:
+        """Undoes what failures have left: nothing is past the end, and no sync has failed that was not made good. An error if that is not possible now."""
+        try:
+            if self._torn:
+                self._tear_off()
+            if self._unsure:
+                # After a failed sync the system no longer knows what it has lost, so all of it is written once more.
+                for offset, buffers in self._unsynced:
+                    self._active.rewrite(buffers, offset)
+                self._active.sync()
+                self._synced()
+        except OSError as error:
+            return unwritable(self._active.segment.path, error)
+        return None
+
+    def _tear_off(self) -> None:
+        """Removes what is past the end: it is not known, so nothing may be added to it."""
         try:
             self._active.withdraw()
         except OSError:
-            # What is past the end is not known now, so nothing may be added to it.
-            self._broken = failure
-            _logger.error("the log takes no more commits: %s", failure)
+            # It syncs the whole file.
+            self._unsure = bool(self._unsynced)
+            raise
+        self._torn = False
+        if not self._unsure:
+            self._synced()
 
-    def _write(self, group: list[Commit]) -> range:
+    def _write(self, group: list[_Work]) -> list[Commit]:
         """Writes a group as a whole: it is all in the log afterwards, or an OSError says that nothing is."""
         first = self._next_lsn
         time_ms = time.time_ns() // 1_000_000
@@ -192,43 +241,55 @@ class Writer:
         frames: list[tuple[int, Frame]] = []
         buffers: list[bytes | pa.Buffer] = []
         length = 0
-        for lsn, commit in enumerate(group, first):
-            final = len(commit.payloads) - 1
-            for n, payload in enumerate(commit.payloads):
+        for lsn, work in enumerate(group, first):
+            final = len(work.payloads) - 1
+            for n, payload in enumerate(work.payloads):
                 part = payload.part
                 known = carries.get(part.object_id) or self._carries.get(part.object_id) or Carry()
-                carry = carries[part.object_id] = known.after(part.watermark, part.job_epoch)
-                header = _frame(payload, carry, lsn, self._durable_lsn, time_ms, last=n == final)
+                carry = carries[part.object_id] = known.after(part.watermark, part.job_epoch, payload.rows)
+                header = _frame(
+                    payload, carry, lsn, self._durable_lsn, time_ms, since=known.row_epoch + 1, last=n == final
+                )
                 packed = frame.pack(header)
                 length += len(packed)
                 frames.append((length, header))
                 length += payload.length
                 buffers.append(packed)
                 buffers.extend(payload.messages)
-        if self._active.end + length > self._segment_bytes and self._next_lsn > self._active.segment.first_lsn:
+        if self._is_full(length):
             self._roll()
         active = self._active
         active.write(buffers, length)
         if self._sync_each:
             active.sync()
-        elif self._sync_due is None:
-            self._sync_due = time.monotonic() + self._interval
         base = active.end
         active.accept(length)
         self._next_lsn = first + len(group)
         if self._sync_each:
             self._durable_lsn = self._next_lsn - 1
-        path = str(active.segment.path)
-        entries = [entry_of(header, path, base + at, self._database) for at, header in frames]
-        self._publish(Written(entries, carries, self._next_lsn - 1, active.segment))
-        return range(first, self._next_lsn)
+        else:
+            self._sync_later(base, buffers, length)
+        file, database = active.segment.file, self._database
+        entries = [entry_of(header, file, base + at, database) for at, header in frames]
+        self._publish(Written(base, frames, entries, carries, self._next_lsn - 1, active.segment))
+        commits, at = [], 0
+        for lsn, work in enumerate(group, first):
+            end = at + len(work.payloads)
+            commits.append(Commit(lsn, tuple(entries[at:end])))
+            at = end
+        return commits
+
+    def _is_full(self, length: int) -> bool:
+        segment = self._active.segment
+        # Frames of two formats cannot be in one segment.
+        older = segment.version < frame.FORMAT
+        return older or (self._active.end + length > self._segment_bytes and self._next_lsn > segment.first_lsn)
 
     def _roll(self) -> None:
         old = self._active
-        if self._sync_due is not None:
-            old.sync()
-            self._sync_due = None
-            self._durable_lsn = self._next_lsn - 1
+        failure = self._sync()
+        if failure is not None:
+            raise failure
         segment = create_segment(self._folder, old.segment.number + 1, self._next_lsn, dict(self._carries))
         try:
             self._active = SegmentWriter(segment, segment.size)
@@ -238,44 +299,76 @@ class Writer:
         self._rolled(segment)
         old.close()
 
-    def _sync(self) -> None:
-        if self._sync_due is None:
-            return
-        self._sync_due = None
+    def _sync_later(self, offset: int, buffers: list[bytes | pa.Buffer], length: int) -> None:
+        self._unsynced.append((offset, buffers))
+        self._unsynced_bytes += length
+        if self._unsynced_bytes > _UNSYNCED_BYTES:
+            self._sync_due = time.monotonic()
+        elif self._sync_due is None:
+            self._sync_due = time.monotonic() + self._interval
+
+    def _sync(self) -> PenstockError | None:
+        """Makes durable what was acknowledged. An error if that is not possible now."""
+        if not self._unsynced:
+            return None
+        if self._unsure:
+            failure = self._mend()
+        else:
+            failure = self._sync_file()
+        if failure is not None:
+            self._sync_due = time.monotonic() + _RETRY_S
+        return failure
+
+    def _sync_file(self) -> PenstockError | None:
         try:
             self._active.sync()
         except OSError as error:
-            # These commits were acknowledged, and after a failed sync the system no longer knows which of them it lost.
-            self._broken = _unwritable(self._active.segment.path, error)
-            _logger.error("the log takes no more commits: %s", self._broken)
-        else:
-            self._durable_lsn = self._next_lsn - 1
+            self._unsure = True
+            failure = unwritable(self._active.segment.path, error)
+            _logger.error("acknowledged commits are not on disk yet: %s", failure)
+            return failure
+        self._synced()
+        return None
+
+    def _synced(self) -> None:
+        self._sync_due = None
+        self._unsynced.clear()
+        self._unsynced_bytes = 0
+        self._unsure = False
+        self._durable_lsn = self._next_lsn - 1
 
 
 def entry_of(header: Frame, segment: str, payload: int, database: Path) -> Entry:
     """The entry of a frame whose payload is at an offset of a segment."""
-    path, length = segment, header.payload_length
+    path, length, batches = segment, header.payload_length, header.batches
     if header.external_path is not None:
         path, payload, length = str(database / header.external_path), 0, header.external_length
-    return Entry(
+    values = (
         header.lsn,
         header.object_id,
         path,
         payload,
         length,
         header.rows,
-        tuple([(payload + offset, size, rows) for offset, size, rows in header.batches]),
+        tuple([(payload + offset, size, rows) for offset, size, rows in batches]) if batches else (),
         header.watermark,
         header.epoch,
         header.job_epoch,
         header.time_ms,
         header.schema_version,
+        header.input_lsn,
+        header.idle,
+        header.before,
     )
+    # Every commit passes here, and this is twice as fast as the constructor.
+    return Entry._make(values)
 
 
-def _frame(payload: Payload, carry: Carry, lsn: int, durable_lsn: int, time_ms: int, *, last: bool) -> Frame:
+def _frame(
+    payload: Payload, carry: Carry, lsn: int, durable_lsn: int, time_ms: int, *, since: int, last: bool
+) -> Frame:
     part = payload.part
-    return Frame(
+    values = (
         lsn,
         durable_lsn,
         part.object_id,
@@ -286,13 +379,14 @@ def _frame(payload: Payload, carry: Carry, lsn: int, durable_lsn: int, time_ms: 
         part.job_epoch,
         time_ms,
         part.schema_version,
+        lsn if part.input_lsn is None else part.input_lsn,
+        since,
         payload.length,
         payload.crc,
         payload.batches,
         part.file.path if part.file else None,
         part.file.length if part.file else 0,
+        part.idle,
+        payload.before,
     )
-
-
-def _unwritable(path: Path, error: OSError) -> PenstockError:
-    return fail("PSK-7004", f"{path} could not be written: {error.strerror or error}.")
+    return Frame._make(values)

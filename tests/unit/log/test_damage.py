@@ -73,7 +73,7 @@ def test_a_tail_torn_at_any_byte_is_cut_off(three: tuple[Path, list[int]]) -> No
         assert segment(copy).stat().st_size == ends[1]
     copy = copies(folder, data[: ends[1] + 50])
     log = Log.open(copy)
-    assert log.append([part(1, 9)]) == 3
+    assert log.append([part(1, 9)]).lsn == 3
     log.close()
     assert reopened(copy) == (3, {1: [(1, 1, [1]), (3, 2, [9])], 2: [(2, 1, [2])]})
 

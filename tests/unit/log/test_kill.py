@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.unit.log.crashing import THREADS
+from tests.unit.log.crashing import RARE, THREADS
 from tests.unit.log.rows import SCHEMA
 
 from penstock.log import Log
@@ -38,8 +38,8 @@ def test_acknowledged_commits_survive_a_kill(tmp_path: Path) -> None:
     counts = dict.fromkeys(range(THREADS), 0)
     head = 0
     for _ in range(4):
-        acknowledged = acknowledged_until_killed(tmp_path, chance.randrange(1, 200))
-        log = Log.open(tmp_path, segment_bytes=16 << 10)
+        acknowledged = acknowledged_until_killed(tmp_path, chance.randrange(1, 300))
+        log = Log.open(tmp_path, segment_bytes=64 << 10)
         assert log.head >= max(lsn for _, _, lsn in acknowledged) > head
         head = log.head
         for thread in range(THREADS):
@@ -51,9 +51,12 @@ def test_acknowledged_commits_survive_a_kill(tmp_path: Path) -> None:
             assert log.epoch(thread + 10) == log.epoch(thread) and log.watermark(thread) in (None, counts[thread] - 1)
             assert [e.lsn for e in one] == [e.lsn for e in other]
             by_lsn = {e.lsn: (log.read(e, SCHEMA), log.read(o, SCHEMA)) for e, o in zip(one, other, strict=True)}
-            assert all(a == b for a, b in by_lsn.values())
+            assert all(a["k"] == b["k"] for a, b in by_lsn.values())
             present = [a["k"].to_pylist()[0] for a, _ in by_lsn.values()]
             assert present == list(range(counts[thread] - len(present), counts[thread]))
             needed = [(key, lsn) for t, key, lsn in acknowledged if t == thread and lsn > head - 60]
             assert all(by_lsn[lsn][0]["k"].to_pylist() == [key] for key, lsn in needed)
+            rare = [k for e in log.entries(thread + 20) for k in log.read(e, SCHEMA)["k"].to_pylist()]
+            assert rare == list(range(0, counts[thread], RARE))
         log.close()
+    assert any(p.stat().st_blocks * 512 < p.stat().st_size // 2 for p in (tmp_path / "log").glob("*.seg"))

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 from tests.unit.log.rows import SCHEMA, batch, part
 
+from penstock import disk
 from penstock.errors import PenstockError
-from penstock.log import Entry, ExternalFile, Log, Part, disk
+from penstock.log import Entry, ExternalFile, Log, Part
 from penstock.log import floors as floors_module
 from penstock.log import segment as segment_module
 
@@ -26,7 +27,7 @@ def code_of(error: pytest.ExceptionInfo[PenstockError]) -> str:
 
 def test_a_new_log_is_empty(tmp_path: Path) -> None:
     log = Log.open(tmp_path)
-    assert (log.head, log.entries(1), log.first_lsn(1), log.last_entry(1)) == (0, [], None, None)
+    assert (log.head, log.entries(1), log.first_entry(1), log.last_entry(1)) == (0, [], None, None)
     assert (log.watermark(1), log.epoch(1), log.job_epoch(1), log.retained(1)) == (None, 0, -1, (0, 0, 0))
     log.close()
 
@@ -39,43 +40,76 @@ def test_an_unknown_mode_is_refused(tmp_path: Path) -> None:
 
 def test_commits_are_numbered_and_found(tmp_path: Path) -> None:
     log = Log.open(tmp_path)
-    assert log.append([part(1, 10), part(2, 20, 21)]) == 1
-    assert log.append([part(2, 22, watermark=7)]) == 2
-    assert log.append([part(1, 11, job_epoch=4)]) == 3
+    assert log.append([part(1, 10), part(2, 20, 21)]).lsn == 1
+    assert log.append([part(2, 22, watermark=7)]).lsn == 2
+    assert log.append([part(1, 11, job_epoch=4)]).lsn == 3
     assert log.head == 3
     assert [(e.lsn, e.epoch, e.rows) for e in log.entries(2)] == [(1, 1, 2), (2, 2, 1)]
     assert [e.lsn for e in log.entries(1, after=1)] == [3]
     assert [e.lsn for e in log.entries(1, up_to=2)] == [1]
     assert keys(log, 1) == [10, 11]
     assert keys(log, 2) == [20, 21, 22]
-    assert (log.first_lsn(1), log.object_ids()) == (1, [1, 2])
+    first = log.first_entry(1)
+    assert first is not None and (first.lsn, log.object_ids()) == (1, [1, 2])
     last = log.last_entry(1)
     assert last is not None and (last.lsn, last.job_epoch) == (3, 4)
     assert log.retained(2) == (sum(e.length for e in log.entries(2)), 3, log.entries(2)[0].time_ms)
     log.close()
 
 
+def test_an_append_returns_its_entries_in_the_order_of_the_parts(tmp_path: Path) -> None:
+    log = Log.open(tmp_path)
+    futures = [log.append_future([part(2, k, watermark=k), part(1, k)]) for k in range(20)]
+    for lsn, future in enumerate(futures, 1):
+        commit = future.result()
+        assert (commit.lsn, [e.object_id for e in commit.entries]) == (lsn, [2, 1])
+        assert commit.entries == tuple(log.entries(2, lsn - 1, lsn) + log.entries(1, lsn - 1, lsn))
+    log.close()
+
+
+def test_idleness_and_the_watermarks_before_batches(tmp_path: Path) -> None:
+    log = Log.open(tmp_path)
+    log.append([Part(1, (batch(1),), 5, idle=True)])
+    log.append([Part(1, (batch(2), batch(*range(40_000)), batch()), before=(7, -(2**63), 9)), part(2, 3)])
+    log.append([Part(1, (batch(4),), before=(8,))])
+    log.append([Part(1, idle=True)])
+    for _ in range(2):
+        found = [(e.lsn, e.watermark, e.idle, e.before, e.rows) for e in log.entries(1)]
+        assert found == [
+            (1, 5, True, (), 1),
+            (2, 5, False, (7, -(2**63), -(2**63)), 40_001),
+            (3, 5, False, (8,), 1),
+            (4, 5, True, (), 0),
+        ]
+        assert keys(log, 1) == [1, 2, *range(40_000), 4]
+        log.close()
+        log = Log.open(tmp_path)
+    log.close()
+
+
 def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
     log = Log.open(tmp_path)
     log.append([Part(1, (batch(1, 2),), 5, 0, None, 3), part(2)])
-    log.append([part(1, 3, watermark=9, job_epoch=1)])
+    log.append([part(1, 3, watermark=9, job_epoch=1, input_lsn=1)])
+    assert [(e.lsn, e.input_lsn) for e in log.entries(1)] == [(1, 1), (2, 1)]
     before = [log.entries(i) for i in (1, 2)]
     log.close()
     log = Log.open(tmp_path)
     assert [log.entries(i) for i in (1, 2)] == before
     assert (log.head, log.watermark(1), log.epoch(1), log.job_epoch(1)) == (2, 9, 2, 1)
-    assert log.append([part(1, 4)]) == 3
+    assert log.append([part(1, 4)]).lsn == 3
     assert keys(log, 1) == [1, 2, 3, 4]
     log.close()
 
 
 def test_a_watermark_never_falls(tmp_path: Path) -> None:
     log = Log.open(tmp_path)
+    entries = []
     for watermark in (None, 5, 3, None, -2, 8):
-        log.append([part(1, watermark=watermark)])
-    assert [e.watermark for e in log.entries(1)] == [None, 5, 5, 5, 5, 8]
-    assert [e.rows for e in log.entries(1)] == [0] * 6
-    assert log.read(log.entries(1)[0], SCHEMA) == SCHEMA.empty_table()
+        entries += log.append([part(1, watermark=watermark)]).entries
+    assert [e.watermark for e in entries] == [None, 5, 5, 5, 5, 8]
+    assert [e.rows for e in entries] == [0] * 6
+    assert log.read(entries[0], SCHEMA) == SCHEMA.empty_table()
     log.close()
 
 
@@ -153,7 +187,7 @@ def test_trim_deletes_segments_and_keeps_states(tmp_path: Path) -> None:
     # The first segment is still needed for object 2.
     assert 2 <= len(list((tmp_path / "log").glob("*.seg"))) < files
     assert keys(log, 2) == [0]
-    assert (keys(log, 1), log.first_lsn(1)) == (list(range(89, 100)), 91)
+    assert (keys(log, 1), log.entries(1)[0].lsn) == (list(range(89, 100)), 91)
     assert log.trim({1: 1000, 2: 1000}) > 0
     assert len(list((tmp_path / "log").glob("*.seg"))) == 1
     log.close()
@@ -161,7 +195,7 @@ def test_trim_deletes_segments_and_keeps_states(tmp_path: Path) -> None:
     assert (log.head, log.watermark(1), log.epoch(1)) == (101, 99, 100)
     assert (log.watermark(2), log.epoch(2), log.job_epoch(2)) == (77, 1, 3)
     assert (log.entries(1), log.entries(2)) == ([], [])
-    assert log.append([part(1, 100)]) == 102
+    assert log.append([part(1, 100)]).lsn == 102
     assert [(e.lsn, e.epoch, e.watermark) for e in log.entries(1)] == [(102, 101, 99)]
     log.close()
 
@@ -278,6 +312,10 @@ def test_bad_external_files_are_refused(tmp_path: Path, file: ExternalFile) -> N
         [Part(-1)],
         [Part(1, watermark=2**63)],
         [Part(1, job_epoch=-2)],
+        [Part(1, input_lsn=-1)],
+        [Part(1, (batch(1),), before=(1, 2))],
+        [Part(1, before=(1,))],
+        [Part(1, (batch(1),), before=(2**63,))],
         [Part(1, schema_version=-1)],
         [Part(1, (pa.record_batch({"d": pa.array(["x"]).dictionary_encode()}),))],
         [Part(1, (pa.record_batch({"d": pa.array([["x"]], pa.list_(pa.dictionary(pa.int8(), pa.string())))}),))],
@@ -288,7 +326,7 @@ def test_bad_commits_are_refused(tmp_path: Path, parts: list[Part]) -> None:
     with pytest.raises(PenstockError) as error:
         log.append(parts)
     assert code_of(error) == "PSK-0009"
-    assert log.append([part(1, 1)]) == 1
+    assert log.append([part(1, 1)]).lsn == 1
     log.close()
 
 
@@ -307,7 +345,7 @@ def test_a_failed_write_leaves_nothing_and_the_log_lives_on(tmp_path: Path, monk
     assert code_of(error) == "PSK-7004"
     monkeypatch.setattr(segment_module, "write_all", real)
     assert (log.head, log.watermark(1), log.epoch(1), log.entries(2)) == (1, 1, 1, [])
-    assert log.append([part(1, 3)]) == 2
+    assert log.append([part(1, 3)]).lsn == 2
     log.close()
     log = Log.open(tmp_path)
     assert keys(log, 1) == [1, 3]
@@ -325,7 +363,7 @@ def test_a_failed_sync_withdraws_the_commit(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(PenstockError):
         log.append([part(1, 1)])
     monkeypatch.setattr(segment_module, "datasync", real)
-    assert log.append([part(1, 2)]) == 1
+    assert log.append([part(1, 2)]).lsn == 1
     log.close()
     log = Log.open(tmp_path)
     assert keys(log, 1) == [2]
@@ -335,16 +373,16 @@ def test_a_failed_sync_withdraws_the_commit(tmp_path: Path, monkeypatch: pytest.
 def test_a_segment_that_cannot_be_made_fails_the_commit_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log.open(tmp_path, segment_bytes=300)
     log.append([part(1, 1)])
-    real = disk.replace_file
+    real = disk.write_durably
 
     def full(path: Path, data: bytes) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise disk.unwritable(path, OSError(errno.ENOSPC, "No space left on device"))
 
-    monkeypatch.setattr(segment_module, "replace_file", full)
+    monkeypatch.setattr(segment_module, "write_durably", full)
     with pytest.raises(PenstockError):
         log.append([part(1, 2)])
-    monkeypatch.setattr(segment_module, "replace_file", real)
-    assert log.append([part(1, 3)]) == 2
+    monkeypatch.setattr(segment_module, "write_durably", real)
+    assert log.append([part(1, 3)]).lsn == 2
     log.close()
     log = Log.open(tmp_path)
     assert keys(log, 1) == [1, 3]
@@ -355,15 +393,15 @@ def test_trimming_makes_room_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.
     log = Log.open(tmp_path, segment_bytes=1024)
     for k in range(20):
         log.append([part(1, k)])
-    real = disk.replace_file
+    real = disk.write_durably
     first = tmp_path / "log" / "00000001.seg"
 
     def full_while_the_first_segment_is_there(path: Path, data: bytes) -> None:
         if first.exists():
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise disk.unwritable(path, OSError(errno.ENOSPC, "No space left on device"))
         real(path, data)
 
-    monkeypatch.setattr(floors_module, "replace_file", full_while_the_first_segment_is_there)
+    monkeypatch.setattr(floors_module, "write_durably", full_while_the_first_segment_is_there)
     assert log.trim({1: 15}) > 0
     assert not first.exists()
     log.close()
@@ -379,7 +417,7 @@ def test_an_asynchronous_log_that_cannot_sync_takes_no_more(tmp_path: Path, monk
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(segment_module, "datasync", broken)
-    assert log.append([part(1, 1)]) == 1
+    assert log.append([part(1, 1)]).lsn == 1
     for action in (log.sync, lambda: log.append([part(1, 2)]), log.close):
         with pytest.raises(PenstockError) as error:
             action()
@@ -408,7 +446,7 @@ def test_asynchronous_commits_are_synced_in_time(tmp_path: Path, monkeypatch: py
 def test_the_listener_sees_entries_in_order_before_they_are_acknowledged(tmp_path: Path) -> None:
     seen: list[Entry] = []
     log = Log.open(tmp_path, on_durable=seen.extend)
-    lsn = log.append([part(1, 1), part(2, 1)])
+    lsn = log.append([part(1, 1), part(2, 1)]).lsn
     assert [(e.lsn, e.object_id) for e in seen] == [(lsn, 1), (lsn, 2)]
     for future in [log.append_future([part(1, k)]) for k in range(50)]:
         future.result()
@@ -421,7 +459,7 @@ def test_a_failing_listener_does_not_fail_the_commit(tmp_path: Path, caplog: pyt
         raise ValueError("no")
 
     log = Log.open(tmp_path, on_durable=listener)
-    assert log.append([part(1, 1)]) == 1
+    assert log.append([part(1, 1)]).lsn == 1
     assert keys(log, 1) == [1]
     assert "listener" in caplog.text
     log.close()
@@ -432,7 +470,7 @@ def test_a_closed_log(tmp_path: Path) -> None:
     futures = [log.append_future([part(1, k)]) for k in range(10)]
     log.close()
     log.close()
-    assert [f.result(0) for f in futures] == list(range(1, 11))
+    assert [f.result(0).lsn for f in futures] == list(range(1, 11))
     with pytest.raises(PenstockError) as error:
         log.append([part(1, 1)])
     assert code_of(error) == "PSK-0004"
@@ -446,7 +484,7 @@ def test_many_threads(tmp_path: Path) -> None:
     def run(thread: int) -> list[int]:
         lsns = []
         for k in range(250):
-            lsn = log.append([part(thread, k), part(100, thread * 1000 + k)])
+            lsn = log.append([part(thread, k), part(100, thread * 1000 + k)]).lsn
             assert log.head >= lsn and log.entries(thread, lsn - 1, lsn)
             lsns.append(lsn)
         return lsns

@@ -55,7 +55,7 @@ def log(tmp_path: Path) -> Log:
 def test_types(log: Log, name: str) -> None:
     batch = pa.record_batch({"c": COLUMNS[name]})
     for piece in (batch, batch.slice(1), batch.slice(1, 1), batch.slice(0, 0)):
-        lsn = log.append([Part(1, (piece,))])
+        lsn = log.append([Part(1, (piece,))]).lsn
         (entry,) = log.entries(1, lsn - 1)
         table = log.read(entry, batch.schema)
         table.validate(full=True)

@@ -1,0 +1,237 @@
+"""The entries of one object in one segment, as plain numbers."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.log.carry import NO_WATERMARK
+from penstock.log.entry import Entry
+from penstock.log.frame import Frame, header_length
+from penstock.log.segment import Segment
+
+# An entry is its LSN and these numbers in a row. As an object of Python it would take seven times the memory.
+_AT, _LENGTH, _ROWS, _WATERMARK, _EPOCH, _JOB_EPOCH, _TIME, _INPUT_LSN, _BEFORE, _FORM = range(10)
+_FIELDS = 10
+_RECORD = struct.Struct(f"{_FIELDS}q")
+
+# The form is the schema version, above it how the rows are stored, and above that whether the object is idle.
+_KIND_AT, _IDLE_AT = 32, 34
+_SCHEMA, _KIND = (1 << _KIND_AT) - 1, 3
+_NONE, _ONE, _ONE_BEFORE, _OTHER = range(4)
+
+
+class Other(NamedTuple):
+    """What only entries have that are not one message in the segment: several messages, or an external file."""
+
+    batches: tuple[tuple[int, int, int], ...]
+    before: tuple[int, ...]
+    file: str | None
+
+    def header_length(self, version: int) -> int:
+        return header_length(len(self.batches), version, before=len(self.before), external_path=self.file)
+
+
+class Run:
+    """Entries in LSN order. They are added at the end and taken away at either end."""
+
+    __slots__ = ("_lsns", "_others", "_start", "_values", "object_id", "segment", "size")
+
+    def __init__(self, object_id: int, segment: Segment) -> None:
+        self.object_id = object_id
+        self.segment = segment
+        self.size = 0
+        self._lsns = array("q")
+        self._values = array("q")
+        self._start = 0
+        self._others: dict[int, Other] = {}
+
+    def __len__(self) -> int:
+        return len(self._lsns) - self._start
+
+    def add(self, at: int, frame: Frame) -> None:
+        """Adds the entry of a frame whose payload, if it is in the segment, begins at an offset."""
+        # Faster than by name, and every commit passes here.
+        (
+            lsn,
+            _,
+            _,
+            _,
+            rows,
+            watermark,
+            epoch,
+            job_epoch,
+            time_ms,
+            schema_version,
+            input_lsn,
+            _,
+            length,
+            _,
+            batches,
+            file,
+            file_length,
+            idle,
+            before,
+        ) = frame
+        if file is not None:
+            kind, length = _OTHER, file_length
+        elif not batches:
+            kind = _NONE
+        elif len(batches) == 1 and batches[0][0] == 0 and batches[0][1] == length:
+            kind = _ONE_BEFORE if before else _ONE
+        else:
+            kind = _OTHER
+        if kind == _OTHER:
+            self._others[lsn] = Other(batches, before, file)
+        self.size += length
+        self._lsns.append(lsn)
+        wm = NO_WATERMARK if watermark is None else watermark
+        mark = before[0] if kind == _ONE_BEFORE else 0
+        form = idle << _IDLE_AT | kind << _KIND_AT | schema_version
+        self._values.frombytes(_RECORD.pack(at, length, rows, wm, epoch, job_epoch, time_ms, input_lsn, mark, form))
+
+    def marks(self, i: int) -> bool:
+        """Whether an entry has no rows, and nothing else that has to be stored."""
+        return self._get(i, _FORM) >> _KIND_AT & _KIND == _NONE
+
+    def lsn(self, i: int) -> int:
+        return self._lsns[self._start + i]
+
+    def epoch(self, i: int) -> int:
+        return self._get(i, _EPOCH)
+
+    def time_ms(self, i: int) -> int:
+        return self._get(i, _TIME)
+
+    def count_up_to(self, lsn: int) -> int:
+        """How many entries are at or before an LSN."""
+        return bisect_right(self._lsns, lsn, self._start) - self._start
+
+    def count_up_to_epoch(self, epoch: int) -> int:
+        return bisect_right(range(len(self)), epoch, key=self.epoch)
+
+    def count_before(self, time_ms: int) -> int:
+        """How many entries were committed before a moment. If the clock was set back meanwhile, it errs by as much."""
+        return bisect_left(range(len(self)), time_ms, key=self.time_ms)
+
+    def bytes(self, start: int, end: int) -> int:
+        """The length of some entries together; that of all is `size`."""
+        return self.size if end - start == len(self) else sum(self._column(_LENGTH, start, end))
+
+    def beyond(self, limit: int) -> int | None:
+        """The last entry with which the entries up to the end are larger than a limit."""
+        sizes = accumulate(reversed(self._column(_LENGTH, 0, len(self))))
+        return next((len(self) - back for back, size in enumerate(sizes, 1) if size > limit), None)
+
+    def inline_bytes(self) -> int:
+        """The length of all entries, without external files."""
+        return self.size - sum(length for _, length in self.files(len(self)))
+
+    def row_count(self, start: int, end: int) -> int:
+        return sum(self._column(_ROWS, start, end))
+
+    def last_with_rows(self, count: int) -> int | None:
+        """The last of the first `count` entries that has rows."""
+        return next((i for i in range(count - 1, -1, -1) if self._get(i, _ROWS)), None)
+
+    def entries(self, database: Path, start: int, end: int) -> list[Entry]:
+        """Some entries as objects."""
+        file, object_id = self.segment.file, self.object_id
+        start, end = self._start + start, self._start + end
+        records = _RECORD.iter_unpack(self._values[start * _FIELDS : end * _FIELDS])
+        found = []
+        for lsn, record in zip(self._lsns[start:end], records, strict=True):
+            at, length, rows, watermark, epoch, job_epoch, time_ms, input_lsn, before_one, form = record
+            kind, path = form >> _KIND_AT & _KIND, file
+            batches: tuple[tuple[int, int, int], ...] = ()
+            before: tuple[int, ...] = ()
+            if kind in (_ONE, _ONE_BEFORE):
+                batches = ((at, length, rows),)
+                before = (before_one,) if kind == _ONE_BEFORE else ()
+            elif kind == _OTHER:
+                stored, before, external = self._others[lsn]
+                if external is not None:
+                    path, at = str(database / external), 0
+                batches = tuple([(at + offset, size, count) for offset, size, count in stored])
+            wm = None if watermark == NO_WATERMARK else watermark
+            found.append(
+                Entry._make(
+                    (
+                        lsn,
+                        object_id,
+                        path,
+                        at,
+                        length,
+                        rows,
+                        batches,
+                        wm,
+                        epoch,
+                        job_epoch,
+                        time_ms,
+                        form & _SCHEMA,
+                        input_lsn,
+                        bool(form >> _IDLE_AT),
+                        before,
+                    )
+                )
+            )
+        return found
+
+    def files(self, end: int) -> Iterator[tuple[str, int]]:
+        """The external files of the first entries, relative to the database, and their lengths."""
+        if self._others:
+            for i in range(end):
+                other = self._others.get(self.lsn(i))
+                if other is not None and other.file is not None:
+                    yield other.file, self._get(i, _LENGTH)
+
+    def frames(self) -> Iterator[tuple[int, int]]:
+        """Where the frames of the entries begin and end in the segment."""
+        version = self.segment.version
+        plain = {
+            _NONE: header_length(0, version),
+            _ONE: header_length(1, version),
+            _ONE_BEFORE: header_length(1, version, before=1),
+        }
+        for i in range(len(self)):
+            at, length, kind = self._get(i, _AT), self._get(i, _LENGTH), self._get(i, _FORM) >> _KIND_AT & _KIND
+            if kind == _OTHER:
+                other = self._others[self.lsn(i)]
+                yield at - other.header_length(version), at + (0 if other.file is not None else length)
+            else:
+                yield at - plain[kind], at + length
+
+    def drop_first(self, count: int) -> None:
+        self.size -= self.bytes(0, count)
+        if self._others:
+            for lsn in self._lsns[self._start : self._start + count]:
+                self._others.pop(lsn, None)
+        self._start += count
+        # Moving the rest down costs as much as what was dropped, at most.
+        if self._start >= len(self):
+            del self._values[: self._start * _FIELDS], self._lsns[: self._start]
+            self._start = 0
+
+    def drop_last(self) -> None:
+        self.size -= self._get(len(self) - 1, _LENGTH)
+        self._others.pop(self._lsns.pop(), None)
+        del self._values[-_FIELDS:]
+
+    def copy(self) -> Run:
+        """The entries as they are now, for a reader that does not hold the lock."""
+        copy = Run(self.object_id, self.segment)
+        copy.size = self.size
+        copy._lsns, copy._values = self._lsns[self._start :], self._values[self._start * _FIELDS :]
+        copy._others = dict(self._others)
+        return copy
+
+    def _get(self, i: int, field: int) -> int:
+        return self._values[(self._start + i) * _FIELDS + field]
+
+    def _column(self, field: int, start: int, end: int) -> array[int]:
+        return self._values[(self._start + start) * _FIELDS + field : (self._start + end) * _FIELDS : _FIELDS]
