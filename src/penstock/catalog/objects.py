@@ -17,6 +17,20 @@ class Kind(Enum):
     SINK = "sink"
 
 
+class Role(Enum):
+    """What an object is for. All but `USER` were made on behalf of another object, their owner, or of a subscription."""
+
+    USER = "user"
+    LATE_ROWS = "late rows"
+    PROBE = "probe"
+    SINK_QUERY = "sink query"
+    SUBSCRIPTION = "subscription"
+    ERRORS = "errors"
+
+
+_SHOWN = frozenset({Role.USER, Role.LATE_ROWS, Role.ERRORS})
+
+
 @dataclass(frozen=True)
 class Column:
     """`type` is Spark's simple string (`bigint`, `array<string>`); `default` is a Spark SQL expression."""
@@ -51,7 +65,8 @@ class ObjectInfo:
     """One object. Names are unique without regard to case over all kinds.
 
     `changelog`: rows can be retracted. `times`: event-time columns, by the object's own column names.
-    `sql` is the CREATE statement as it was written; `depends_on` are object ids.
+    `sql` is the CREATE statement as it was written; `depends_on` are object ids. `owner_id` is the object that this one was made for:
+    the query of late rows and of a probe, the sink of its query. `lookup_id` is the on-demand lookup table that a probe asks.
     """
 
     id: int
@@ -66,6 +81,19 @@ class ObjectInfo:
     options: dict[str, str] = field(default_factory=dict)
     depends_on: tuple[int, ...] = ()
     sql: str = ""
+    role: Role = Role.USER
+    owner_id: int | None = None
+    lookup_id: int | None = None
+
+    @property
+    def has_contents(self) -> bool:
+        """Its rows are kept, and can be read at any time; of the other kinds only the changes are known."""
+        return self.kind in (Kind.TABLE, Kind.LOOKUP, Kind.VIEW)
+
+    @property
+    def hidden(self) -> bool:
+        """No statement names it and no list shows it. Names that begin with `__` cannot be given by users."""
+        return self.role not in _SHOWN or self.name.startswith("__")
 
     @property
     def on_demand(self) -> bool:
@@ -74,3 +102,29 @@ class ObjectInfo:
 
     def column(self, name: str) -> Column | None:
         return next((c for c in self.columns if c.name.lower() == name.lower()), None)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A place in the log that was marked by CHECKPOINT."""
+
+    id: int
+    lsn: int
+    time_ms: int
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One run of the shared job of an object: its number, the LSN at which it began, and the queries whose rows it makes."""
+
+    number: int
+    start: int
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Solo:
+    """Where a query goes on alone that was in a shared job before: after the LSN `start`, with `base` added to the numbers of its epochs."""
+
+    start: int
+    base: int

@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
-from typing import Any
 
-from penstock.catalog.objects import Column, Connector, Kind, ObjectInfo, Watermark
+from penstock.catalog.file import Content, read_catalog, write_catalog
+from penstock.catalog.objects import Checkpoint, Generation, Kind, ObjectInfo, Solo
 from penstock.errors import fail
-from penstock.plan.nodes import TimeAttr
-
-FORMAT = 1
 
 
 class Catalog:
-    """Thread-safe. Every change is on disk when it returns (written beside, synced, renamed)."""
+    """Thread-safe. Every change is on disk when it returns; one that cannot be written raises PSK-7004 and has not happened.
 
-    def __init__(self, path: Path) -> None:
+    Beside the objects it keeps what else must survive a restart: `plans`, the fingerprints of the plans that the stored state of
+    queries was made with, by the query's id; `checkpoints`; `shared`, the shared jobs by the id of the object that they read; `solo`, by the id of a
+    query that has left a shared job; and `home`, the folder that the files were in when a running database last wrote it down.
+    These are changed within `edit`.
+
+    `expected` says that the folder has a database, so that a missing file is damage (PSK-6001) and not a new catalogue.
+    """
+
+    def __init__(self, path: Path, *, expected: bool = False) -> None:
         self._path = path
         self._lock = threading.RLock()
+        self._editing = False
         self._by_id: dict[int, ObjectInfo] = {}
         self._by_name: dict[str, int] = {}
         self._next_id = 1
-        self.facts: dict[str, Any] = {}
-        """What else must survive a restart: checkpoints, plan fingerprints."""
-        if path.exists():
-            self._load()
+        self.plans: dict[int, str] = {}
+        self.checkpoints: list[Checkpoint] = []
+        self.shared: dict[int, Generation] = {}
+        self.solo: dict[int, Solo] = {}
+        self.home: str | None = None
+        found = read_catalog(path)
+        if found is not None:
+            self._next_id = found.next_id
+            self._restore(found)
+        elif expected:
+            raise fail(
+                "PSK-6001",
+                f"{path} is missing, and the log beside it has the rows of objects.",
+                hint="Put back a copy of the file. Without it nobody knows what the rows in the log mean.",
+            )
+        self._saved = self._content()
 
     def get(self, name: str) -> ObjectInfo | None:
         with self._lock:
@@ -57,75 +74,105 @@ class Catalog:
         with self._lock:
             return [o for o in self._by_id.values() if object_id in o.depends_on]
 
+    def imagined(self, info: ObjectInfo) -> Catalog:
+        """The catalogue as it would be with an object changed: to be read, never written."""
+        with self._lock:
+            other = copy(self)
+            other._by_id = {**self._by_id, info.id: info}
+            return other
+
     def new_id(self) -> int:
+        """An id that no object has had."""
         with self._lock:
             self._next_id += 1
             return self._next_id - 1
 
-    def add(self, *infos: ObjectInfo) -> None:
+    def reserve(self, object_id: int) -> None:
+        """Lets no new object have an id up to this one."""
         with self._lock:
-            for info in infos:
-                if info.name.lower() in self._by_name:
-                    raise fail("PSK-1003", f"{info.name} already exists.")
-                self._by_id[info.id] = info
-                self._by_name[info.name.lower()] = info.id
-            self.save()
+            self._next_id = max(self._next_id, object_id + 1)
+
+    def add(self, *infos: ObjectInfo) -> None:
+        self.change(add=infos)
 
     def replace(self, info: ObjectInfo) -> None:
-        with self._lock:
-            self._by_id[info.id] = info
-            self.save()
+        """Puts an object in the place of the one with the same id."""
+        self.change(replace=[info])
 
     def remove(self, *object_ids: int) -> None:
+        """Removes objects, with their fingerprints in `plans` and their places in `solo`."""
+        self.change(remove=object_ids)
+
+    def change(
+        self, *, add: Sequence[ObjectInfo] = (), remove: Sequence[int] = (), replace: Sequence[ObjectInfo] = ()
+    ) -> None:
+        """Removes, replaces and adds objects, in this order and all together."""
+        with self.edit():
+            for object_id in remove:
+                del self._by_name[self._by_id.pop(object_id).name.lower()]
+                self.plans.pop(object_id, None)
+                self.solo.pop(object_id, None)
+            for info in replace:
+                del self._by_name[self._by_id[info.id].name.lower()]
+                self._put(info)
+            for info in add:
+                self._put(info)
+
+    @contextmanager
+    def edit(self) -> Iterator[None]:
+        """What is changed within is written at the end, all at once. An error there, or within, takes everything back.
+
+        Other threads see nothing of it before it is on disk. Inside another `edit` it is a part of that one.
+        """
         with self._lock:
-            for object_id in object_ids:
-                info = self._by_id.pop(object_id)
-                del self._by_name[info.name.lower()]
-            self.save()
+            inner, self._editing = self._editing, True
+            before = self._content() if inner else self._saved
+            try:
+                yield
+                if not inner:
+                    self._write()
+            except BaseException:
+                self._restore(before)
+                raise
+            finally:
+                self._editing = inner
 
     def save(self) -> None:
-        with self._lock:
-            state = {
-                "format": FORMAT,
-                "next_id": self._next_id,
-                "objects": [_to_json(o) for o in self._by_id.values()],
-                "facts": self.facts,
-            }
-            beside = self._path.with_suffix(".new")
-            with beside.open("w") as f:
-                json.dump(state, f, indent=1)
-                f.flush()
-                os.fsync(f.fileno())
-            beside.replace(self._path)
+        """Writes what was changed in place. Where that fails, everything is as it was last written."""
+        with self.edit():
+            pass
 
-    def _load(self) -> None:
-        state = json.loads(self._path.read_text())
-        if state["format"] > FORMAT:
-            raise fail("PSK-6002", f"{self._path.parent} was written by a newer version of Penstock.")
-        self._next_id = state["next_id"]
-        self.facts = state["facts"]
-        for one in state["objects"]:
-            info = _from_json(one)
-            self._by_id[info.id] = info
-            self._by_name[info.name.lower()] = info.id
+    def _put(self, info: ObjectInfo) -> None:
+        if info.name.lower() in self._by_name:
+            raise fail("PSK-1003", f"{info.name} already exists.")
+        self._by_id[info.id] = info
+        self._by_name[info.name.lower()] = info.id
 
+    def _content(self) -> Content:
+        return Content(
+            next_id=self._next_id,
+            objects=tuple(self._by_id.values()),
+            plans=dict(self.plans),
+            checkpoints=tuple(self.checkpoints),
+            shared=dict(self.shared),
+            solo=dict(self.solo),
+            home=self.home,
+        )
 
-def _to_json(info: ObjectInfo) -> dict[str, Any]:
-    return dataclasses.asdict(info) | {"kind": info.kind.value}
+    def _write(self) -> None:
+        content = self._content()
+        write_catalog(self._path, content)
+        self._saved = content
 
-
-def _from_json(one: dict[str, Any]) -> ObjectInfo:
-    return ObjectInfo(
-        id=one["id"],
-        name=one["name"],
-        kind=Kind(one["kind"]),
-        columns=tuple(Column(**c) for c in one["columns"]),
-        key=tuple(one["key"]),
-        changelog=one["changelog"],
-        times=tuple(TimeAttr(**t) for t in one["times"]),
-        watermark=Watermark(**one["watermark"]) if one["watermark"] else None,
-        connector=Connector(**one["connector"]) if one["connector"] else None,
-        options=one["options"],
-        depends_on=tuple(one["depends_on"]),
-        sql=one["sql"],
-    )
+    def _restore(self, content: Content) -> None:
+        """In place, because others may hold these. An id that was given out stays so."""
+        self._by_id = {o.id: o for o in content.objects}
+        self._by_name = {o.name.lower(): o.id for o in content.objects}
+        self.plans.clear()
+        self.plans.update(content.plans)
+        self.checkpoints[:] = content.checkpoints
+        self.shared.clear()
+        self.shared.update(content.shared)
+        self.solo.clear()
+        self.solo.update(content.solo)
+        self.home = content.home

@@ -13,10 +13,13 @@ from functools import lru_cache
 import pyarrow as pa
 
 from penstock.catalog.coerce import coerce
-from penstock.catalog.objects import Column
+from penstock.catalog.objects import Column, ObjectInfo
 from penstock.errors import PenstockError, fail
 
-__all__ = ["coerce", "schema_of", "to_arrow"]
+__all__ = ["WEIGHT", "coerce", "schema_of", "stored_schema", "to_arrow"]
+
+WEIGHT = "__weight"
+"""The last column of a changelog: how many times the row is added, or taken away if it is negative."""
 
 _SIMPLE: dict[str, pa.DataType] = {
     "bigint": pa.int64(),
@@ -139,3 +142,9 @@ def to_arrow(spark_type: str) -> pa.DataType:
 def schema_of(columns: Iterable[Column]) -> pa.Schema:
     """The Arrow schema of an object's columns, with their names, order and nullability."""
     return pa.schema([pa.field(c.name, to_arrow(c.type), c.nullable) for c in columns])
+
+
+def stored_schema(info: ObjectInfo) -> pa.Schema:
+    """The Arrow schema of an object's rows in the log: its columns, and for a changelog the weight."""
+    schema = schema_of(info.columns)
+    return schema.append(pa.field(WEIGHT, pa.int64())) if info.changelog else schema

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.catalog.objects import Column
-from penstock.catalog.types import schema_of, to_arrow
+from penstock.catalog.objects import Column, Kind, ObjectInfo
+from penstock.catalog.types import schema_of, stored_schema, to_arrow
 from penstock.errors import PenstockError
 
 
@@ -90,3 +92,11 @@ def test_schema_keeps_order_and_nullability() -> None:
     schema = schema_of([Column("k", "bigint", nullable=False), Column("v", "array<string>")])
     assert schema.names == ["k", "v"]
     assert [f.nullable for f in schema] == [False, True]
+
+
+def test_a_changelog_is_stored_with_its_weight() -> None:
+    columns = (Column("k", "bigint", nullable=False), Column("v", "string"))
+    plain = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
+    of = ObjectInfo(id=1, name="v", kind=Kind.VIEW, columns=columns)
+    assert stored_schema(of) == plain
+    assert stored_schema(replace(of, changelog=True)) == plain.append(pa.field("__weight", pa.int64()))

@@ -1,0 +1,141 @@
+"""The catalogue as a file: JSON with a format version and a checksum."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+
+from penstock.catalog.objects import (
+    Checkpoint,
+    Column,
+    Connector,
+    Generation,
+    Kind,
+    ObjectInfo,
+    Role,
+    Solo,
+    Watermark,
+)
+from penstock.catalog.upgrade import with_roles
+from penstock.disk import write_durably
+from penstock.errors import fail
+from penstock.plan.nodes import TimeAttr
+
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Content:
+    """What the file holds. The objects are in the order in which they were made; `Catalog` says what the rest is."""
+
+    next_id: int
+    objects: tuple[ObjectInfo, ...]
+    plans: Mapping[int, str]
+    checkpoints: Sequence[Checkpoint]
+    shared: Mapping[int, Generation]
+    solo: Mapping[int, Solo]
+    home: str | None
+
+
+def write_catalog(path: Path, content: Content) -> None:
+    """Raises PSK-7004 if the disk refuses; the file is as it was then."""
+    catalog = {
+        "next_id": content.next_id,
+        "objects": [_object_to_json(o) for o in content.objects],
+        "plans": {str(i): p for i, p in content.plans.items()},
+        "checkpoints": [dataclasses.asdict(c) for c in content.checkpoints],
+        "shared": {str(i): dataclasses.asdict(g) for i, g in content.shared.items()},
+        "solo": {str(i): dataclasses.asdict(s) for i, s in content.solo.items()},
+        "home": content.home,
+    }
+    whole = {"format": FORMAT, "crc": _checksum(catalog), "catalog": catalog}
+    write_durably(path, json.dumps(whole, indent=1).encode())
+
+
+def read_catalog(path: Path) -> Content | None:
+    """None if there is no file. PSK-6001 if it is damaged or cannot be read, PSK-6002 if a newer version has written it."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise fail("PSK-6001", f"{path} cannot be read: {error.strerror or error}.") from error
+    try:
+        whole = json.loads(data)
+        written = int(whole["format"])
+        if written <= FORMAT:
+            return _first_format(whole) if written == 1 else _content(whole)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise fail(
+            "PSK-6001", f"{path} is damaged: {error or type(error).__name__}.", hint="Put back a copy of the folder."
+        ) from error
+    raise fail("PSK-6002", f"{path} has format {written}; this version reads up to {FORMAT}.")
+
+
+def _content(whole: dict[str, Any]) -> Content:
+    catalog = whole["catalog"]
+    if whole["crc"] != _checksum(catalog):
+        raise ValueError("its checksum does not match")
+    return Content(
+        next_id=int(catalog["next_id"]),
+        objects=tuple(_object(o) for o in catalog["objects"]),
+        plans={int(i): str(p) for i, p in catalog["plans"].items()},
+        checkpoints=tuple(Checkpoint(**c) for c in catalog["checkpoints"]),
+        shared={int(i): _generation(g) for i, g in catalog["shared"].items()},
+        solo={int(i): Solo(**s) for i, s in catalog["solo"].items()},
+        home=catalog["home"],
+    )
+
+
+def _first_format(whole: dict[str, Any]) -> Content:
+    """Format 1 had no checksum and no roles, and all but the objects was kept apart."""
+    if "crc" in whole:
+        raise ValueError("its format is not the one that it was written in")
+    stored = whole["facts"]
+    return Content(
+        next_id=int(whole["next_id"]),
+        objects=with_roles([_object(o) for o in whole["objects"]]),
+        plans={int(i): str(p) for i, p in stored.get("plans", {}).items()},
+        checkpoints=tuple(Checkpoint(**c) for c in stored.get("checkpoints", [])),
+        shared={int(i): _generation(g) for i, g in stored.get("shared", {}).items()},
+        solo={int(i): Solo(*s) for i, s in stored.get("solo", {}).items()},
+        home=None,
+    )
+
+
+def _generation(one: dict[str, Any]) -> Generation:
+    return Generation(one["number"], one["start"], tuple(one["members"]))
+
+
+def _object_to_json(info: ObjectInfo) -> dict[str, Any]:
+    return dataclasses.asdict(info) | {"kind": info.kind.value, "role": info.role.value}
+
+
+def _object(one: dict[str, Any]) -> ObjectInfo:
+    return ObjectInfo(
+        id=one["id"],
+        name=one["name"],
+        kind=Kind(one["kind"]),
+        columns=tuple(Column(**c) for c in one["columns"]),
+        key=tuple(one["key"]),
+        changelog=one["changelog"],
+        times=tuple(TimeAttr(**t) for t in one["times"]),
+        watermark=Watermark(**one["watermark"]) if one["watermark"] else None,
+        connector=Connector(**one["connector"]) if one["connector"] else None,
+        options=one["options"],
+        depends_on=tuple(one["depends_on"]),
+        sql=one["sql"],
+        role=Role(one.get("role", Role.USER.value)),
+        owner_id=one.get("owner_id"),
+        lookup_id=one.get("lookup_id"),
+    )
+
+
+def _checksum(catalog: dict[str, Any]) -> int:
+    return int(google_crc32c.value(json.dumps(catalog, sort_keys=True).encode()))
