@@ -16,20 +16,25 @@ ChangeKind = Literal["changes", "snapshot", "progress", "resync"]
 
 @dataclass(frozen=True)
 class Change:
-    """One message: all that happened in `(prev_lsn, lsn]`, up to and with `epoch`.
+    """One message: all that happened in `(prev_lsn, lsn]`, up to and including `epoch`.
 
-    `snapshot`: the contents at that point. `changes`: what changed. `progress`: nothing changed. `resync`: messages were
-    lost; forget what you have, the contents at that point are in the table. `seq` counts from 1 without gaps.
+    `snapshot`: the contents at that point. `changes`: what changed. `progress`: nothing changed. `resync`: messages were lost (`reason` says
+    why); the table has the contents at that point and replaces everything before. `seq` counts from 1 without gaps.
+
+    `lsn` is the commit that recorded the change. `input_lsn` is the commit that caused it: everything that was written up to that LSN
+    is included. For a table both are the same.
     """
 
     name: str
     epoch: int
     lsn: int
+    input_lsn: int
     prev_lsn: int
     seq: int
     table: pa.Table
     kind: ChangeKind
     watermark: int | None = None
+    reason: str | None = None
 
     def rows(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.table.to_pylist()

@@ -1,18 +1,17 @@
-"""Folding of deltas into the base of an object, beside readers and the writer."""
+"""Folds the deltas of an object into its base, concurrently with readers and the writer."""
 
 from __future__ import annotations
 
-import queue
+import logging
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
-import duckdb
-
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, fail
+from penstock.serve.duck import Duck, Explain
 from penstock.serve.layout import Layout
+from penstock.serve.worker import Worker
 
-Job = tuple[Layout, Callable[[], bool]]
+_logger = logging.getLogger(__name__)
 
 
 class Compactor:
@@ -20,72 +19,80 @@ class Compactor:
 
     1. writes a new base from the old one and the deltas that are closed (all but the last), without the lock;
     2. puts it in their place, with the lock, in one transaction; readers that began before keep what they saw.
+
+    If that fails, the object is damaged: `damaged` is called with the cause, and other objects are not affected. Out of memory (PSK-7009) is not
+    damage: the object stays as it is, and is submitted again when it has grown.
     """
 
     def __init__(
         self,
-        cursor: duckdb.DuckDBPyConnection,
+        duck: Duck,
         lock: threading.RLock,
-        transaction: Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]],
-        failure: Callable[[int], AbstractContextManager[None]],
+        explain: Callable[[int], Explain],
+        damaged: Callable[[Layout, PenstockError], None],
     ) -> None:
-        self._cursor = cursor
+        self._duck = duck
         self._lock = lock
-        self._transaction = transaction
-        self._failure = failure
-        self._jobs: queue.Queue[Job | None] = queue.Queue()
-        self._thread: threading.Thread | None = None
+        self._explain = explain
+        self._damaged = damaged
+        self._worker = Worker("penstock-compactor")
 
     def submit(self, layout: Layout, alive: Callable[[], bool]) -> None:
-        """Called with the lock held. `alive` says whether the object is still there."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="penstock-compactor", daemon=True)
-            self._thread.start()
-        self._jobs.put((layout, alive))
+        """`alive` says whether the object is still there."""
+        self._worker.submit(lambda: self._run(layout, alive))
 
     def settle(self) -> None:
-        self._jobs.join()
+        """Waits for everything submitted so far."""
+        self._worker.run(lambda: None)
 
-    def close(self) -> None:
-        if self._thread is not None:
-            self._jobs.put(None)
-            self._thread.join()
-        self._cursor.close()
+    def close(self, timeout: float) -> bool:
+        return self._worker.close(timeout)
 
-    def _work(self) -> None:
-        while True:
-            job = self._jobs.get()
-            try:
-                if job is None:
-                    return
-                self._compact(*job)
-            finally:
-                self._jobs.task_done()
+    def _run(self, layout: Layout, alive: Callable[[], bool]) -> None:
+        try:
+            self._compact(layout, alive)
+        except PenstockError as why:
+            self._failed(layout, alive, why)
+        except BaseException as why:
+            self._failed(layout, alive, fail("PSK-8001", f"Compaction failed: {type(why).__name__}: {why}"))
+
+    def _failed(self, layout: Layout, alive: Callable[[], bool], why: PenstockError) -> None:
+        with self._lock:
+            layout.compacting = False
+            # An object that was dropped meanwhile is not damaged.
+            if self._duck.closed or not alive():
+                return
+            if why.code != "PSK-7009":
+                layout.damage = why
+        if layout.damage is not None:
+            _logger.error("object %d of the view store is damaged", layout.id, exc_info=why)
+            self._damaged(layout, why)
+        else:
+            _logger.warning("object %d of the view store was not compacted: %s", layout.id, why.detail)
 
     def _compact(self, layout: Layout, alive: Callable[[], bool]) -> None:
         with self._lock:
             if not alive():
                 return
             base, deltas = layout.base, layout.deltas[:-1]
-            fresh = layout.next_table()
+        fresh = layout.next_table()
         try:
-            with self._failure(layout.id):
-                self._cursor.execute(f"CREATE TABLE {fresh} AS {layout.reading(base=base, deltas=deltas)}")
-                counted = self._cursor.execute(f"SELECT count(*) FROM {fresh}").fetchone()
-        except PenstockError as why:
+            with self._duck.cursor(self._explain(layout.id)) as con:
+                con.execute(f"CREATE TABLE {fresh} AS {layout.reading(base=base, deltas=deltas)}")
+                counted = con.execute(f"SELECT count(*) FROM {fresh}").fetchone()
             with self._lock:
-                # An object dropped meanwhile took its tables along: that is no damage.
                 if alive():
-                    layout.damage = why.detail
-            return
-        with self._lock:
-            if not alive():
-                self._cursor.execute(f"DROP TABLE {fresh}")
-                return
-            layout.base, layout.deltas = fresh, layout.deltas[-1:]
-            layout.base_rows = counted[0] if counted else 0
-            layout.compacting = False
-            with self._transaction() as con:
-                con.execute(f"CREATE OR REPLACE VIEW {layout.view} AS {layout.reading()}")
-                for table in (base, *deltas):
-                    con.execute(f"DROP TABLE {table}")
+                    self._replace(layout, base, deltas, fresh, counted[0] if counted else 0)
+        finally:
+            if layout.base != fresh and not self._duck.closed:
+                with self._duck.cursor() as con:
+                    con.execute(f"DROP TABLE IF EXISTS {fresh}")
+
+    def _replace(self, layout: Layout, base: str, deltas: list[str], fresh: str, rows: int) -> None:
+        left = layout.deltas[len(deltas) :]
+        with self._duck.transaction(self._explain(layout.id)) as con:
+            con.execute(f"CREATE OR REPLACE VIEW {layout.view} AS {layout.reading(base=fresh, deltas=left)}")
+            for table in (base, *deltas):
+                con.execute(f"DROP TABLE {table}")
+        layout.base, layout.deltas, layout.base_rows = fresh, left, rows
+        layout.compacting = False

@@ -30,8 +30,6 @@ class Form:
     keys: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.envelope not in ("diff", "upsert", "debezium"):
-            raise fail("PSK-1011", f"Unknown envelope {self.envelope!r}.", hint="Use diff, upsert or debezium.")
         if self.emit not in ("append", "changes", "update", "close"):
             raise fail("PSK-0009", f"Unknown emit {self.emit!r}.")
         if self.envelope == "upsert" and not self.keys:

@@ -1,34 +1,48 @@
-"""Fan-out of each object's changes to any number of subscribers."""
+"""Fan-out of each object's changes to any number of subscribers.
+
+Lock order. There are three kinds of lock: the hub's (the set of objects), a channel's (position and subscribers of one object) and a
+subscription's (backlog and state). No thread ever holds two of them. Under none of them does a thread wait, read contents or history, or call a
+function that it was given. So neither a reader that has stopped reading, nor a callback, nor a slow disk can block a publisher.
+
+Weak references. A channel refers to its subscriptions weakly. The garbage collector may run a weakref callback in any thread, even one that
+holds one of these locks, so the callbacks take none: they remove an entry from a dict and leave the rest to a worker thread.
+"""
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.serve.change import Change
-from penstock.serve.envelope import EmitKind, EnvelopeKind, Form
-from penstock.serve.message import Message, coalesced
-from penstock.serve.subscription import Limits, Policy, Snapshot, Subscription, Where
-from penstock.serve.zset import assertions, consolidate, negated, weighted
+from penstock.serve.envelope import Form
+from penstock.serve.message import Message, Point
+from penstock.serve.options import SubscribeOptions
+from penstock.serve.origin import Origin
+from penstock.serve.subscription import Closing, Subscription
+from penstock.serve.suspension import Suspension
+from penstock.serve.worker import Worker
 
-History = Callable[[int], Iterable[tuple[int, int, pa.Table]] | None]
-
-# Promised is a message a second; half of that leaves room for a busy machine.
+# One progress message a second is promised; half of that leaves room for a busy machine.
 _TICK_SECONDS = 0.5
+# The ticker takes no locks for long; only a stalled machine makes it late.
+_CLOSE_S = 5.0
 
 
 @dataclass(frozen=True)
 class ChannelStats:
-    """What is known of one object: its position, its subscribers, and what waits for them."""
+    """Position and subscribers of one object, and what is queued for them. `behind`: subscribers that read from the log or wait for a resync."""
 
     name: str
     epoch: int
     lsn: int
     subscribers: int
+    behind: int
     pending_messages: int
     pending_bytes: int
     dropped_messages: int
@@ -36,265 +50,246 @@ class ChannelStats:
 
 @dataclass
 class _Channel:
-    """`epoch`, `lsn`: what was handed out or is being handed out. `done`: what has reached every queue."""
+    """`point`: the newest epoch that publishing has begun for. `done`: the newest that every subscriber has been offered."""
 
     name: str
-    epoch: int = 0
-    lsn: int = 0
-    done: tuple[int, int, int | None] = (0, 0, None)
+    point: Point
+    done: Point
+    suspension: Suspension | None = None
     ended: bool = False
-    subscribers: list[Subscription] = field(default_factory=list)
+    subscribers: dict[int, weakref.ref[Subscription]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def alive(self) -> list[Subscription]:
+        # list() copies atomically; weakref callbacks may remove entries at any moment.
+        return [s for ref in list(self.subscribers.values()) if (s := ref()) is not None]
 
 
 class Hub:
-    """An object's changes are published by one thread, in order, after they are in the log and in the view store."""
+    """Every epoch of an object is published, in order, after it is in the log and in the view store.
+
+    If an epoch is skipped or published out of order, subscribers read it from the log.
+    """
 
     def __init__(self, *, tick_seconds: float = _TICK_SECONDS) -> None:
         self._channels: dict[int, _Channel] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
+        self._keys = itertools.count()
         self._tick_seconds = tick_seconds
         self._ticker: threading.Thread | None = None
+        self._released = Worker("penstock-released")
 
-    def open(self, object_id: int, name: str, *, epoch: int = 0, lsn: int = 0) -> None:
-        """Makes an object known, with the position that it has in the log."""
+    def open(self, object_id: int, name: str, *, epoch: int = 0, lsn: int = 0, input_lsn: int | None = None) -> None:
+        """Registers an object at its position in the log. An object that is already open keeps its position and subscribers."""
+        point = Point(epoch, lsn, lsn if input_lsn is None else input_lsn)
         with self._lock:
-            self._channels[object_id] = _Channel(name, epoch, lsn, (epoch, lsn, None))
+            if self._closed.is_set():
+                raise fail("PSK-0004", "The database is closed.")
+            self._channels.setdefault(object_id, _Channel(name, point, point))
 
     def publish(
-        self, object_id: int, epoch: int, lsn: int, table: pa.Table | None, watermark: int | None = None
+        self,
+        object_id: int,
+        epoch: int,
+        lsn: int,
+        table: pa.Table | None,
+        watermark: int | None = None,
+        *,
+        input_lsn: int | None = None,
     ) -> None:
-        """Hands one epoch to every subscriber, or, without a table, says that nothing changed up to `lsn`.
+        """Offers one epoch to every subscriber; without a table, reports that nothing changed up to `lsn`. Never blocks.
 
-        An epoch that was published before is ignored. Subscribers with the policy `block` come last, and are waited for.
+        `input_lsn` is the commit that caused the epoch; default: `lsn`. Epochs that were published before, and objects that were dropped, are
+        ignored.
         """
-        channel = self._channel(object_id)
+        channel = self._channels.get(object_id)
+        if channel is None:
+            return
         with channel.lock:
-            if table is not None and epoch <= channel.epoch:
+            before = channel.point
+            if channel.ended or (table is not None and epoch <= before.epoch):
                 return
-            subscribers = list(channel.subscribers)
-            message = None if table is None else Message(epoch, lsn, channel.lsn, table, watermark)
-            channel.epoch = max(epoch, channel.epoch)
-            channel.lsn = max(lsn, channel.lsn)
-        if message is not None:
-            merge = _shared_merge()
-            subscribers.sort(key=lambda s: s.blocking)
-            for s in subscribers:
-                s.offer(message, merge)
-        channel.done = (channel.epoch, channel.lsn, watermark)
-        if message is None:
-            for s in subscribers:
-                s.offer_progress(*channel.done)
+            cause = lsn if input_lsn is None else input_lsn
+            point = Point(max(epoch, before.epoch), max(lsn, before.lsn), cause, watermark)
+            channel.point = point
+            subscribers = channel.alive()
+        message = None if table is None else Message(point, before.lsn, table)
+        for s in subscribers:
+            s.offer(point, message)
+        channel.done = point
 
     def subscribe(
         self,
         object_id: int,
+        origin: Origin,
+        options: SubscribeOptions | None = None,
         *,
-        schema: pa.Schema,
-        snapshot: Snapshot | None = None,
-        initial: bool = False,
-        history: History | None = None,
-        where: Where | None = None,
-        envelope: EnvelopeKind = "diff",
-        emit: EmitKind = "changes",
-        keys: tuple[str, ...] = (),
-        progress: bool = False,
-        policy: Policy = "block",
-        buffer_bytes: int = 64 << 20,
-        buffer_messages: int = 4096,
-        as_of: int | None = None,
-        up_to: int | None = None,
         on_change: Callable[[Change], object] | None = None,
+        on_error: Callable[[BaseException], object] | None = None,
     ) -> Subscription:
-        """Joins at one point of the object's timeline, under whatever is published meanwhile.
+        """Joins the object's timeline at one point, whatever is published meanwhile.
 
-        `snapshot` reads the contents with their epoch and LSN; it is used at the start if `initial`, and for every resync.
-        `as_of` starts at a past epoch, whose changes are in the first message: in the contents if `initial`, as changes otherwise.
-        `history` gives the epochs after one, or None if they are no longer retained: then the first message is a resync, or,
-        without `snapshot`, PSK-5011. `where` keeps rows of a Z-set; it runs in the reader's thread.
+        With `as_of` it starts at a past epoch: the first message has the contents at that epoch (`snapshot`) or its changes. If the epoch is no
+        longer retained, the first message is a resync; if the object offers no snapshot, the call raises PSK-5011.
         """
-        if initial and snapshot is None:
+        options = options or SubscribeOptions()
+        if options.snapshot and origin.snapshot is None:
             raise fail("PSK-5012", "There are no contents to start from.")
-        limits = Limits(policy, buffer_bytes, buffer_messages)
-        form = Form(emit, envelope, keys)
-        channel = self._channel(object_id)
-        subscription = Subscription(
-            channel.name,
-            schema,
-            form,
-            limits,
-            snapshot=snapshot,
-            where=where,
-            progress=progress,
-            up_to=up_to,
-            detach=lambda s: _detach(channel, s),
-        )
-        # 1. From here on everything that is published is queued. 2. The starting point is read, at or after this one.
-        # 3. What the starting point holds already is taken out of the queue.
-        with channel.lock:
-            if self._closed.is_set():
-                raise fail("PSK-0004", "The database is closed.")
-            if channel.ended:
-                raise fail("PSK-1002", f"{channel.name} was dropped.")
-            channel.subscribers.append(subscription)
-            epoch, lsn = channel.epoch, channel.lsn
+        if options.where is not None and origin.where is None:
+            raise fail("PSK-8001", "A condition was given to a subscription that has no way to evaluate it.")
+        if on_error is not None and on_change is None:
+            raise fail("PSK-0009", "on_error goes with on_change; without a callback errors are raised by next().")
+        form = Form(origin.emit, options.envelope, origin.keys)
+        subscription = self._attached(object_id, origin, options, form)
         try:
-            if as_of is not None:
-                self._start_in_past(subscription, as_of, initial, snapshot, history, (epoch, lsn))
-            elif initial and snapshot is not None:
-                table, epoch, lsn = snapshot()
-                subscription.start(epoch, lsn, ("snapshot", table), [])
-            else:
-                subscription.start(epoch, lsn, None, [])
+            # Messages are queued from here on. Those that the starting point already contains are removed from the queue.
+            subscription.open()
         except BaseException:
             subscription.cancel()
             raise
-        if progress:
-            self._tick()
+        if options.progress:
+            self._start_ticker()
         if on_change is not None:
-            subscription.call(on_change)
+            subscription.call(on_change, on_error)
         return subscription
 
-    def _start_in_past(
-        self,
-        subscription: Subscription,
-        as_of: int,
-        initial: bool,
-        snapshot: Snapshot | None,
-        history: History | None,
-        now: tuple[int, int],
-    ) -> None:
-        if as_of > now[0] + 1:
-            raise fail("PSK-5011", f"Epoch {as_of} is still to come; the newest is {now[0]}.", hint="Leave AS OF out.")
-        # The contents come first: what is to be undone in them is then in the history, for the log is ahead of the store.
-        contents = snapshot() if initial and snapshot is not None else None
-        before = max(as_of - 1, 0)
-        # One epoch more than is asked for tells the LSN at which the first one begins.
-        past = history(max(before - 1, 0)) if history else None
-        if past is None and before:
-            past = history(before) if history else None
-        if past is None:
-            if as_of == now[0] + 1 and not initial:
-                subscription.start(*now, None, [])
+    def suspend(self, object_id: int, error: BaseException) -> None:
+        """Reports an error that may heal. It is raised once in every subscriber, after everything published before; the subscriber stays attached.
+
+        Until `resume`, no contents are shown and what is published is held back.
+        """
+        channel = self._channels.get(object_id)
+        if channel is None:
+            return
+        with channel.lock:
+            if channel.ended or (channel.suspension is not None and channel.suspension.error is error):
                 return
-            if contents is None and snapshot is not None:
-                contents = snapshot()
-            if contents is None:
-                raise fail("PSK-5011", f"Epoch {as_of} of {subscription.name} is no longer retained.")
-            table, epoch, lsn = contents
-            subscription.start(epoch, lsn, ("resync", table), [])
+            epoch = channel.point.epoch if channel.suspension is None else channel.suspension.epoch
+            suspension = channel.suspension = Suspension(error, epoch)
+            subscribers = channel.alive()
+        for s in subscribers:
+            s.suspend(suspension)
+
+    def resume(self, object_id: int) -> None:
+        """The object works again; its subscribers continue where they stopped."""
+        channel = self._channels.get(object_id)
+        if channel is None:
             return
-        epochs = list(past)
-        start = next((lsn for epoch, lsn, _ in epochs if epoch == before), None)
-        epochs = [e for e in epochs if e[0] > before]
-        if start is None:
-            start = (epochs[0][1] - 1 if before else 0) if epochs else now[1]
-        replay: list[Message] = []
-        prev = start
-        for epoch, lsn, table in epochs:
-            replay.append(Message(epoch, lsn, prev, table))
-            prev = lsn
-        if contents is None:
-            subscription.start(before, start, None, replay)
-            return
-        table, epoch, lsn = contents
-        undone = [m for m in replay if as_of < m.epoch <= epoch]
-        if undone:
-            table = assertions(consolidate(pa.concat_tables([weighted(table), *(negated(m.table) for m in undone)])))
-        epoch, lsn = next(((m.epoch, m.lsn) for m in replay if m.epoch == as_of), (epoch, lsn))
-        subscription.start(epoch, lsn, ("snapshot", table), [m for m in replay if m.epoch > epoch])
+        with channel.lock:
+            suspension, channel.suspension = channel.suspension, None
+            subscribers = channel.alive()
+        if suspension is not None:
+            # Set first, so that a subscription that is being opened cannot miss it.
+            suspension.healed = True
+            for s in subscribers:
+                s.resume()
 
     def fail(self, object_id: int, error: BaseException) -> None:
-        """Every subscriber of the object gets `error`, after what it has not read yet."""
-        self._finish(object_id, error)
+        """Ends every subscription with `error`, after what it has not read yet. New subscriptions are accepted."""
+        channel = self._channels.get(object_id)
+        if channel is not None:
+            self._finish(channel, error, fail("PSK-7001", f"{channel.name} failed."))
 
     def end(self, object_id: int) -> None:
-        """The object is gone: its subscriptions end, after what they have not read yet."""
-        self._finish(object_id, None)
+        """The object was dropped: its subscriptions end after what they have not read yet."""
         with self._lock:
-            channel = self._channels.get(object_id)
-            if channel is not None and channel.ended:
-                del self._channels[object_id]
+            channel = self._channels.pop(object_id, None)
+        if channel is not None:
+            self._finish(channel, None, fail("PSK-1002", f"{channel.name} was dropped before all of it was read."))
 
     def close(self) -> None:
-        """Ends every subscription, and with it every `publish` that waits."""
-        self._closed.set()
+        """Ends every subscription, without waiting for readers or callbacks. What was queued can still be read."""
         with self._lock:
-            ids = list(self._channels)
-        for object_id in ids:
-            self.end(object_id)
+            self._closed.set()
+            channels = list(self._channels.values())
+            self._channels.clear()
+        for c in channels:
+            self._finish(c, None, fail("PSK-0004", f"The database was closed before all of {c.name} was read."))
+        # Not joined: a call on this thread may need a lock that the caller of close() holds.
+        self._released.close(0)
         if self._ticker is not None:
-            self._ticker.join()
+            self._ticker.join(_CLOSE_S)
 
     def stats(self) -> dict[int, ChannelStats]:
         with self._lock:
             channels = dict(self._channels)
         out = {}
         for object_id, channel in channels.items():
-            with channel.lock:
-                subscribers = list(channel.subscribers)
+            subscribers = channel.alive()
             waiting = [s.pending for s in subscribers]
             out[object_id] = ChannelStats(
                 channel.name,
-                channel.epoch,
-                channel.lsn,
+                channel.point.epoch,
+                channel.point.lsn,
                 len(subscribers),
+                sum(s.behind for s in subscribers),
                 sum(m for m, _ in waiting),
                 sum(b for _, b in waiting),
                 sum(s.dropped for s in subscribers),
             )
         return out
 
-    def _channel(self, object_id: int) -> _Channel:
+    def _attached(self, object_id: int, origin: Origin, options: SubscribeOptions, form: Form) -> Subscription:
         channel = self._channels.get(object_id)
         if channel is None:
-            raise fail("PSK-8001", f"Object {object_id} is not known to the hub.")
-        return channel
+            raise self._refused(f"Object {object_id}")
+        key = next(self._keys)
+        subscribers, closing = channel.subscribers, Closing(self._released.start)
 
-    def _finish(self, object_id: int, error: BaseException | None) -> None:
-        channel = self._channels.get(object_id)
-        if channel is None:
-            return
+        def detach() -> None:
+            subscribers.pop(key, None)
+
+        def collected(_: weakref.ref[Subscription]) -> None:
+            subscribers.pop(key, None)
+            if closing.calls:
+                self._released.leave(closing.run)
+
         with channel.lock:
-            subscribers, channel.subscribers = channel.subscribers, []
-            channel.ended = error is None
-        for s in subscribers:
-            s.finish(error)
+            if channel.ended:
+                raise self._refused(channel.name)
+            subscription = Subscription(
+                channel.name,
+                origin,
+                options,
+                form,
+                now=channel.point,
+                suspension=channel.suspension,
+                detach=detach,
+                closing=closing,
+            )
+            subscribers[key] = weakref.ref(subscription, collected)
+        return subscription
 
-    def _tick(self) -> None:
+    def _refused(self, name: str) -> PenstockError:
+        if self._closed.is_set():
+            return fail("PSK-0004", "The database is closed.")
+        return fail("PSK-1002", f"{name} was dropped.")
+
+    def _finish(self, channel: _Channel, error: BaseException | None, gone: PenstockError) -> None:
+        with channel.lock:
+            channel.ended = channel.ended or error is None
+            subscribers = channel.alive()
+            channel.subscribers.clear()
+        for s in subscribers:
+            s.finish(error, gone)
+
+    def _start_ticker(self) -> None:
         with self._lock:
-            if self._ticker is None:
+            if self._ticker is None and not self._closed.is_set():
                 self._ticker = threading.Thread(target=self._run_ticker, name="penstock-progress", daemon=True)
                 self._ticker.start()
 
     def _run_ticker(self) -> None:
         while not self._closed.wait(self._tick_seconds):
-            with self._lock:
-                channels = list(self._channels.values())
-            for channel in channels:
-                with channel.lock:
-                    subscribers = list(channel.subscribers)
-                    done = channel.done
-                for s in subscribers:
-                    s.offer_progress(*done, idle=self._tick_seconds)
+            self._tick()
 
-
-def _detach(channel: _Channel, subscription: Subscription) -> None:
-    with channel.lock:
-        if subscription in channel.subscribers:
-            channel.subscribers.remove(subscription)
-
-
-def _shared_merge() -> Callable[[list[Message]], Message]:
-    """Merges for one round of `publish`: subscribers that lag equally share one result."""
-    made: dict[tuple[int, int, int], tuple[list[Message], Message]] = {}
-
-    def merge(messages: list[Message]) -> Message:
-        key = (id(messages[0]), messages[-1].epoch, len(messages))
-        if key not in made:
-            # The list is kept with the result so that no other message can take the first one's identity.
-            made[key] = (messages, coalesced(messages))
-        return made[key][1]
-
-    return merge
+    def _tick(self) -> None:
+        with self._lock:
+            channels = list(self._channels.values())
+        for channel in channels:
+            # Read first: subscribers that attach later may be ahead of it, and ignore it.
+            done = channel.done
+            for s in channel.alive():
+                if s.wants_progress:
+                    s.offer_progress(done, self._tick_seconds)

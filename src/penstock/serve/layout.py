@@ -7,12 +7,17 @@ so that NULL equals NULL, NaN equals NaN and 0.0 equals -0.0, and filters on col
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from penstock.errors import PenstockError
+
 WEIGHT = "__weight"
 _ROWS = "__rows"
+# No name is used twice, so that a table which could not be dropped is in nobody's way.
+_numbers = itertools.count(1)
 
 
 def quote(name: str) -> str:
@@ -29,14 +34,13 @@ class Layout:
     append_only: bool
     base: str = ""
     deltas: list[str] = field(default_factory=list)
-    made: int = 0
     base_rows: int = 0
     delta_rows: int = 0
     count: int = 0
     epoch: int = 0
     lsn: int = 0
     compacting: bool = False
-    damage: str | None = None
+    damage: PenstockError | None = None
 
     @property
     def view(self) -> str:
@@ -47,8 +51,7 @@ class Layout:
         return ", ".join(quote(n) for n in self.schema.names)
 
     def next_table(self) -> str:
-        self.made += 1
-        return f"t{self.id}_{self.made}"
+        return f"t{self.id}_{next(_numbers)}"
 
     def reading(self, restrict: str = "", base: str | None = None, deltas: list[str] | None = None) -> str:
         """SELECT of the rows, each as often as it is there. `restrict` is a WHERE clause put on each table, named `t`."""
@@ -76,5 +79,5 @@ _BROKEN = "row count of a view out of range"
 
 
 def is_broken(message: str) -> bool:
-    """True if a DuckDB error says that a row's total is negative, or above one under a key."""
+    """Whether a DuckDB error says that a row's total is negative, or above one under a key."""
     return _BROKEN in message

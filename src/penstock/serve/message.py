@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from penstock.serve.envelope import Form
-from penstock.serve.zset import consolidate, weighted
+
+
+class Point(NamedTuple):
+    """A point in the timeline of an object. `input_lsn`: everything that was written up to that LSN is included."""
+
+    epoch: int
+    lsn: int
+    input_lsn: int
+    watermark: int | None = None
 
 
 class Message:
-    """The changes of `(prev_lsn, lsn]`; several epochs if it was coalesced. Shared between threads, never changed."""
+    """The changes up to a point, since `prev_lsn`. Shared between threads, never changed."""
 
-    def __init__(self, epoch: int, lsn: int, prev_lsn: int, table: pa.Table, watermark: int | None = None) -> None:
-        self.epoch = epoch
-        self.lsn = lsn
+    def __init__(self, point: Point, prev_lsn: int, table: pa.Table) -> None:
+        self.point = point
+        self.epoch = point.epoch
         self.prev_lsn = prev_lsn
         self.table = table
-        self.watermark = watermark
         self.size: int = table.nbytes
         self._lock = threading.Lock()
         self._forms: dict[Form, pa.Table] = {}
@@ -30,10 +37,3 @@ class Message:
             if found is None:
                 found = self._forms[form] = form.render(self.table)
             return found
-
-
-def coalesced(messages: Sequence[Message]) -> Message:
-    """One message for several that follow each other."""
-    first, last = messages[0], messages[-1]
-    table = consolidate(pa.concat_tables([weighted(m.table) for m in messages]))
-    return Message(last.epoch, last.lsn, first.prev_lsn, table, last.watermark)

@@ -1,123 +1,142 @@
-"""One subscriber: its queue, its limits and what happens when it is too slow."""
+"""One subscriber: waits, reads and delivers changes."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, auto
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 import pyarrow as pa
 
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
+from penstock.serve.backlog import Backlog
 from penstock.serve.change import Change, ChangeKind
 from penstock.serve.envelope import Form
-from penstock.serve.message import Message
+from penstock.serve.lifecycle import LIVE, Lifecycle, State
+from penstock.serve.message import Message, Point
+from penstock.serve.opening import opening, read_contents
+from penstock.serve.options import SubscribeOptions
+from penstock.serve.origin import Origin
+from penstock.serve.replay import Replay
+from penstock.serve.suspension import Suspension, raisable
 
-Policy = Literal["block", "coalesce", "latest", "resync", "disconnect"]
-POLICIES: tuple[Policy, ...] = ("block", "coalesce", "latest", "resync", "disconnect")
-Snapshot = Callable[[], tuple[pa.Table, int, int]]
-Where = Callable[[pa.Table], pa.Table]
-Merge = Callable[[list[Message]], Message]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What may wait for a slow subscriber, and what is done when that is full.
-
-    block: `publish` waits until there is room, and with it everyone who follows the same object; nobody loses anything.
-    coalesce: what waits becomes one message with the net changes; if that is still too large, as `resync`.
-    latest: only the newest message waits; `prev_lsn` shows the gap.
-    resync: what waits is dropped; a `resync` message with the current contents comes in its place.
-    disconnect: the subscription fails with PSK-5010.
-    """
-
-    policy: Policy = "block"
-    bytes: int = 64 << 20
-    messages: int = 4096
-
-    def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            raise fail("PSK-1011", f"Unknown policy {self.policy!r}.", hint=f"Use one of {', '.join(POLICIES)}.")
-        if self.bytes < 1 or self.messages < 1:
-            raise fail("PSK-1011", "The limits of a subscription are at least 1.")
-
-
-class State(Enum):
-    """ATTACHING: what comes is queued without limits until the starting point is known. OPEN → ENDED or FAILED once the
-    object does, with what is queued still to be read. CLOSED: cancelled, or read to the end."""
-
-    ATTACHING = "attaching"
-    OPEN = "open"
-    ENDED = "ended"
-    FAILED = "failed"
-    CLOSED = "closed"
-
-
-_LIVE = (State.ATTACHING, State.OPEN)
+_logger = logging.getLogger(__name__)
+# A signal just before a wait does not end the wait, so every wait is bounded.
 _LOOK_S = 1.0
 
 
+class Closing:
+    """Calls to make once when a subscription ends. It does not refer to the subscription, so it can outlive it.
+
+    `prepare` starts the thread that makes the calls for a subscription that is garbage-collected.
+    """
+
+    def __init__(self, prepare: Callable[[], None]) -> None:
+        self.calls: list[Callable[[], None]] = []
+        self._prepare = prepare
+
+    def add(self, call: Callable[[], None]) -> None:
+        self._prepare()
+        self.calls.append(call)
+
+    def run(self) -> None:
+        """Makes the calls that have not been made yet, all of them even if one fails."""
+        try:
+            call = self.calls.pop(0)
+        except IndexError:
+            return
+        try:
+            call()
+        finally:
+            self.run()
+
+
+class _Do(Enum):
+    """What a reader does next."""
+
+    OPEN = auto()
+    CONTENTS = auto()
+    RESYNC = auto()
+    REPLAY = auto()
+    QUEUED = auto()
+    PROGRESS = auto()
+    RAISE = auto()
+    END = auto()
+    WAIT = auto()
+
+
+@dataclass(frozen=True)
+class _Raised:
+    """An error of the object, delivered in its place among the changes; errors of reading are simply raised."""
+
+    error: BaseException
+
+
 class Subscription:
-    """An iterator of changes, in order, each once. Any thread may cancel it; one thread at a time reads it."""
+    """An iterator of changes, in order, each once. Any thread may read or cancel it; readers take turns.
+
+    An error that may heal is raised once, after the changes that came before it; the next call waits for what follows. An error that ends the
+    object is raised last.
+
+    The hub does not keep a subscription alive. With a callback, its thread does until `cancel`.
+    """
 
     def __init__(
         self,
         name: str,
-        schema: pa.Schema,
+        origin: Origin,
+        options: SubscribeOptions,
         form: Form,
-        limits: Limits,
         *,
-        snapshot: Snapshot | None,
-        where: Where | None,
-        progress: bool,
-        up_to: int | None,
-        detach: Callable[[Subscription], None],
+        now: Point,
+        suspension: Suspension | None,
+        detach: Callable[[], None],
+        closing: Closing,
     ) -> None:
         self.name = name
-        self.wants_progress = progress
-        self._schema = schema
+        self.wants_progress = options.progress
+        self._origin = origin
+        self._options = options
         self._form = form
-        self._limits = limits
-        self._snapshot = snapshot
-        self._where = where
-        self._up_to = up_to
         self._detach = detach
-        self._ready = threading.Condition()
-        self._state = State.ATTACHING
+        self._closing = closing
+        self._lock = threading.Lock()
+        # Bare locks that readers wait for. An interrupt inside threading.Condition could leave its lock in the wrong state.
+        self._sleepers: list[threading.Lock] = []
+        self._reader: int | None = None
+        self._lifecycle = Lifecycle()
+        self._backlog = Backlog(options.limits, now)
+        self._replay = Replay(origin.history)
+        self._opened = False
+        self._contents: Message | None = None
+        self._progress: Point | None = None
+        self._suspension = suspension
+        self._told = False
         self._error: BaseException | None = None
-        self._queue: deque[Message] = deque()
-        self._bytes = 0
-        self._first: tuple[ChangeKind, Message] | None = None
-        self._progress: tuple[int, int, int | None] | None = None
-        self._must_resync = False
-        self._skipped: tuple[int, int] = (0, 0)
-        self._floor = 0
-        self._complete = False
-        self._gap = False
-        self._lsn = 0
+        self._gone: PenstockError | None = None
+        self._lsn = now.lsn
         self._seq = 0
         self._sent_at = time.monotonic()
         self._thread: threading.Thread | None = None
-        self._after: list[Callable[[], None]] = []
-        self.dropped = 0
 
     def on_close(self, after: Callable[[], None]) -> None:
-        """Calls `after` once when the subscription is over, however it ends; now, if it is over already."""
-        with self._ready:
-            if self._state is not State.CLOSED:
-                self._after.append(after)
-                return
-        after()
+        """Calls `after` once when the subscription ends, in whatever way; now, if it has ended.
+
+        If the subscription is garbage-collected, a thread of the hub makes the call. `after` must not refer to the subscription.
+        """
+        self._closing.add(after)
+        if self.closed:
+            self._closing.run()
 
     @property
     def schema(self) -> pa.Schema:
-        """What the tables of its changes look like."""
-        empty = self._schema.append(pa.field("__weight", pa.int64())).empty_table()
+        """The schema of the tables in its changes."""
+        empty = self._origin.schema.append(pa.field("__weight", pa.int64())).empty_table()
         schema: pa.Schema = self._form.render(empty, snapshot=False).schema
         return schema
 
@@ -133,33 +152,67 @@ class Subscription:
         return change
 
     def next(self, timeout: float | None = None) -> Change | None:
-        """The next change; None after `timeout` seconds, and at the end (`closed` is then true). Raises what failed the object."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            kind, message = self._take(deadline)
-            if message is None:
-                return None
-            change = self._made(kind, message)
-            if change is not None:
-                return change
+        """The next change; None after `timeout` seconds, and at the end (`closed` is then true). Raises errors of the object.
+
+        A timeout of 0 considers everything that was published before the call.
+        """
+        got = self._advance(_deadline(timeout))
+        if isinstance(got, _Raised):
+            raise raisable(got.error)
+        return got
+
+    def fetch(self, count: int | None = None, timeout: float | None = None) -> list[Change]:
+        """Up to `count` available changes, waiting at most `timeout` seconds for the first. Without `count`, everything that was published
+        before the call. At most about `buffer_bytes` are returned. An error is raised only if there is no change before it.
+        """
+        with self._lock:
+            last = self._backlog.newest.epoch
+        changes: list[Change] = []
+        room = self._options.limits.bytes
+        change = self.next(timeout) if count != 0 else None
+        while change is not None:
+            changes.append(change)
+            room -= change.table.nbytes
+            if room < 0 or (change.epoch >= last if count is None else len(changes) >= count):
+                break
+            got = self._advance(0.0, quiet=True)
+            assert not isinstance(got, _Raised)
+            change = got
+        return changes
+
+    @property
+    def state(self) -> State:
+        return self._lifecycle.state
 
     @property
     def closed(self) -> bool:
-        return self._state is State.CLOSED
+        return self._lifecycle.state is State.CLOSED
 
     @property
     def error(self) -> BaseException | None:
-        """What ended the subscription, if it did not end by itself."""
+        """The error that ended the subscription; with a callback, the last error."""
         return self._error
 
     @property
     def pending(self) -> tuple[int, int]:
-        """Messages and bytes that wait to be read."""
-        with self._ready:
-            return len(self._queue), self._bytes
+        """Messages and bytes that wait in memory."""
+        with self._lock:
+            return self._backlog.pending
+
+    @property
+    def behind(self) -> bool:
+        """Whether the next changes come from the log or a resync rather than from memory."""
+        with self._lock:
+            backlog = self._backlog
+            return backlog.behind or backlog.gap is not None or backlog.lost is not None
+
+    @property
+    def dropped(self) -> int:
+        """Epochs that are never delivered because a snapshot or a newer message replaced them."""
+        return self._backlog.dropped
 
     def cancel(self) -> None:
-        """Ends the subscription now; a thread that waits in it, or for it, goes on."""
+        """Ends the subscription now and wakes its readers."""
         self._close()
 
     def __enter__(self) -> Self:
@@ -170,18 +223,17 @@ class Subscription:
     ) -> None:
         self.cancel()
 
-    def call(self, on_change: Callable[[Change], object]) -> None:
-        """Hands every change to `on_change` in a thread of its own; an error in it ends the subscription and is kept in `error`."""
+    def call(
+        self, on_change: Callable[[Change], object], on_error: Callable[[BaseException], object] | None = None
+    ) -> None:
+        """Passes every change to `on_change`, and every error of the object to `on_error`, in a thread of its own.
 
-        def run() -> None:
-            try:
-                for change in self:
-                    on_change(change)
-            except BaseException as why:
-                self._error = why
-                self._close()
-
-        self._thread = threading.Thread(target=run, name=f"penstock-subscriber-{self.name}", daemon=True)
+        Without `on_error`, errors are logged. Delivery continues after an error that heals. An error in a callback, or in reading changes, ends
+        the subscription. `error` is the last error.
+        """
+        self._thread = threading.Thread(
+            target=self._deliver_all, args=(on_change, on_error), name=f"penstock-subscriber-{self.name}", daemon=True
+        )
         self._thread.start()
 
     def join(self, timeout: float | None = None) -> bool:
@@ -191,187 +243,341 @@ class Subscription:
             return not self._thread.is_alive()
         return True
 
+    def _deliver_all(
+        self, on_change: Callable[[Change], object], on_error: Callable[[BaseException], object] | None
+    ) -> None:
+        try:
+            while (got := self._advance(None)) is not None:
+                if isinstance(got, Change):
+                    on_change(got)
+                    continue
+                self._error = got.error
+                if on_error is not None:
+                    on_error(got.error)
+                else:
+                    _logger.error("%s: %s", self.name, got.error)
+        except BaseException as why:
+            _logger.exception("the subscription to %s ended", self.name)
+            self._error = why
+            self._close()
+
     # The hub's side
 
-    def start(self, epoch: int, lsn: int, first: tuple[ChangeKind, pa.Table] | None, replay: list[Message]) -> None:
-        """Fixes the starting point: what was queued up to `epoch` is dropped, then `first` and `replay` come before the rest."""
-        with self._ready:
-            if self._state is State.CLOSED:
+    def open(self) -> None:
+        """Reads the starting point. While contents may not be shown, this is left to the reader."""
+        with self._lock:
+            if self._options.snapshot and self._suspension is not None and not self._suspension.healed:
                 return
-            # If the object ended or failed meanwhile, what is known is still delivered.
-            if self._state is State.ATTACHING:
-                self._state = State.OPEN
-            self._lsn = lsn
-            if first is not None:
-                self._first = (first[0], Message(epoch, lsn, lsn, first[1]))
-            queued, self._queue = self._queue, deque()
-            self._queue.extend(replay)
-            self._floor = replay[-1].epoch if replay else epoch
-            self._queue.extend(m for m in queued if m.epoch > self._floor)
-            if self._up_to is not None:
-                self._complete = max([self._floor, *(m.epoch for m in self._queue)]) >= self._up_to
-                self._queue = deque(m for m in self._queue if m.epoch <= self._up_to)
-            self._bytes = sum(m.size for m in self._queue)
-            self._ready.notify_all()
-
-    def offer(self, message: Message, merge: Merge) -> None:
-        """Called by the publisher, in order. Waits only under the policy `block`."""
-        with self._ready:
-            # The store and the log are ahead of the hub: the starting point may hold what is published only now.
-            if self._state not in _LIVE or self._complete or message.epoch <= self._floor:
+            now = self._backlog.restart()
+        start = opening(self.name, self._origin, self._options, now)
+        with self._lock:
+            if self._lifecycle.state is State.CLOSED:
                 return
-            if self._up_to is not None and self._state is State.OPEN and message.epoch > self._up_to:
-                self._complete = True
-                self._ready.notify_all()
+            self._opened = True
+            self._contents = start.contents
+            self._lsn = start.lsn
+            self._backlog.started(start.epoch)
+            if start.lost is not None:
+                self._backlog.lose(start.lost)
+            # If the object has ended or failed meanwhile, what was read is still delivered.
+            if self._lifecycle.state is State.ATTACHING:
+                held = self._suspension is not None and not self._suspension.healed
+                self._lifecycle.to(State.SUSPENDED if held else State.OPEN)
+            self._wake()
+
+    def offer(self, point: Point, message: Message | None) -> None:
+        """Called by the publisher for every epoch; without a message, nothing changed. Never blocks."""
+        with self._lock:
+            if self._lifecycle.state not in LIVE:
                 return
-            if self._must_resync:
-                self._skipped = (message.epoch, message.lsn)
-                self.dropped += 1
+            kept = self._backlog.offer(point, message)
+            if not kept:
+                self._error = fail("PSK-5010", f"The subscriber of {self.name} did not keep up.")
+                self._lifecycle.to(State.FAILED)
+                self._backlog.clear()
+            if message is None and self.wants_progress:
+                self._progress = point
+            self._wake()
+        if not kept:
+            self._detach()
+
+    def offer_progress(self, point: Point, idle: float) -> None:
+        """Sends progress unless something was delivered within the last `idle` seconds."""
+        with self._lock:
+            if self._lifecycle.state is State.OPEN and time.monotonic() - self._sent_at >= idle:
+                self._progress = point
+                self._wake()
+
+    def suspend(self, suspension: Suspension) -> None:
+        """The object has an error that may heal. It replaces one that was not raised yet."""
+        with self._lock:
+            if self._lifecycle.state not in LIVE:
                 return
-            if self._state is State.OPEN:
-                if self._limits.policy == "block":
-                    while self._state is State.OPEN and self._full(message):
-                        self._ready.wait()
-                    if self._state not in _LIVE:
-                        return
-                elif self._limits.policy == "latest":
-                    self._gap = self._gap or bool(self._queue)
-                    self.dropped += len(self._queue)
-                    self._clear()
-                self._complete = message.epoch == self._up_to
-            self._queue.append(message)
-            self._bytes += message.size
-            if self._state is State.OPEN and self._over():
-                self._overflow(message, merge)
-            self._ready.notify_all()
+            self._suspension, self._told, self._progress = suspension, False, None
+            if self._lifecycle.state is State.OPEN:
+                self._lifecycle.to(State.SUSPENDED)
+            self._wake()
 
-    def offer_progress(self, epoch: int, lsn: int, watermark: int | None, *, idle: float = 0.0) -> None:
-        """Says that nothing more comes up to `lsn`, unless something was said within the last `idle` seconds."""
-        with self._ready:
-            if self._state is not State.OPEN:
-                return
-            if self._up_to is not None and epoch >= self._up_to:
-                # The last epoch that was asked for had nothing in it.
-                self._complete = True
-                self._ready.notify_all()
-            if self.wants_progress and time.monotonic() - self._sent_at >= idle:
-                self._progress = (epoch, lsn, watermark)
-                self._ready.notify_all()
+    def resume(self) -> None:
+        """The suspension has healed."""
+        with self._lock:
+            # Another suspension may have begun meanwhile.
+            healed = self._suspension is None or self._suspension.healed
+            if self._lifecycle.state is State.SUSPENDED and healed:
+                self._lifecycle.to(State.OPEN)
+            self._wake()
 
-    def finish(self, error: BaseException | None = None) -> None:
-        """The object ended or failed: what is queued can still be read."""
-        with self._ready:
-            if self._state in _LIVE:
-                self._state = State.FAILED if error else State.ENDED
-                self._error = error
-                self._ready.notify_all()
+    def finish(self, error: BaseException | None, gone: PenstockError) -> None:
+        """The object failed or ended; the rest can still be read. If it ended and the rest is no longer available, `gone` is raised."""
+        with self._lock:
+            if self._lifecycle.state in LIVE:
+                self._lifecycle.to(State.FAILED if error else State.ENDED)
+                self._error, self._gone = error, gone
+                self._wake()
 
-    @property
-    def blocking(self) -> bool:
-        return self._limits.policy == "block"
+    def _wake(self) -> None:
+        while self._sleepers:
+            self._sleepers.pop().release()
 
-    def _full(self, message: Message) -> bool:
-        if not self._queue:
-            return False
-        return len(self._queue) >= self._limits.messages or self._bytes + message.size > self._limits.bytes
+    # The reader's side
 
-    def _over(self) -> bool:
-        if self._limits.policy in ("block", "latest"):
-            return False
-        return len(self._queue) > self._limits.messages or self._bytes > self._limits.bytes
-
-    def _overflow(self, message: Message, merge: Merge) -> None:
-        policy = self._limits.policy
-        if policy == "coalesce":
-            whole = merge(list(self._queue))
-            self._clear()
-            self._queue.append(whole)
-            self._bytes = whole.size
-            if whole.size <= self._limits.bytes:
-                return
-        if policy == "disconnect":
-            self._error = fail("PSK-5010", f"The subscriber of {self.name} did not keep up.")
-            self._state = State.FAILED
-        else:
-            self._must_resync = True
-            self._skipped = (message.epoch, message.lsn)
-        self.dropped += len(self._queue)
-        self._clear()
-        if policy == "disconnect":
-            self._detach(self)
-
-    def _clear(self) -> None:
-        self._queue.clear()
-        self._bytes = 0
-
-    def _take(self, deadline: float | None) -> tuple[ChangeKind, Message | None]:
-        with self._ready:
+    def _advance(self, deadline: float | None, *, quiet: bool = False) -> Change | _Raised | None:
+        """The next change or error; None at the deadline and at the end. `quiet`: leave errors and the end to the next call."""
+        if not self._take_turn(deadline):
+            return None
+        try:
+            with self._lock:
+                seen = self._backlog.newest.epoch
+            poll = deadline == 0.0
+            enough = False
             while True:
-                if self._state is State.CLOSED:
-                    return "progress", None
-                if self._first is not None:
-                    (kind, message), self._first = self._first, None
-                    return kind, message
-                if self._must_resync and self._state is not State.FAILED:
-                    self._must_resync = False
-                    # From here on messages are queued again; those that the contents hold already are dropped below.
-                    return "resync", Message(*self._skipped, self._lsn, self._schema.empty_table())
-                if self._queue:
-                    message = self._queue.popleft()
-                    self._bytes -= message.size
-                    if self._gap:
-                        self._gap, self._lsn = False, message.prev_lsn
-                    self._ready.notify_all()
-                    return "changes", message
-                if self._complete or self._state in (State.ENDED, State.FAILED):
-                    break
-                if self._progress is not None:
-                    (epoch, lsn, watermark), self._progress = self._progress, None
-                    if lsn >= self._lsn:
-                        return "progress", Message(epoch, lsn, self._lsn, self._schema.empty_table(), watermark)
-                    continue
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return "progress", None
-                # not for ever: a signal that comes just before a thread begins to wait does not wake it
-                self._ready.wait(_LOOK_S if left is None else min(left, _LOOK_S))
-            error = self._error if self._state is State.FAILED else None
-        self._close()
-        if error is not None:
-            raise error
-        return "progress", None
+                do = self._wait(deadline, quiet)
+                if do is _Do.END:
+                    return self._end()
+                if do is _Do.RAISE:
+                    return self._raise()
+                if do is _Do.WAIT or enough:
+                    return None
+                change = self._carry_out(do)
+                if change is not None:
+                    return change
+                late = deadline is not None and time.monotonic() >= deadline
+                # A filter may drop many epochs in a row. Only a poll goes through all that were published before it.
+                enough = late and do is not _Do.OPEN and (not poll or self._backlog.at >= seen)
+        finally:
+            with self._lock:
+                self._reader = None
+                self._wake()
 
-    def _made(self, kind: ChangeKind, message: Message) -> Change | None:
-        """The change for a message, or None if nothing of it concerns this subscriber."""
-        epoch, lsn = message.epoch, message.lsn
-        if kind == "resync" and self._snapshot is not None:
-            table, epoch, lsn = self._snapshot()
-            with self._ready:
-                self._floor = epoch
-                self._queue = deque(m for m in self._queue if m.epoch > epoch)
-                self._bytes = sum(m.size for m in self._queue)
-            message = Message(epoch, lsn, self._lsn, table)
-        if kind == "changes" and self._where is None:
+    def _take_turn(self, deadline: float | None) -> bool:
+        own = threading.get_ident()
+        while True:
+            with self._lock:
+                if self._reader in (None, own):
+                    self._reader = own
+                    return True
+                sleeper = self._sleeper()
+            if not self._sleep(sleeper, deadline):
+                return False
+
+    def _wait(self, deadline: float | None, quiet: bool) -> _Do:
+        while True:
+            with self._lock:
+                do = self._look()
+                if do is not _Do.WAIT and not (quiet and do in (_Do.RAISE, _Do.END)):
+                    return do
+                sleeper = self._sleeper()
+            if quiet or not self._sleep(sleeper, deadline):
+                return _Do.WAIT
+
+    def _sleeper(self) -> threading.Lock:
+        """A lock that the next event releases. Called with the subscription's lock."""
+        sleeper = threading.Lock()
+        sleeper.acquire()
+        self._sleepers.append(sleeper)
+        return sleeper
+
+    def _sleep(self, sleeper: threading.Lock, deadline: float | None) -> bool:
+        """Waits for the next event, without the lock; False if the deadline has passed."""
+        left = _LOOK_S if deadline is None else min(_LOOK_S, deadline - time.monotonic())
+        if left > 0 and sleeper.acquire(timeout=left):
+            return True
+        with self._lock:
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+        return left > 0
+
+    def _look(self) -> _Do:
+        """Decides what to do next. Called with the lock."""
+        state, backlog = self._lifecycle.state, self._backlog
+        if state is State.CLOSED:
+            return _Do.END
+        if self._contents is not None:
+            return _Do.CONTENTS
+        if not self._opened or backlog.lost is not None:
+            if state not in LIVE:
+                return self._error_first(_Do.END)
+            return self._error_first(_Do.RESYNC if self._opened else _Do.OPEN)
+        epoch, last = backlog.upcoming(), self._options.up_to
+        if last is not None and (epoch > last if epoch is not None else backlog.newest.epoch >= last):
+            return _Do.END
+        if epoch is None:
+            if state not in LIVE:
+                return self._error_first(_Do.END)
+            waiting = self._progress is not None and self._progress.lsn >= self._lsn
+            return self._error_first(_Do.PROGRESS if waiting else _Do.WAIT)
+        do = _Do.QUEUED if backlog.first is not None else _Do.REPLAY
+        if self._suspension is not None and epoch > self._suspension.epoch:
+            return self._error_first(do)
+        return do
+
+    def _error_first(self, do: _Do) -> _Do:
+        """Raises a pending error first, and holds the step back until the error has healed."""
+        suspension = self._suspension
+        if suspension is None:
+            return do
+        if not self._told:
+            return _Do.RAISE
+        if suspension.healed:
+            self._suspension = None
+            return do
+        # An object that has ended does not heal; deliver the rest.
+        return _Do.WAIT if self._lifecycle.state in LIVE else do
+
+    def _raise(self) -> _Raised:
+        with self._lock:
+            assert self._suspension is not None
+            self._told = True
+            return _Raised(self._suspension.error)
+
+    def _end(self) -> _Raised | None:
+        with self._lock:
+            error: BaseException | None = None
+            if self._lifecycle.state is State.FAILED:
+                error = self._error
+            elif self._lifecycle.state is State.ENDED and (self._backlog.lost is not None or not self._opened):
+                error = self._error = self._gone
+        self._close()
+        return None if error is None else _Raised(error)
+
+    def _carry_out(self, do: _Do) -> Change | None:
+        """Carries a step out, without the lock. The position moves only when the change has been made, so an error loses nothing."""
+        if do is _Do.OPEN:
+            self.open()
+        elif do is _Do.RESYNC:
+            return self._resync()
+        elif do is _Do.REPLAY:
+            return self._read_past()
+        elif do is _Do.PROGRESS:
+            with self._lock:
+                point, self._progress = self._progress, None
+            if point is not None:
+                return self._made("progress", Message(point, self._lsn, self._origin.schema.empty_table()))
+        else:
+            with self._lock:
+                message = self._contents if do is _Do.CONTENTS else self._backlog.first
+            if message is not None:
+                return self._made("snapshot" if do is _Do.CONTENTS else "changes", message)
+        return None
+
+    def _resync(self) -> Change | None:
+        with self._lock:
+            now = self._backlog.restart()
+            reason = self._backlog.lost
+        try:
+            contents = read_contents(self._origin, now)
+        except PenstockError as why:
+            if why.code != "PSK-5011":
+                raise
+            # The contents of a stream are its history, which is gone: there is nothing to continue from.
+            self.finish(why, why)
+            return None
+        return self._made("resync", contents, reason=reason, started=max(contents.epoch, now.epoch))
+
+    def _read_past(self) -> Change | None:
+        """Reads the next epoch, or with `coalesce` the next epochs, from the log."""
+        with self._lock:
+            backlog = self._backlog
+            at, last = backlog.at, backlog.gap
+            stops = [s for s in (self._options.up_to, self._suspension.epoch if self._suspension else None) if s]
+            stop = min((s for s in stops if s > at), default=None)
+        if last is None:
+            return None
+        until = last if stop is None else min(last, stop)
+        if self._options.policy == "coalesce":
+            message = self._replay.merged_after(at, until, self._options.limits.bytes)
+        else:
+            message = self._replay.message_after(at)
+        if message is None:
+            self._replay.close()
+            with self._lock:
+                if self._backlog.gap is not None:
+                    self._backlog.lose(f"the changes after epoch {at} are no longer retained")
+            return None
+        if stop is not None and message.epoch > stop:
+            with self._lock:
+                self._backlog.passed(stop)
+            return None
+        change = self._made("changes", message)
+        if self._backlog.gap is None:
+            self._replay.close()
+        return change
+
+    def _made(
+        self, kind: ChangeKind, message: Message, *, reason: str | None = None, started: int | None = None
+    ) -> Change | None:
+        """Makes the change for a message and moves the position; None if the filter leaves no rows."""
+        where, backlog = self._origin.where, self._backlog
+        if kind == "changes" and where is None:
             table = message.rendered(self._form)
         else:
-            kept = message.table if self._where is None or kind == "progress" else self._where(message.table)
+            kept = message.table if where is None or kind == "progress" else where(message.table)
             table = self._form.render(kept, snapshot=kind in ("snapshot", "resync"))
-        if kind == "changes" and table.num_rows == 0:
-            return None
-        prev = self._lsn
-        self._lsn = lsn
-        self._seq += 1
-        self._sent_at = time.monotonic()
-        return Change(self.name, epoch, lsn, prev, self._seq, table, kind, message.watermark)
+        with self._lock:
+            if self._lifecycle.state is State.CLOSED:
+                return None
+            if kind == "snapshot":
+                self._contents = None
+            elif started is not None:
+                backlog.started(started)
+            elif kind == "changes":
+                skipped = backlog.skipped and backlog.gap is None
+                backlog.passed(message.epoch)
+                if table.num_rows == 0:
+                    return None
+                if skipped:
+                    backlog.skipped, self._lsn = False, message.prev_lsn
+            prev, self._lsn, self._seq = self._lsn, message.point.lsn, self._seq + 1
+            self._sent_at = time.monotonic()
+            epoch, lsn, input_lsn, watermark = message.point
+            return Change(
+                name=self.name,
+                epoch=epoch,
+                lsn=lsn,
+                input_lsn=input_lsn,
+                prev_lsn=prev,
+                seq=self._seq,
+                table=table,
+                kind=kind,
+                watermark=watermark,
+                reason=reason,
+            )
 
     def _close(self) -> None:
-        with self._ready:
-            was, self._state = self._state, State.CLOSED
-            self._clear()
-            self._first = self._progress = None
-            then, self._after = self._after, []
-            self._ready.notify_all()
-        if was is not State.CLOSED:
-            self._detach(self)
-        for after in then:
-            after()
+        with self._lock:
+            if self._lifecycle.state is State.CLOSED:
+                return
+            self._lifecycle.to(State.CLOSED)
+            self._backlog.clear()
+            self._contents = self._progress = None
+            self._wake()
+        self._detach()
+        self._replay.close()
+        self._closing.run()
+
+
+def _deadline(timeout: float | None) -> float | None:
+    """The end of a wait on the monotonic clock; 0.0 for a poll."""
+    if timeout is None or timeout <= 0:
+        return None if timeout is None else 0.0
+    return time.monotonic() + timeout

@@ -117,14 +117,20 @@ def _grouped(table: pa.Table) -> pa.Table:
 
 
 def _grouped_by_duckdb(table: pa.Table, columns: list[str]) -> pa.Table:
-    con: duckdb.DuckDBPyConnection | None = getattr(_local, "con", None)
+    # A connection that was struck by an interrupt or an error is not used again.
+    con: duckdb.DuckDBPyConnection | None = _local.__dict__.pop("con", None)
     if con is None:
-        con = _local.con = duckdb.connect(":memory:")
+        con = duckdb.connect(":memory:", config={"python_enable_replacements": False})
         con.execute("SET TimeZone = 'UTC'")
     keys = ", ".join(quote(n) for n in columns)
-    con.register("zset", table)
     try:
-        summed = con.sql(f"SELECT {keys}, sum({WEIGHT})::BIGINT AS {WEIGHT} FROM zset GROUP BY {keys}").to_arrow_table()
-    finally:
+        con.register("zset", table)
+        text = f"SELECT {keys}, sum({WEIGHT})::BIGINT AS {WEIGHT} FROM zset GROUP BY {keys}"
+        summed = con.sql(text).to_arrow_table().cast(table.schema)
         con.unregister("zset")
-    return summed.cast(table.schema)
+    except duckdb.OutOfMemoryException as why:
+        raise fail("PSK-7009", f"Changes could not be added up: {why}") from why
+    except duckdb.Error as why:
+        raise fail("PSK-8001", f"Changes could not be added up: {why}") from why
+    _local.con = con
+    return summed

@@ -1,0 +1,50 @@
+"""What a subscription needs to know about its object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from penstock.serve.envelope import EmitKind
+
+
+class Past(NamedTuple):
+    """One epoch of an object, read from the log. `input_lsn`: the commit that caused it; None means `lsn`."""
+
+    epoch: int
+    lsn: int
+    table: pa.Table
+    watermark: int | None = None
+    input_lsn: int | None = None
+
+
+Snapshot = Callable[[], tuple[pa.Table, int, int]]
+"""Reads the contents with their epoch and LSN. They include everything published before the call."""
+
+History = Callable[[int], Iterator[Past] | None]
+"""Returns an iterator over the epochs after a given one, or None if the first of them is no longer retained.
+
+The iterator reads one epoch at a time, in order, and raises PSK-5011 at an epoch that was trimmed meanwhile. It may end early, and is then asked
+for again, but it never leaves out an epoch that was published before the call.
+"""
+
+Where = Callable[[pa.Table], pa.Table]
+"""Filters the rows of a Z-set."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How to read and present an object. The functions run in the reader's thread, without any lock.
+
+    Without `snapshot`, a resync has no rows and only says where changes continue. Without `history`, a reader that falls behind has to resync.
+    """
+
+    schema: pa.Schema
+    snapshot: Snapshot | None = None
+    history: History | None = None
+    where: Where | None = None
+    emit: EmitKind = "changes"
+    keys: tuple[str, ...] = ()
