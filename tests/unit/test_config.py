@@ -73,17 +73,17 @@ def test_a_map_can_be_written_nested_or_dotted(config: dict[str, Any]) -> None:
 
 
 def test_maps_are_merged_entry_by_entry(tmp_path: Path) -> None:
-    file = write(tmp_path, '[spark.conf]\nspark.a = 1\n"spark.b" = 2\n[variables]\nHOST = "db0"\n')
+    file = write(tmp_path, '[spark.conf]\nspark.sql.a = 1\n"spark.sql.b" = 2\n[variables]\nHOST = "db0"\n')
     settings = load_settings(
         tmp_path,
-        {"spark.conf.spark.c": 3.5},
+        {"spark.conf.spark.sql.c": 3.5},
         environ={
-            "PENSTOCK__SPARK__CONF": '{"spark.b": "20"}',
+            "PENSTOCK__SPARK__CONF": '{"spark.sql.b": "20"}',
             "PENSTOCK__VARIABLES__HOST": "db1",
             "PENSTOCK__VARIABLES__Mixed__Case": "kept",
         },
     )
-    assert settings.spark.conf == {"spark.a": "1", "spark.b": "20", "spark.c": "3.5"}
+    assert settings.spark.conf == {"spark.sql.a": "1", "spark.sql.b": "20", "spark.sql.c": "3.5"}
     assert settings.variables == {"HOST": "db1", "Mixed__Case": "kept"}
     assert settings.origin("spark.conf") == ", ".join(sorted(["PENSTOCK__SPARK__CONF", "config", str(file)]))
 

@@ -13,9 +13,14 @@ ORIGIN = "SET"
 # What is read anew each time it is needed. Everything else has been built into something that runs.
 CHANGEABLE = (
     "log.retain_bytes",
+    "log.max_bytes",
     "engine.max_rows_per_epoch",
     "engine.poll_timeout_ms",
     "engine.max_future_skew_ms",
+    "engine.release_failed_ms",
+    "read.consistency",
+    "read.stale",
+    "read.timeout_ms",
     "subscribe.buffer_bytes",
     "subscribe.buffer_messages",
 )

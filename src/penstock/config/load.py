@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from penstock.config.folder import check_from_folder
 from penstock.config.keys import Key, flatten, is_map, leaves, parse_key, unknown_key
 from penstock.config.settings import Settings
 from penstock.errors import fail
@@ -31,7 +32,7 @@ def load_settings(
     """The settings of the database in `folder`. A later layer wins, key by key:
 
     1. the defaults,
-    2. `penstock.toml` in `folder`, if it is there,
+    2. `penstock.toml` in `folder`, if it is there; it cannot set what could run code or open the database (PSK-0012),
     3. the environment: `PENSTOCK__SECTION__KEY`,
     4. `config`: nested or with dotted keys.
 
@@ -81,6 +82,7 @@ def _from_file(folder: str | os.PathLike[str] | None) -> Iterator[Value]:
     except tomllib.TOMLDecodeError as problem:
         raise fail("PSK-0002", f"{path} is not TOML: {problem}.") from problem
     for key, value in flatten(Settings, tree, str(path)):
+        check_from_folder(key, value, path)
         yield key, value, str(path)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
@@ -23,8 +26,20 @@ def _as_text(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+def _folders(value: object) -> object:
+    # In the environment there is only text: a JSON array, or folders with the separator of PATH between them.
+    if isinstance(value, str):
+        if value.lstrip().startswith("["):
+            return tuple(json.loads(value))
+        return tuple(part for part in value.split(os.pathsep) if part)
+    if isinstance(value, Iterable) and not isinstance(value, Mapping):
+        return tuple(os.fspath(part) if isinstance(part, os.PathLike) else part for part in value)
+    return value
+
+
 Count = Annotated[int, BeforeValidator(_not_a_flag)]
 Text = Annotated[str, BeforeValidator(_as_text)]
+Folders = Annotated[tuple[str, ...] | None, BeforeValidator(_folders)]
 
 
 class Section(BaseModel):
@@ -78,6 +93,12 @@ class LogSettings(Section):
         ge=0,
         description="History kept of each object whose statement does not say `retain_history`.",
     )
+    max_bytes: Count = Field(
+        default=0,
+        ge=0,
+        description="How large the log may become; 0: no limit. Beyond it history goes first, then queries that have failed no longer hold anything, "
+        "and then new rows are refused (PSK-5013) until those who hold the log (`SHOW LOG`) have read on.",
+    )
 
 
 class EngineSettings(Section):
@@ -91,7 +112,13 @@ class EngineSettings(Section):
     poll_timeout_ms: Count = Field(
         default=200,
         ge=1,
-        description="How long an idle job waits for a commit before it looks at its watermarks again.",
+        description="How long a job without input waits for a commit before it hands control back to Spark.",
+    )
+    release_failed_ms: Count = Field(
+        default=86_400_000,
+        ge=0,
+        description="A query that has failed for longer than this no longer keeps the log from being trimmed. When it is restarted, its "
+        "results are made again from the beginning.",
     )
     max_future_skew_ms: Count = Field(
         default=300_000,
@@ -101,13 +128,62 @@ class EngineSettings(Section):
     )
 
 
+class ServeSettings(Section):
+    """The contents of tables and views, and the queries on them."""
+
+    memory_limit: str = Field(
+        default="2gb",
+        pattern=r"^[1-9]\d* ?[kmgtKMGT][iI]?[bB]$",
+        description="Memory for contents, and for the result of one query, such as `512mb` or `4gb`. Contents beyond it are spilled to the folder of "
+        "the database; a result beyond it is refused (`PSK-7009`).",
+    )
+
+
 class SubscribeSettings(Section):
-    """What waits for a subscriber that is slower than its stream."""
+    """What waits in memory for a subscriber that is slower than its stream. What it misses beyond that is read from the log."""
 
     buffer_bytes: Count = Field(
-        default=67_108_864, ge=1, description="Bytes that may wait, where `subscribe` does not say."
+        default=16_777_216, ge=1, description="Bytes that may wait, where `subscribe` does not say."
     )
-    buffer_messages: Count = Field(default=10_000, ge=1, description="Changes that may wait.")
+    buffer_messages: Count = Field(default=4096, ge=1, description="Changes that may wait.")
+
+
+class ReadSettings(Section):
+    """What a SELECT may see."""
+
+    consistency: Literal["strong", "eventual"] = Field(
+        default="strong",
+        description="`strong`: a SELECT sees everything that this database had committed before it, and waits for the queries that it "
+        "reads from. `eventual`: it reads what is there.",
+    )
+    timeout_ms: Count = Field(
+        default=60_000,
+        ge=1,
+        description="How long a `strong` SELECT waits for the queries that it reads from (PSK-0010 then).",
+    )
+    stale: bool = Field(
+        default=False,
+        description="Let SELECT read what is there of queries that have failed or are stopped, as `WITH (stale = true)` does for one SELECT.",
+    )
+
+
+class SecuritySettings(Section):
+    """What SQL may reach outside the database. Neither `SET` nor the file in the database folder can change it."""
+
+    allowed_roots: Folders = Field(
+        default=None,
+        description="Folders that path options of connectors may reach, with everything below them. `null`: the working directory, the "
+        "database folder and the folder for temporary files. In the environment: a JSON array, or folders separated as in `PATH`.",
+    )
+    allow_programs: bool = Field(
+        default=False,
+        description="Allow SQL that runs programs or Java methods, or reads files: `TRANSFORM … USING`, `reflect`, and the other functions "
+        "that the security page lists.",
+    )
+    allow_python_imports: bool = Field(
+        default=False,
+        description="Allow `INTO PYTHON (callable = 'module:function')`. Otherwise only functions given to `db.register_callable` are called.",
+    )
 
 
 class Settings(Section):
@@ -116,7 +192,10 @@ class Settings(Section):
     spark: SparkSettings = SparkSettings()
     log: LogSettings = LogSettings()
     engine: EngineSettings = EngineSettings()
+    serve: ServeSettings = ServeSettings()
     subscribe: SubscribeSettings = SubscribeSettings()
+    read: ReadSettings = ReadSettings()
+    security: SecuritySettings = SecuritySettings()
     variables: dict[str, Text] = Field(
         default_factory=dict, description="Values for `${NAME}` in option values; they go before the environment."
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from penstock.errors import Position, fail
 
 _OPENING = re.compile(r"\$\{")
-_REFERENCE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<fallback>:-(?P<default>[^}]*))?\}")
+REFERENCE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<fallback>:-(?P<default>[^}]*))?\}")
 
 
 def substitute(text: str, variables: Mapping[str, str], *, position: Position | None = None) -> str:
@@ -33,11 +33,12 @@ def substitute(text: str, variables: Mapping[str, str], *, position: Position | 
     for opening in _OPENING.finditer(text):
         if opening.start() < start:
             continue
-        reference = _REFERENCE.match(text, opening.start())
+        reference = REFERENCE.match(text, opening.start())
         if reference is None:
             raise fail(
                 "PSK-0003",
-                f"{text[opening.start() :]!r} does not begin with a variable reference.",
+                # No more of the text: what follows may be a secret.
+                f"{text[opening.start() : opening.start() + 12]!r} does not begin with a variable reference.",
                 hint="Write ${NAME} or ${NAME:-default}; a name has letters, digits and underscores.",
                 position=position,
             )

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.catalog.objects import Connector
+from penstock.connect.access import Access
 from penstock.connect.options import check_options, choice
 from penstock.connect.sinks import register_sink
 from penstock.errors import fail
@@ -58,7 +59,7 @@ def _cell(value: object) -> str:
 
 
 @register_sink("CONSOLE", _OPTIONS)
-def _make(connector: Connector) -> ConsoleSink:
+def _make(connector: Connector, access: Access) -> ConsoleSink:
     check_options("CONSOLE", connector.options, _OPTIONS)
     if connector.format or connector.format_options:
         raise fail("PSK-1012", "CONSOLE has no FORMAT.", hint="Use style = 'table' or style = 'plain'.")

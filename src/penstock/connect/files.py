@@ -12,10 +12,11 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from penstock.catalog.objects import Connector
+from penstock.connect.access import Access
 from penstock.connect.options import check_options, choice, flag, required
 from penstock.connect.sinks import register_sink
+from penstock.disk import write_durably
 from penstock.errors import fail
-from penstock.serve.durable import write_durably
 from penstock.serve.zset import inserted, weighted
 
 _FORMATS = ("parquet", "csv", "json")
@@ -30,9 +31,10 @@ class FilesSink:
     `json` is one object per line. With `changelog = 'true'` rows carry `__weight`; otherwise a stream that retracts is refused.
     """
 
-    def __init__(self, folder: Path, format: str, *, changelog: bool) -> None:
+    def __init__(self, folder: Path, format: str, access: Access, *, changelog: bool) -> None:
         self._folder = folder
         self._format = format
+        self._access = access
         self._changelog = changelog
 
     @property
@@ -51,10 +53,9 @@ class FilesSink:
     def write(self, epoch: int, lsn: int, table: pa.Table) -> None:
         rows = weighted(table) if self._changelog else inserted(table)
         path = self._folder / f"epoch-{epoch:012d}.{self._format}"
-        try:
-            write_durably(path, lambda out: _ENCODERS[self._format](rows, out))
-        except OSError as why:
-            raise fail("PSK-5002", f"FILES could not write {path.name}: {why.strerror}.") from why
+        # The folder may have become a link since the sink was made.
+        self._access.check("FILES", [self._folder])
+        write_durably(path, lambda out: _ENCODERS[self._format](rows, out))
 
     def flush(self) -> None:
         """Each write is on disk when it returns."""
@@ -95,7 +96,7 @@ _ENCODERS = {"parquet": _parquet, "csv": _csv, "json": _json}
 
 
 @register_sink("FILES", _OPTIONS)
-def _make(connector: Connector) -> FilesSink:
+def _make(connector: Connector, access: Access) -> FilesSink:
     options = connector.options
     check_options("FILES", options, _OPTIONS)
     check_options("FILES FORMAT", connector.format_options, ())
@@ -104,4 +105,5 @@ def _make(connector: Connector) -> FilesSink:
     choice("FILES", "mode", options.get("mode", "append"), ("append",))
     format = choice("FILES", "format", connector.format or options.get("format", "parquet"), _FORMATS)
     changelog = flag("FILES", "changelog", options.get("changelog", "false"))
-    return FilesSink(Path(required("FILES", options, "path")), format, changelog=changelog)
+    folder = access.path("FILES", "path", required("FILES", options, "path"))
+    return FilesSink(folder, format, access, changelog=changelog)

@@ -9,6 +9,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.catalog.objects import Column, Connector
+from penstock.connect.access import Access
+from penstock.connect.secrets import guarded, resolve, shielded
 from penstock.connect.sinks import unknown_connector
 
 
@@ -33,16 +35,24 @@ class LookupSource(Protocol):
     def close(self) -> None: ...
 
 
-Factory = Callable[[Connector, Sequence[Column], Sequence[str]], LookupSource]
+Factory = Callable[[Connector, Sequence[Column], Sequence[str], Access], LookupSource]
 """Makes the source of a connector clause from the declared columns and the key. It checks all options and connects to nothing."""
 
 
 @dataclass(frozen=True)
 class LookupConnector:
-    factory: Factory
+    make: Factory
     options: tuple[str, ...]
     by_key: bool
     """Whether single rows can be asked for, as strategy = 'on-demand' does."""
+
+    def factory(
+        self, connector: Connector, columns: Sequence[Column], key: Sequence[str], access: Access | None = None
+    ) -> LookupSource:
+        """The source of a connector clause as it was written: its variables are replaced here, and no error of the source shows them."""
+        access = access or Access()
+        connector = resolve(connector, access.substitute)
+        return shielded(guarded(self.make, connector)(connector, columns, key, access), connector)
 
 
 _CONNECTORS: dict[str, LookupConnector] = {}

@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from penstock.catalog.coerce import coerce
 from penstock.catalog.objects import Column, Connector
 from penstock.catalog.types import schema_of
+from penstock.connect.access import Access
 from penstock.connect.lookups import register_lookup
 from penstock.connect.options import check_options, required, seconds
 from penstock.errors import PenstockError, fail
@@ -94,13 +95,9 @@ class PostgresTable:
         where = f"{self._conninfo.get('host', 'localhost')}:{self._conninfo.get('port', 5432)}"
         return fail(
             "PSK-5002",
-            f"POSTGRES at {where}: {self._without_secrets(first)}.",
+            f"POSTGRES at {where}: {first}.",
             hint="Check url, table and query, and that the server runs and lets this user in.",
         )
-
-    def _without_secrets(self, text: str) -> str:
-        password = self._conninfo.get("password")
-        return text.replace(password, "***") if password else text
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -208,7 +205,7 @@ def _columns(keys: list[tuple[Any, ...]], names: Sequence[object]) -> list[list[
 
 
 @register_lookup("POSTGRES", _OPTIONS, by_key=True)
-def _make(connector: Connector, columns: Sequence[Column], key: Sequence[str]) -> PostgresTable:
+def _make(connector: Connector, columns: Sequence[Column], key: Sequence[str], access: Access) -> PostgresTable:
     options = connector.options
     check_options("POSTGRES", options, _OPTIONS)
     if connector.format or connector.format_options:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.catalog.objects import Connector
+from penstock.connect.access import Access
 from penstock.connect.options import check_options, required
 from penstock.connect.sinks import register_sink
 from penstock.errors import PenstockError, fail
@@ -16,6 +17,7 @@ from penstock.errors import PenstockError, fail
 Receiver = Callable[[int, pa.Table], Any]
 _OPTIONS = ("callable",)
 _CALLABLES: dict[str, Receiver] = {}
+_REGISTER = "Register the function with db.register_callable('name', function), and write callable = 'name'."
 
 
 def register_callable(name: str, receiver: Receiver) -> None:
@@ -23,14 +25,19 @@ def register_callable(name: str, receiver: Receiver) -> None:
     _CALLABLES[name] = receiver
 
 
-def find_callable(name: str) -> Receiver:
-    """A registered function, or the one at `module:function`."""
+def find_callable(name: str, *, imports: bool) -> Receiver:
+    """A registered function, or, if `imports` allows it, the one at `module:function`."""
     if name in _CALLABLES:
         return _CALLABLES[name]
     module, colon, attribute = name.partition(":")
     if not colon:
-        hint = "Register it with register_callable(), or write 'module:function'."
-        raise fail("PSK-1011", f"PYTHON: there is no callable {name!r}.", hint=hint)
+        raise fail("PSK-1011", f"PYTHON: there is no callable {name!r}.", hint=_REGISTER)
+    if not imports:
+        raise fail(
+            "PSK-0012",
+            f"PYTHON: {name!r} would be imported, and the setting security.allow_python_imports is false.",
+            hint=f"{_REGISTER} Or set security.allow_python_imports in penstock.open(config=…).",
+        )
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as why:
@@ -77,9 +84,9 @@ class PythonSink:
 
 
 @register_sink("PYTHON", _OPTIONS)
-def _make(connector: Connector) -> PythonSink:
+def _make(connector: Connector, access: Access) -> PythonSink:
     check_options("PYTHON", connector.options, _OPTIONS)
     if connector.format or connector.format_options:
         raise fail("PSK-1012", "PYTHON has no FORMAT: the function gets an Arrow table.")
     name = required("PYTHON", connector.options, "callable")
-    return PythonSink(name, find_callable(name))
+    return PythonSink(name, find_callable(name, imports=access.python_imports))

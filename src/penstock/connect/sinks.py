@@ -9,6 +9,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.catalog.objects import Connector
+from penstock.connect.access import Access
+from penstock.connect.secrets import guarded, resolve, shielded
 from penstock.errors import fail
 
 
@@ -34,7 +36,7 @@ class Sink(Protocol):
         """The newest epoch that the sink itself knows to hold; 0 if none, or if it cannot tell."""
 
 
-Factory = Callable[[Connector], Sink]
+Factory = Callable[[Connector, Access], Sink]
 _FACTORIES: dict[str, Factory] = {}
 SINK_OPTIONS: dict[str, tuple[str, ...]] = {}
 
@@ -54,12 +56,18 @@ def sink_names() -> list[str]:
     return sorted(_FACTORIES)
 
 
-def make_sink(connector: Connector, *, changelog: bool) -> Sink:
-    """The sink of a connector clause: PSK-5001 if there is none of that name, PSK-5004 if it cannot take the stream."""
+def make_sink(connector: Connector, *, changelog: bool, access: Access | None = None) -> Sink:
+    """The sink of a connector clause: PSK-5001 if there is none of that name, PSK-5004 if it cannot take the stream.
+
+    The clause is as it was written: its variables are replaced here, and no error of the sink shows them. PSK-0012 for
+    what `access` does not allow.
+    """
     factory = _FACTORIES.get(connector.name.upper())
     if factory is None:
         raise unknown_connector(connector.name, sink_names(), "sink")
-    sink = factory(connector)
+    access = access or Access()
+    connector = resolve(connector, access.substitute)
+    sink = shielded(guarded(factory, connector)(connector, access), connector)
     if changelog and not sink.accepts_changelog:
         raise fail("PSK-5004", f"{connector.name.upper()} cannot take back rows, and the stream retracts some.")
     return sink

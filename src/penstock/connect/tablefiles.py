@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pyarrow.parquet
 from penstock.catalog.coerce import coerce
 from penstock.catalog.objects import Column, Connector
 from penstock.catalog.types import schema_of
+from penstock.connect.access import Access
 from penstock.connect.lookups import register_lookup
 from penstock.connect.options import check_options, choice, required
 from penstock.errors import PenstockError, fail
@@ -30,8 +30,11 @@ class TableFiles:
     NULL, except in a STRING column. A file that is replaced while it is read is an error of that read.
     """
 
-    def __init__(self, path: str, format: str | None, delimiter: str, columns: Sequence[Column]) -> None:
+    def __init__(
+        self, path: str, format: str | None, delimiter: str, columns: Sequence[Column], access: Access
+    ) -> None:
         self._path = path
+        self._access = access
         self._format = format
         self._delimiter = delimiter
         self._schema = schema_of(columns)
@@ -54,12 +57,15 @@ class TableFiles:
 
     def _files(self) -> list[Path]:
         path = Path(self._path)
-        if path.is_file():
-            return [path]
-        if path.is_dir():
+        if not path.exists():
+            found = self._access.matching("FILES", "path", self._path)
+        elif self._access.path("FILES", "path", self._path).is_dir():
             ends = (f".{self._format}",) if self._format else tuple(f".{f}" for f in _FORMATS)
-            return sorted(f for f in path.iterdir() if f.is_file() and f.name.lower().endswith(ends))
-        found = sorted(Path(f) for f in glob.glob(self._path, recursive=True) if Path(f).is_file())
+            inside = sorted(f for f in path.iterdir() if f.is_file() and f.name.lower().endswith(ends))
+            self._access.check("FILES", inside)
+            return inside
+        else:
+            return [path]
         if not found:
             raise fail("PSK-5002", f"FILES: there is nothing at {self._path}.", hint="Check the path.")
         return found
@@ -118,7 +124,7 @@ class TableFiles:
 
 
 @register_lookup("FILES", _OPTIONS, by_key=False)
-def _make(connector: Connector, columns: Sequence[Column], key: Sequence[str]) -> TableFiles:
+def _make(connector: Connector, columns: Sequence[Column], key: Sequence[str], access: Access) -> TableFiles:
     options = connector.options
     check_options("FILES", options, _OPTIONS)
     check_options("FILES FORMAT", connector.format_options, ())
@@ -132,4 +138,4 @@ def _make(connector: Connector, columns: Sequence[Column], key: Sequence[str]) -
     nested = [c.name for c in columns if c.type.startswith(("array", "map", "struct"))]
     if format == "csv" and nested:
         raise fail("PSK-1011", f"FILES: CSV cannot hold the nested column {nested[0]!r}.", hint="Use PARQUET.")
-    return TableFiles(required("FILES", options, "path"), format, delimiter, columns)
+    return TableFiles(required("FILES", options, "path"), format, delimiter, columns, access)

@@ -1,13 +1,14 @@
-"""The clauses after a query: EMIT, ALLOW LATENESS, LATE DATA TO, WITH (…), REBUILD."""
+"""The clauses after a query: EMIT, ALLOW LATENESS, LATE DATA TO, ERRORS TO, WITH (…), REBUILD."""
 
 from __future__ import annotations
 
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
+from penstock.errors import Position
 from penstock.plan.nodes import Interval
 from penstock.sql import intervals
-from penstock.sql.options import Substitute, parse_options
+from penstock.sql.options import parse_options
 from penstock.sql.parser import EMIT_FORMS, parse_expression, parse_select
 from penstock.sql.query import EmitClause, EmitKind, ParsedQuery
 from penstock.sql.tokens import Cursor
@@ -22,9 +23,11 @@ _EMITS: tuple[tuple[str, EmitKind], ...] = (
 )
 
 
-def parse_query(
-    cursor: Cursor, substitute: Substitute | None, statement: str | None, *, rebuild: bool = False
-) -> tuple[ParsedQuery, bool]:
+_DEAD_LETTERS = ("STREAM", "MATERIALIZED VIEW")
+"""Statements whose rows that cannot be computed can be sent elsewhere."""
+
+
+def parse_query(cursor: Cursor, statement: str | None, *, rebuild: bool = False) -> tuple[ParsedQuery, bool]:
     """The query from the cursor to its end, with its clauses. `statement` names whose options are allowed; None: no clauses.
 
     The second result is true if REBUILD was written (only where `rebuild` allows it).
@@ -37,10 +40,12 @@ def parse_query(
     emit: EmitClause | None = None
     lateness: Interval | None = None
     late_to: str | None = None
+    errors_to: str | None = None
+    where: Position | None = None
     options: dict[str, str] | None = None
     rebuilt = False
     while not cursor.done:
-        if statement is None:
+        if statement is None or (statement == "SELECT" and not cursor.at("WITH (")):
             raise cursor.error(
                 "only a stream or a view can have this clause", hint="Put it into CREATE STREAM … AS SELECT …."
             )
@@ -52,16 +57,43 @@ def parse_query(
             lateness = parse_interval(cursor)
         elif late_to is None and cursor.accept("LATE DATA TO"):
             late_to = cursor.new_name("a stream name")
+        elif errors_to is None and statement in _DEAD_LETTERS and cursor.accept("ERRORS TO"):
+            errors_to = cursor.new_name("a stream name")
         elif options is None and cursor.accept("WITH"):
-            options = parse_options(cursor, substitute, statement)
+            where = cursor.here()
+            options = parse_options(cursor, statement)
         elif rebuild and not rebuilt and cursor.accept("REBUILD"):
             rebuilt = True
         else:
             raise cursor.error("unexpected clause")
+        if late_to is not None and errors_to is not None and late_to.lower() == errors_to.lower():
+            raise cursor.fail("PSK-1003", "late rows and errors cannot go to one stream", position=cursor.script.at(at))
+    if options is not None and where is not None:
+        _check_errors(cursor, errors_to, options.get("on_error", "").lower(), where)
     first, last = tokens[0], tokens[-1]
     text = cursor.script.text[first.start : last.end + 1]
-    query = ParsedQuery(cursor.script, ast, text, first.start, probes, emit, lateness, late_to, options or {})
+    query = ParsedQuery(
+        cursor.script, ast, text, first.start, probes, emit, lateness, late_to, errors_to, options=options or {}
+    )
     return query, rebuilt
+
+
+def _check_errors(cursor: Cursor, errors_to: str | None, mode: str, where: Position) -> None:
+    """The option on_error says what the clause ERRORS TO says as well; they must not differ."""
+    if mode == "dead_letter" and errors_to is None:
+        raise cursor.fail(
+            "PSK-1011",
+            "on_error = 'dead_letter' does not say where the rows go",
+            hint="Write ERRORS TO name after the SELECT.",
+            position=where,
+        )
+    if mode == "fail" and errors_to is not None:
+        raise cursor.fail(
+            "PSK-1011",
+            "on_error = 'fail' contradicts ERRORS TO",
+            hint="Leave out the option, or the clause.",
+            position=where,
+        )
 
 
 def _tail(cursor: Cursor, rebuild: bool) -> int:
@@ -78,7 +110,7 @@ def _tail(cursor: Cursor, rebuild: bool) -> int:
             and at.tokens[at.index - 1].token_type not in (TokenType.DOT, TokenType.ALIAS)
         ):
             starts = any(at.at(f"EMIT {w}") for w in ("ON", "AFTER", "FINAL", "CHANGES", "EVERY"))
-            if starts or at.at("ALLOW LATENESS") or at.at("LATE DATA") or (at.at("WITH (")):
+            if starts or any(at.at(w) for w in ("ALLOW LATENESS", "LATE DATA", "ERRORS TO", "WITH (")):
                 return at.index
             if rebuild and at.at("REBUILD") and at.index == at.end - 1:
                 return at.index

@@ -11,7 +11,7 @@ from penstock.catalog.objects import Column, Connector, Kind, Watermark
 from penstock.sql import intervals
 from penstock.sql import statements as st
 from penstock.sql.clauses import parse_query
-from penstock.sql.options import Substitute, parse_options
+from penstock.sql.options import parse_connector_options, parse_options
 from penstock.sql.parser import parse_expression, parse_select
 from penstock.sql.query import ParsedQuery
 from penstock.sql.tokens import Cursor
@@ -36,7 +36,7 @@ def parse_kind(cursor: Cursor) -> Kind:
     raise cursor.error("expected SOURCE, TABLE, LOOKUP TABLE, STREAM, MATERIALIZED VIEW or SINK")
 
 
-def parse_create(cursor: Cursor, text: str, offset: int, substitute: Substitute | None) -> st.Statement:
+def parse_create(cursor: Cursor, text: str, offset: int) -> st.Statement:
     or_replace = cursor.accept("OR REPLACE")
     kind = parse_kind(cursor)
     if_not_exists = cursor.accept("IF NOT EXISTS")
@@ -45,17 +45,17 @@ def parse_create(cursor: Cursor, text: str, offset: int, substitute: Substitute 
     name = object_name(cursor, new=True)
     if kind in (Kind.STREAM, Kind.VIEW):
         cursor.expect("AS")
-        query, _ = parse_query(cursor, substitute, kind.value.upper())
+        query, _ = parse_query(cursor, kind.value.upper())
         made = st.CreateStream if kind is Kind.STREAM else st.CreateView
         return made(text, offset, name, or_replace, if_not_exists, query=query)
     if kind is Kind.SINK:
-        return _sink(cursor, text, offset, name, or_replace, if_not_exists, substitute)
+        return _sink(cursor, text, offset, name, or_replace, if_not_exists)
     body = _body(cursor, kind)
-    connector = parse_connector(cursor, substitute) if cursor.accept("FROM") else None
+    connector = parse_connector(cursor) if cursor.accept("FROM") else None
     if connector is None and cursor.at("FORMAT"):
         raise cursor.error("FORMAT needs FROM CONNECTOR (…) before it")
     where = cursor.here()
-    options = parse_options(cursor, substitute, kind.value.upper()) if cursor.accept("WITH") else {}
+    options = parse_options(cursor, kind.value.upper()) if cursor.accept("WITH") else {}
     cursor.finish()
     if not body.columns and connector is None:
         raise cursor.error(f"expected the columns of {kind.value} {name}")
@@ -238,14 +238,14 @@ def _watermark(cursor: Cursor) -> Watermark:
     )
 
 
-def parse_connector(cursor: Cursor, substitute: Substitute | None) -> Connector:
+def parse_connector(cursor: Cursor) -> Connector:
     """`NAME (options) [FORMAT f [(options)]]`."""
     name = cursor.name("a connector").lower()
-    options = parse_options(cursor, substitute) if cursor.at("(") else {}
+    options = parse_connector_options(cursor) if cursor.at("(") else {}
     if not cursor.accept("FORMAT"):
         return Connector(name, options)
     fmt = cursor.name("a format").lower()
-    format_options = parse_options(cursor, substitute) if cursor.at("(") else {}
+    format_options = parse_connector_options(cursor) if cursor.at("(") else {}
     return Connector(name, options, fmt, format_options)
 
 
@@ -256,7 +256,6 @@ def _sink(
     name: str,
     or_replace: bool,
     if_not_exists: bool,
-    substitute: Substitute | None,
 ) -> st.Statement:
     source: str | None = None
     query: ParsedQuery | None = None
@@ -269,14 +268,14 @@ def _sink(
         query = _filtered(cursor, start, stop)
         cursor.index = stop
         cursor.expect("INTO")
-        connector = parse_connector(cursor, substitute)
-        options = parse_options(cursor, substitute, "SINK") if cursor.accept("WITH") else {}
+        connector = parse_connector(cursor)
+        options = parse_options(cursor, "SINK") if cursor.accept("WITH") else {}
         cursor.finish()
     else:
         cursor.expect("INTO")
-        connector = parse_connector(cursor, substitute)
+        connector = parse_connector(cursor)
         cursor.expect("AS")
-        query, _ = parse_query(cursor, substitute, "SINK")
+        query, _ = parse_query(cursor, "SINK")
         options = query.options
     return st.CreateSink(
         text, offset, name, or_replace, if_not_exists, connector=connector, source=source, query=query, options=options
@@ -315,7 +314,7 @@ def parse_drop(cursor: Cursor, text: str, offset: int) -> st.Statement:
     return st.Drop(text, offset, kind.value, name, if_exists, cascade)
 
 
-def parse_alter(cursor: Cursor, text: str, offset: int, substitute: Substitute | None) -> st.Statement:
+def parse_alter(cursor: Cursor, text: str, offset: int) -> st.Statement:
     where = cursor.here()
     kind = parse_kind(cursor)
     name = object_name(cursor)
@@ -333,5 +332,5 @@ def parse_alter(cursor: Cursor, text: str, offset: int, substitute: Substitute |
     if kind not in (Kind.STREAM, Kind.VIEW):
         raise cursor.fail("PSK-1012", f"a {kind.value} cannot be altered", position=where)
     cursor.expect("AS")
-    query, rebuild = parse_query(cursor, substitute, kind.value.upper(), rebuild=True)
+    query, rebuild = parse_query(cursor, kind.value.upper(), rebuild=True)
     return st.AlterQuery(text, offset, kind.value, name, query, rebuild)

@@ -8,6 +8,7 @@ from sqlglot.tokens import Token, TokenType
 from penstock.sql import statements as st
 from penstock.sql.clauses import parse_query
 from penstock.sql.ddl import object_name
+from penstock.sql.limits import check_written
 from penstock.sql.parser import parse_expression, parse_select
 from penstock.sql.tokens import Cursor
 from penstock.sql.trees import bare
@@ -31,7 +32,7 @@ def parse_insert(cursor: Cursor, text: str, offset: int) -> st.Statement:
         raise cursor.error("expected VALUES or a query")
     if cursor.at("VALUES"):
         return st.Insert(text, offset, target, columns, _values(cursor, columns), None)
-    query, _ = parse_query(cursor, None, None)
+    query, _ = parse_query(cursor, None)
     return st.Insert(text, offset, target, columns, None, query)
 
 
@@ -51,6 +52,7 @@ def _values(cursor: Cursor, columns: tuple[str, ...] | None) -> tuple[tuple[exp.
                 "PSK-1016", f"row {len(rows)} has {len(cells)} values, {wanted} are wanted", position=where
             )
         for cell in cells:
+            check_written(cursor.script, cell, where)
             if cell.find(exp.Column, exp.Query) is not None:
                 raise cursor.fail("PSK-1012", f"row {len(rows)} has a value that is not constant", position=where)
     return tuple(rows)

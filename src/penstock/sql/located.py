@@ -35,7 +35,7 @@ def located(query: ParsedQuery) -> Iterator[None]:
 
 
 def _place(error: PenstockError, query: ParsedQuery) -> None:
-    error.sql = query.script.text
+    error.sql = query.script.shown
     error.position = query.script.position(query.offset)
     names = _QUOTED.findall(error.detail)
     if error.code == "PSK-1006" and names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -14,6 +15,18 @@ KEYWORDS = frozenset(
     }
 )  # fmt: skip
 """Words that a query cannot have as the name of an object or column unless they are quoted."""
+
+
+_UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029`]")
+
+
+def unfit(name: str) -> str | None:
+    """Why an object or column cannot have a name; None if it can."""
+    if not name.strip():
+        return "a name cannot be empty"
+    if _UNFIT.search(name):
+        return f"the name {_UNFIT.sub('?', name)!r} has a backquote, a line break or another control character"
+    return None
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 from sqlglot.tokens import Token, TokenType
 
-from penstock.errors import Position
+from penstock.config.secrets import has_clear_secret, is_secret
+from penstock.errors import PenstockError, Position
 from penstock.sql.names import nearest
 from penstock.sql.tokens import Cursor, is_name
 
-Substitute = Callable[[str], str]
-
 ALLOWED: dict[str, frozenset[str]] = {
-    "SOURCE": frozenset({"max_future_skew", "idle_timeout", "retain_history"}),
+    "SOURCE": frozenset({"max_future_skew", "idle_timeout", "retain_history", "watermark_per"}),
     "TABLE": frozenset({"retain_history"}),
     "LOOKUP TABLE": frozenset(
         {
@@ -26,25 +25,74 @@ ALLOWED: dict[str, frozenset[str]] = {
             "refresh",
         }
     ),
-    "STREAM": frozenset({"retain_history", "state_ttl", "max_state_bytes", "unbounded_state", "asof", "max_depth"}),
+    "STREAM": frozenset(
+        {"retain_history", "state_ttl", "max_state_bytes", "unbounded_state", "asof", "max_depth", "on_error"}
+    ),
     "MATERIALIZED VIEW": frozenset(
-        {"retain_history", "state_ttl", "max_state_bytes", "unbounded_state", "asof", "max_depth"}
+        {"retain_history", "state_ttl", "max_state_bytes", "unbounded_state", "asof", "max_depth", "on_error"}
     ),
     "SINK": frozenset({"state_ttl", "max_state_bytes", "unbounded_state", "asof", "max_depth"}),
     "SUBSCRIBE": frozenset({"snapshot", "progress", "envelope"}),
+    "SELECT": frozenset({"stale"}),
 }
 VALUES: dict[str, frozenset[str]] = {
     "unbounded_state": frozenset({"true", "false"}),
     "asof": frozenset({"eager", "watermark"}),
+    "on_error": frozenset({"fail", "dead_letter"}),
     "strategy": frozenset({"replicated", "on-demand"}),
     "snapshot": frozenset({"true", "false"}),
+    "stale": frozenset({"true", "false"}),
     "progress": frozenset({"true", "false"}),
     "envelope": frozenset({"diff", "upsert", "debezium"}),
 }
 
 
-def parse_options(cursor: Cursor, substitute: Substitute | None, statement: str | None = None) -> dict[str, str]:
-    """`(k = v, …)` at the cursor. With `statement` only that statement's options are allowed; without, any are."""
+def parse_options(cursor: Cursor, statement: str) -> dict[str, str]:
+    """`(k = v, …)` at the cursor: options of a statement, with their variables replaced."""
+    substitute = cursor.script.reading.substitute
+
+    def check(key: str, where: Position) -> None:
+        _check_name(cursor, key, statement, where)
+
+    def value(key: str, text: str, where: Position) -> str:
+        made = _substituted(cursor, text, where) if substitute is not None else text
+        if key in VALUES and made.lower() not in VALUES[key]:
+            known = ", ".join(sorted(VALUES[key]))
+            raise cursor.fail("PSK-1011", f"{key} cannot be '{made}'", hint=f"One of: {known}.", position=where)
+        return made
+
+    return _pairs(cursor, check, value)
+
+
+def parse_connector_options(cursor: Cursor) -> dict[str, str]:
+    """`(k = v, …)` at the cursor: options of a connector, any of them. They stay as written, unless the script is read otherwise.
+
+    A secret has to be written as `${NAME}`: the statement is stored and shown.
+    """
+    reading = cursor.script.reading
+
+    def value(key: str, text: str, where: Position) -> str:
+        if reading.connectors == "keep":
+            return text
+        if has_clear_secret(key, text):
+            what = f"option {key}" if is_secret(key) else f"a secret in option {key}"
+            raise cursor.fail(
+                "PSK-1011",
+                f"{what} is written out, and statements are stored and shown",
+                hint="Write it as ${NAME}: the value then comes from the setting variables.NAME or from the environment.",
+                position=where,
+            )
+        if reading.substitute is None:
+            return text
+        made = _substituted(cursor, text, where)
+        return made if reading.connectors == "resolve" else text
+
+    return _pairs(cursor, lambda key, where: None, value)
+
+
+def _pairs(
+    cursor: Cursor, check: Callable[[str, Position], None], value: Callable[[str, str, Position], str]
+) -> dict[str, str]:
     cursor.expect("(")
     out: dict[str, str] = {}
     while not cursor.accept(")"):
@@ -54,16 +102,22 @@ def parse_options(cursor: Cursor, substitute: Substitute | None, statement: str 
         key = _key(cursor)
         if key in out:
             raise cursor.fail("PSK-1010", f"option {key} is given twice", position=where)
-        if statement is not None:
-            _check_name(cursor, key, statement, where)
+        check(key, where)
         cursor.expect("=")
         where = cursor.here()
-        value = _value(cursor, substitute)
-        if statement is not None and key in VALUES and value.lower() not in VALUES[key]:
-            known = ", ".join(sorted(VALUES[key]))
-            raise cursor.fail("PSK-1011", f"{key} cannot be '{value}'", hint=f"One of: {known}.", position=where)
-        out[key] = value
+        out[key] = value(key, _value(cursor), where)
     return out
+
+
+def _substituted(cursor: Cursor, text: str, where: Position) -> str:
+    substitute = cursor.script.reading.substitute
+    assert substitute is not None
+    try:
+        return substitute(text)
+    except PenstockError as error:
+        if error.position is None:
+            error.position, error.sql = where, cursor.script.shown
+        raise
 
 
 def _check_name(cursor: Cursor, key: str, statement: str, where: Position) -> None:
@@ -88,19 +142,10 @@ def _key(cursor: Cursor) -> str:
     return ".".join(parts).lower()
 
 
-def _value(cursor: Cursor, substitute: Substitute | None) -> str:
+def _value(cursor: Cursor) -> str:
     token = cursor.peek()
     if token is not None and token.token_type in (TokenType.STRING, TokenType.RAW_STRING):
-        where = cursor.here()
-        text = cursor.next().text
-        if substitute is None:
-            return text
-        try:
-            return substitute(text)
-        except Exception as error:
-            if getattr(error, "code", None) and getattr(error, "position", None) is None:
-                error.position, error.sql = where, cursor.script.text  # type: ignore[attr-defined]
-            raise
+        return cursor.next().text
     if cursor.accept("TRUE"):
         return "true"
     if cursor.accept("FALSE"):

@@ -11,11 +11,13 @@ from sqlglot.errors import ParseError
 from sqlglot.tokens import Token, TokenType
 
 from penstock.errors import PenstockError
+from penstock.plan.room import with_room
+from penstock.sql.limits import MAX_NESTING, check_tree, check_written, too_deep
+from penstock.sql.programs import check_reach
 from penstock.sql.query import Probe
 from penstock.sql.rewrite import Rewriter
 from penstock.sql.tokens import Script
 
-_MAX_DEPTH = 200
 EMIT_FORMS = "ON WINDOW CLOSE, AFTER WATERMARK, ON UPDATE, CHANGES, FINAL or EVERY INTERVAL '10' SECOND"
 _STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.FROM, TokenType.L_PAREN)
 
@@ -47,6 +49,12 @@ def parse_expression(script: Script, tokens: Sequence[Token], what: str) -> exp.
     if not simple or len(tree.expressions) != 1 or isinstance(tree.expressions[0], (exp.Alias, exp.Star)):
         raise script.syntax_error(f"expected {what}", where)
     found: exp.Expression = tree.expressions[0]
+    check_written(script, found, where)
+    for table in found.find_all(exp.Table):
+        # Spark would take it for a file: text.`/etc/passwd`.
+        if table.args.get("db"):
+            shown = ".".join(p.name for p in table.parts)
+            raise script.refusal("PSK-1002", f"{shown} is not found: names have one part", table)
     return found
 
 
@@ -55,11 +63,12 @@ def _parse(script: Script, tokens: Sequence[Token], last: Token) -> exp.Expressi
     # The parser reports line and column of a token: offsets in their place are what we can turn into a position.
     given = [Token(t.token_type, t.text, t.start, t.end, t.start, t.end, []) for t in tokens]
     try:
-        trees = Spark().parser().parse(given, script.text)
+        trees = with_room(lambda: Spark().parser().parse(given, script.text))
     except ParseError as error:
         raise _translate(script, error, last) from None
-    except RecursionError:
-        raise script.syntax_error("the statement is nested too deeply", script.at(tokens[0])) from None
+    except PenstockError as error:
+        error.position, error.sql = script.at(tokens[0]), script.shown
+        raise
     except Exception as error:
         raise script.syntax_error(
             f"the statement cannot be read ({type(error).__name__})", script.at(tokens[0])
@@ -71,6 +80,8 @@ def _parse(script: Script, tokens: Sequence[Token], last: Token) -> exp.Expressi
     command = tree.find(exp.Command)
     if command is not None:
         raise script.syntax_error("unknown statement", script.at(tokens[0]))
+    check_tree(script, tree, script.at(tokens[0]))
+    check_reach(script, tree, script.at(tokens[0]))
     return tree
 
 
@@ -84,8 +95,8 @@ def _check_shape(script: Script, tokens: Sequence[Token]) -> None:
         after_comma = t.token_type is TokenType.COMMA
         depth += t.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET)
         depth -= t.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET)
-        if depth > _MAX_DEPTH:
-            raise script.syntax_error("the statement is nested too deeply", script.at(t))
+        if depth > MAX_NESTING:
+            raise too_deep(script, script.at(t))
 
 
 def _translate(script: Script, error: ParseError, last: Token) -> PenstockError:

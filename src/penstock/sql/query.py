@@ -42,4 +42,6 @@ class ParsedQuery:
     emit: EmitClause | None = None
     lateness: Interval | None = None
     late_to: str | None = None
+    errors_to: str | None = None
+    """The stream that rows go to which cannot be computed; without one such a row makes the query fail."""
     options: dict[str, str] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from sqlglot.tokens import Token, TokenType
 
@@ -11,11 +12,11 @@ from penstock.sql.clauses import parse_query
 from penstock.sql.ddl import object_name, parse_alter, parse_create, parse_drop, parse_kind
 from penstock.sql.dml import parse_delete, parse_insert, parse_update
 from penstock.sql.names import suggestion
-from penstock.sql.options import Substitute, parse_options
+from penstock.sql.options import parse_options
 from penstock.sql.parser import parse_expression
-from penstock.sql.tokens import Cursor, Script, is_name, words_of
+from penstock.sql.tokens import Cursor, Reading, Script, Substitute, is_name, words_of
 
-_SHOWN = ("SOURCES", "TABLES", "STREAMS", "VIEWS", "SINKS", "QUERIES", "CHECKPOINTS", "CONNECTORS")
+_SHOWN = ("SOURCES", "TABLES", "STREAMS", "VIEWS", "SINKS", "QUERIES", "CHECKPOINTS", "CONNECTORS", "LOG")
 _STARTS = [
     "CREATE",
     "DROP",
@@ -27,6 +28,7 @@ _STARTS = [
     "COMMIT",
     "ROLLBACK",
     "REFRESH",
+    "RESTART",
     "SELECT",
     "WITH",
     "VALUES",
@@ -46,13 +48,16 @@ _STARTS = [
 ]
 
 
-def parse_script(text: str, *, substitute: Substitute | None = None) -> list[st.Statement]:
-    """All statements of a script. A syntax error anywhere is PSK-1001, with its position in the whole script.
-
-    `substitute` is applied to every option value that is a string.
-    """
-    script = Script(text)
-    return [_statement(script, part, substitute) for part in split(script)]
+def parse_script(
+    text: str,
+    *,
+    substitute: Substitute | None = None,
+    connectors: Literal["resolve", "check", "keep"] = "resolve",
+    programs: bool = False,
+) -> list[st.Statement]:
+    """All statements of a script, read as `Reading` says. A syntax error anywhere is PSK-1001, with its position in the whole script."""
+    script = Script(text, Reading(substitute, connectors, programs))
+    return [_statement(script, part) for part in split(script)]
 
 
 def split(script: Script) -> list[list[Token]]:
@@ -66,16 +71,16 @@ def split(script: Script) -> list[list[Token]]:
     return [p for p in parts if p]
 
 
-def _statement(script: Script, tokens: Sequence[Token], substitute: Substitute | None) -> st.Statement:
+def _statement(script: Script, tokens: Sequence[Token]) -> st.Statement:
     cursor = Cursor(script, tokens)
     offset = tokens[0].start
     text = script.text[offset : tokens[-1].end + 1]
     if cursor.accept("CREATE"):
-        return parse_create(cursor, text, offset, substitute)
+        return parse_create(cursor, text, offset)
     if cursor.accept("DROP"):
         return parse_drop(cursor, text, offset)
     if cursor.accept("ALTER"):
-        return parse_alter(cursor, text, offset, substitute)
+        return parse_alter(cursor, text, offset)
     if cursor.accept("INSERT"):
         return parse_insert(cursor, text, offset)
     if cursor.accept("UPDATE"):
@@ -83,17 +88,19 @@ def _statement(script: Script, tokens: Sequence[Token], substitute: Substitute |
     if cursor.accept("DELETE"):
         return parse_delete(cursor, text, offset)
     if cursor.at("SELECT") or cursor.at("WITH") or cursor.at("VALUES") or cursor.at("(") or cursor.at("FROM"):
-        query, _ = parse_query(cursor, substitute, None)
+        query, _ = parse_query(cursor, "SELECT")
         return st.Select(text, offset, query)
     if cursor.accept("SUBSCRIBE"):
-        return _subscribe(cursor, text, offset, substitute)
+        return _subscribe(cursor, text, offset)
     if cursor.accept("DECLARE"):
-        return _declare(cursor, text, offset, substitute)
+        return _declare(cursor, text, offset)
     if cursor.accept("EXPLAIN"):
         analyze = cursor.accept("ANALYZE")
         if cursor.done:
             raise cursor.error("expected a statement")
-        return st.Explain(text, offset, analyze, _statement(script, tokens[cursor.index :], substitute))
+        if is_name(cursor.peek()) and cursor.peek(1) is None:
+            return st.ExplainObject(text, offset, analyze, object_name(cursor))
+        return st.Explain(text, offset, analyze, _statement(script, tokens[cursor.index :]))
     return _small(cursor, text, offset)
 
 
@@ -142,6 +149,10 @@ def _small(cursor: Cursor, text: str, offset: int) -> st.Statement:
     elif cursor.accept("REFRESH"):
         cursor.expect("LOOKUP TABLE")
         made = st.Refresh(text, offset, object_name(cursor))
+    elif cursor.accept("RESTART"):
+        kind = parse_kind(cursor).value
+        name = object_name(cursor)
+        made = st.Restart(text, offset, kind, name, cursor.accept("FROM BEGINNING"))
     elif cursor.accept("FLUSH"):
         made = st.Flush(text, offset)
     else:
@@ -181,7 +192,7 @@ def _set(cursor: Cursor, text: str, offset: int) -> st.Statement:
     return st.SetOption(text, offset, ".".join(parts), value)
 
 
-def _subscribe(cursor: Cursor, text: str, offset: int, substitute: Substitute | None) -> st.Subscribe:
+def _subscribe(cursor: Cursor, text: str, offset: int) -> st.Subscribe:
     cursor.accept("TO")
     target, select = None, None
     if cursor.at("("):
@@ -189,7 +200,7 @@ def _subscribe(cursor: Cursor, text: str, offset: int, substitute: Substitute | 
         inner = Cursor(cursor.script, cursor.tokens, close)
         inner.index = cursor.index + 1
         # The options of the select itself (state_ttl …) are a stream's; those after the parenthesis are the subscription's.
-        select, _ = parse_query(inner, substitute, "STREAM")
+        select, _ = parse_query(inner, "STREAM")
         cursor.index = close + 1
     else:
         target = object_name(cursor)
@@ -208,16 +219,16 @@ def _subscribe(cursor: Cursor, text: str, offset: int, substitute: Substitute | 
                 cursor.index = cursor.closing(cursor.index)
             cursor.next()
         where = parse_expression(cursor.script, cursor.tokens[start : cursor.index], "a condition")
-    options = parse_options(cursor, substitute, "SUBSCRIBE") if cursor.accept("WITH") else {}
+    options = parse_options(cursor, "SUBSCRIBE") if cursor.accept("WITH") else {}
     cursor.finish()
     return st.Subscribe(text, offset, target, select, as_of, up_to, where, options)
 
 
-def _declare(cursor: Cursor, text: str, offset: int, substitute: Substitute | None) -> st.Statement:
+def _declare(cursor: Cursor, text: str, offset: int) -> st.Statement:
     name = cursor.name("a cursor")
     cursor.expect("CURSOR FOR")
     start = cursor.peek()
     cursor.expect("SUBSCRIBE")
     assert start is not None
     inner = cursor.script.text[start.start : offset + len(text)]
-    return st.DeclareCursor(text, offset, name, _subscribe(cursor, inner, start.start, substitute))
+    return st.DeclareCursor(text, offset, name, _subscribe(cursor, inner, start.start))

@@ -70,6 +70,10 @@ class _CreateQuery(_Create):
         return self.query.late_to
 
     @property
+    def errors_to(self) -> str | None:
+        return self.query.errors_to
+
+    @property
     def options(self) -> dict[str, str]:
         return self.query.options
 
@@ -199,8 +203,25 @@ class Explain(Statement):
 
 
 @dataclass(frozen=True)
+class ExplainObject(Statement):
+    """EXPLAIN [ANALYZE] of a stream or view by its name."""
+
+    analyze: bool
+    name: str
+
+
+@dataclass(frozen=True)
+class Restart(Statement):
+    """RESTART of one query or sink; `beginning`: its results are made again from what it reads."""
+
+    kind: str
+    name: str
+    beginning: bool
+
+
+@dataclass(frozen=True)
 class Show(Statement):
-    """`what` is the lower-case plural: sources, tables, streams, views, sinks, queries, checkpoints, connectors."""
+    """`what` is in lower case: sources, tables, streams, views, sinks, queries, checkpoints, connectors, log."""
 
     what: str
 

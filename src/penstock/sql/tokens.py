@@ -3,27 +3,60 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
+from penstock.config.secrets import redact
 from penstock.errors import PenstockError, Position, fail
-from penstock.sql.names import KEYWORDS
+from penstock.sql.names import KEYWORDS, unfit
 
 _COMMANDS = frozenset({TokenType.COMMAND, TokenType.EXECUTE, TokenType.FETCH, TokenType.SHOW, TokenType.RENAME})
 _QUOTED = frozenset({TokenType.STRING, TokenType.IDENTIFIER, TokenType.RAW_STRING, TokenType.HEX_STRING})
 _PUNCTUATION = frozenset("()[]{},.;:=<>+-*/%?!|&^~#$@")
 
 
+Substitute = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a script is read.
+
+    `substitute` gives an option value its variables. `connectors` says what becomes of the options of a connector: `check` them and leave
+    them as they are written, `keep` them so unchecked (a stored statement, whose variables may be gone), or `resolve` them.
+    `programs`: what runs programs or reads files may be written (the setting `security.allow_programs`).
+    """
+
+    substitute: Substitute | None = None
+    connectors: Literal["resolve", "check", "keep"] = "resolve"
+    programs: bool = False
+
+
 class Script:
     """The whole text; knows line and column of every offset."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, reading: Reading | None = None) -> None:
+        if not isinstance(text, str):
+            raise fail("PSK-0009", f"A statement is a string, not {type(text).__name__}.")
         self.text = text
+        self.reading = reading or Reading()
+
+    @cached_property
+    def shown(self) -> str:
+        """The text as errors may show it: secrets that are written out in it are blanked, and every place stays the same."""
+        from penstock.sql.secrets import without_secrets
+
+        # What an error shows that comes up while the text is taken apart for this.
+        self.__dict__["shown"] = redact(self.text, same_length=True)
+        # Half of a surrogate pair cannot be printed.
+        return without_secrets(self).encode(errors="replace").decode()
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -50,36 +83,46 @@ class Script:
         return self.position(start, end - start + 1)
 
     def refusal(self, code: str, detail: str, node: exp.Expr, *, hint: str | None = None) -> PenstockError:
-        return fail(code, detail, position=self.place(node), sql=self.text, hint=hint)
+        return fail(code, detail, position=self.place(node), sql=self.shown, hint=hint)
 
     def syntax_error(self, detail: str, where: Position | None, hint: str | None = None) -> PenstockError:
-        return fail("PSK-1001", detail, position=where, sql=self.text, hint=hint)
+        return fail("PSK-1001", detail, position=where, sql=self.shown, hint=hint)
 
     def tokenize(self) -> list[Token]:
-        return _tokenize(self, 0)
+        try:
+            self.text.encode()
+        except UnicodeEncodeError as error:
+            raise self.syntax_error("half of a surrogate pair is no character", self.position(error.start)) from None
+        return _tokenize(self)
 
 
-def _tokenize(script: Script, offset: int) -> list[Token]:
-    """The tokens from `offset` on.
-
-    The stock tokenizer takes the rest of some statements (SHOW, EXPLAIN, FETCH …) as one string when they stand first:
-    a parenthesis is put in front, and the text after such a word inside a script is read again.
+def _tokenize(script: Script) -> list[Token]:
+    """The stock tokenizer takes the rest of some statements (SHOW, EXPLAIN, FETCH …) as one string when they stand first:
+    a parenthesis is put in front, and what follows such a word inside a script is read by itself.
     """
-    text = script.text[offset:]
-    try:
-        raw = Spark().tokenize("(" + text)[1:]
-    except TokenError:
-        raise script.syntax_error(
-            "unterminated string, name or comment", script.position(_unterminated(text) + offset)
-        ) from None
+    raw = _raw(script, 0, len(script.text))
     out: list[Token] = []
-    for i, t in enumerate(raw):
-        token = moved(t, offset - 1)
+    skip = False
+    for i, token in enumerate(raw):
+        if skip:
+            skip = False
+            continue
         out.append(token)
         first = i > 0 and raw[i - 1].token_type in (TokenType.SEMICOLON, TokenType.BEGIN)
-        if first and t.token_type in _COMMANDS:
-            return out + _tokenize(script, token.end + 1)
+        if first and token.token_type in _COMMANDS and i + 1 < len(raw) and raw[i + 1].token_type is TokenType.STRING:
+            end = raw[i + 2].start if i + 2 < len(raw) else len(script.text)
+            out += _raw(script, token.end + 1, end)
+            skip = True
     return out
+
+
+def _raw(script: Script, start: int, end: int) -> list[Token]:
+    text = script.text[start:end]
+    try:
+        return [moved(t, start - 1) for t in Spark().tokenize("(" + text)[1:]]
+    except TokenError:
+        where = script.position(_unterminated(text) + start)
+        raise script.syntax_error("unterminated string, name or comment", where) from None
 
 
 def moved(t: Token, by: int) -> Token:
@@ -193,6 +236,9 @@ class Cursor:
         """A name that is made here: a word that queries would take for a keyword must be quoted."""
         where, token = self.here(), self.peek()
         name = self.name(what)
+        reason = unfit(name)
+        if reason is not None:
+            raise self.fail("PSK-1015", reason, hint="Choose another name.", position=where)
         if token is not None and token.token_type is not TokenType.IDENTIFIER and name.lower() in KEYWORDS:
             hint = f"Write `{name}`, here and in queries, or choose another name."
             raise self.fail("PSK-1015", f"{name} is a keyword", hint=hint, position=where)
@@ -227,7 +273,7 @@ class Cursor:
     def fail(
         self, code: str, detail: str, *, hint: str | None = None, position: Position | None = None
     ) -> PenstockError:
-        return fail(code, detail, hint=hint, position=position or self.here(), sql=self.script.text)
+        return fail(code, detail, hint=hint, position=position or self.here(), sql=self.script.shown)
 
     def closing(self, start: int) -> int:
         """The index of the parenthesis that closes the one at `start`."""

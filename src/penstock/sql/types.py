@@ -6,7 +6,8 @@ import re
 
 from sqlglot.tokens import TokenType
 
-from penstock.sql.names import nearest
+from penstock.sql.limits import MAX_TYPE
+from penstock.sql.names import nearest, unfit
 from penstock.sql.tokens import Cursor
 
 _SIMPLE = {
@@ -47,8 +48,10 @@ _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
 
-def parse_type(cursor: Cursor) -> str:
+def parse_type(cursor: Cursor, level: int = 1) -> str:
     """The type at the cursor, as Spark's simple string; PSK-1013 if there is no such type."""
+    if level > MAX_TYPE:
+        raise cursor.fail("PSK-1020", f"more than {MAX_TYPE} types inside each other")
     start = cursor.peek()
     where = cursor.here()
     if start is None or start.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.COMMA, TokenType.R_PAREN):
@@ -74,36 +77,40 @@ def parse_type(cursor: Cursor) -> str:
             raise cursor.fail("PSK-1013", f"decimal({precision},{scale}) is out of range", position=where)
         return f"decimal({precision},{scale})"
     if word == "ARRAY":
-        return f"array<{_inner(cursor, 1)[0]}>"
+        return f"array<{_inner(cursor, 1, level)[0]}>"
     if word == "MAP":
-        key, value = _inner(cursor, 2)
+        key, value = _inner(cursor, 2, level)
         return f"map<{key},{value}>"
     if word == "STRUCT":
-        return _struct(cursor)
+        return _struct(cursor, level)
     known = [*_SIMPLE, *_DECIMALS, "ARRAY", "MAP", "STRUCT"]
     best = nearest(word, known)
     hint = f"Did you mean {best}?" if best else "Types are Spark SQL's: BIGINT, DOUBLE, STRING, TIMESTAMP, ARRAY<…> …"
     raise cursor.fail("PSK-1013", f"unknown type {word.lower()}", hint=hint, position=where)
 
 
-def _inner(cursor: Cursor, count: int) -> list[str]:
+def _inner(cursor: Cursor, count: int, level: int) -> list[str]:
     cursor.expect("<")
-    types = [parse_type(cursor)]
+    types = [parse_type(cursor, level + 1)]
     while len(types) < count:
         cursor.expect(",")
-        types.append(parse_type(cursor))
+        types.append(parse_type(cursor, level + 1))
     _close(cursor)
     return types
 
 
-def _struct(cursor: Cursor) -> str:
+def _struct(cursor: Cursor, level: int) -> str:
     cursor.expect("<")
     fields = []
     while True:
+        where = cursor.here()
         name = cursor.name("a field name")
+        reason = unfit(name)
+        if reason is not None:
+            raise cursor.fail("PSK-1015", reason, hint="Choose another name.", position=where)
         cursor.accept(":")
         shown = name if _BARE.match(name) else "`" + name.replace("`", "``") + "`"
-        fields.append(f"{shown}:{parse_type(cursor)}")
+        fields.append(f"{shown}:{parse_type(cursor, level + 1)}")
         if not cursor.accept(","):
             break
     _close(cursor)

@@ -13,7 +13,7 @@ import pytest
 from tests.postgres import PASSWORD, PostgresServer
 
 from penstock.catalog.objects import Column, Connector
-from penstock.connect import LookupSource, find_lookup, masked
+from penstock.connect import LookupSource, find_lookup
 from penstock.errors import PenstockError
 
 COLUMNS = (Column("id", "bigint", False), Column("name", "string"), Column("since", "timestamp"))
@@ -150,19 +150,3 @@ def test_errors_show_no_secret(postgres: PostgresServer) -> None:
         assert "wrong" not in str(e)
         assert e.hint
     assert (error.code, nobody.code) == ("PSK-5002", "PSK-5002")
-
-
-@pytest.mark.parametrize(
-    ("written", "shown"),
-    [
-        ("url = 'postgresql://h:5432/d', name = 'a@b'", "url = 'postgresql://h:5432/d', name = 'a@b'"),
-        ("url = 'postgresql://u:secret@h/d'", "url = 'postgresql://u:***@h/d'"),
-        ("url = 'postgresql://u:${PW}@h/d'", "url = 'postgresql://u:${PW}@h/d'"),
-        ("url = 'postgresql://u:${PW:-x}y@h/d'", "url = 'postgresql://u:***@h/d'"),
-        ("user = 'u', Password = 'it''s', table = 't'", "user = 'u', Password = '***', table = 't'"),
-        ("'password' = '${PW}'", "'password' = '${PW}'"),
-        ("password STRING, PRIMARY KEY (password)", "password STRING, PRIMARY KEY (password)"),
-    ],
-)
-def test_passwords_are_masked(written: str, shown: str) -> None:
-    assert masked(written) == shown

@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from penstock.catalog.objects import Connector
-from penstock.connect import connectors, make_sink, register_callable, sink_names
+from penstock.connect import Access, connectors, make_sink, register_callable, sink_names
 from penstock.errors import PenstockError
 
 ROWS = pa.table({"k": [1, 2], "v": ["a", None]})
@@ -37,8 +37,8 @@ def files(path: Path, format: str | None = None, **options: str) -> Connector:
         (Connector("CONSOLE", {}, "JSON"), "PSK-1012"),
         (Connector("PYTHON", {}), "PSK-1011"),
         (Connector("PYTHON", {"callable": "nobody"}), "PSK-1011"),
-        (Connector("PYTHON", {"callable": "no_such_module:f"}), "PSK-1011"),
-        (Connector("PYTHON", {"callable": "sys:version"}), "PSK-1011"),
+        (Connector("PYTHON", {"callable": "os:system"}), "PSK-0012"),
+        (Connector("PYTHON", {"callable": "no_such_module:f"}), "PSK-0012"),
         (Connector("PYTHON", {"callable": "json:dumps"}, "CSV"), "PSK-1012"),
     ],
 )
@@ -88,7 +88,7 @@ def test_each_epoch_is_a_file(tmp_path: Path) -> None:
 def test_a_replayed_epoch_takes_the_place_of_itself(tmp_path: Path) -> None:
     sink = make_sink(files(tmp_path, format="json"), changelog=False)
     sink.open(ROWS.schema, 0)
-    (tmp_path / ".epoch-000000000001.json.part").write_text('{"k": 1')
+    (tmp_path / "epoch-000000000001.json.tmp").write_text('{"k": 1')
     for _ in range(2):
         sink.write(1, 10, ROWS)
     assert [p.name for p in tmp_path.iterdir()] == ["epoch-000000000001.json"]
@@ -148,6 +148,8 @@ def test_python_calls_a_function() -> None:
     sink.flush()
     sink.close()
     assert seen == [(3, 2)]
-    broken = make_sink(Connector("python", {"callable": "operator:truediv"}), changelog=False)
+    broken = make_sink(
+        Connector("python", {"callable": "operator:truediv"}), changelog=False, access=Access(python_imports=True)
+    )
     with pytest.raises(PenstockError, match="PSK-5002"):
         broken.write(1, 1, ROWS)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as strategies
 
 from penstock.catalog.objects import Column, Connector, Watermark
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, fail
 from penstock.plan.nodes import Interval
 from penstock.sql import statements as st
 from penstock.sql.script import parse_script
@@ -119,14 +119,47 @@ def test_clauses_of_a_stream() -> None:
 
 
 def test_words_of_clauses_are_still_names() -> None:
-    s = one("CREATE STREAM n AS SELECT s.emit, late AS emit FROM s")
-    assert isinstance(s, st.CreateStream) and s.emit is None
+    s = one("CREATE STREAM n AS SELECT s.emit, late AS emit, errors FROM s errors")
+    assert isinstance(s, st.CreateStream) and s.emit is None and s.errors_to is None
+
+
+@pytest.mark.parametrize("kind", ["STREAM", "MATERIALIZED VIEW"])
+def test_rows_that_fail_have_a_place(kind: str) -> None:
+    for clauses in ("ERRORS TO bad", "ERRORS TO bad WITH (on_error = 'dead_letter')", "EMIT CHANGES ERRORS TO bad"):
+        s = one(f"CREATE {kind} n AS SELECT a / b AS q FROM s {clauses}")
+        assert isinstance(s, st.CreateStream | st.CreateView)
+        assert s.errors_to == "bad" and s.query.text == "SELECT a / b AS q FROM s"
+    s = one(f"CREATE {kind} n AS SELECT a FROM s WITH (on_error = 'fail')")
+    assert isinstance(s, st.CreateStream | st.CreateView) and s.errors_to is None
 
 
 @pytest.mark.parametrize(
     ("sql", "code", "line", "column", "hint"),
     [
         ("SELEC 1", "PSK-1001", 1, 1, "Did you mean SELECT?"),
+        (
+            "CREATE STREAM n AS SELECT a FROM s WITH (on_error = 'dead_letter')",
+            "PSK-1011",
+            1,
+            41,
+            "Write ERRORS TO name after the SELECT.",
+        ),
+        (
+            "CREATE STREAM n AS SELECT a FROM s ERRORS TO e WITH (on_error = 'fail')",
+            "PSK-1011",
+            1,
+            53,
+            "Leave out the option, or the clause.",
+        ),
+        (
+            "CREATE STREAM n AS SELECT a FROM s WITH (on_error = 'skip')",
+            "PSK-1011",
+            1,
+            53,
+            "One of: dead_letter, fail.",
+        ),
+        ("CREATE STREAM n AS SELECT a FROM s LATE DATA TO e ERRORS TO E", "PSK-1003", 1, 51, None),
+        ("CREATE SINK n INTO CONSOLE AS SELECT a FROM s ERRORS TO e", "PSK-1001", 1, 47, None),
         ("SELECT a FROM s WHERE", "PSK-1001", 1, 17, None),
         ("SELECT a,, b FROM s", "PSK-1001", 1, 10, None),
         ("SELECT 1;\nSELECT 'abc", "PSK-1001", 2, 8, None),
@@ -282,3 +315,58 @@ def test_any_words_are_read_or_refused(text: str) -> None:
             assert text[statement.offset :].startswith(statement.text)
     except PenstockError as e:
         e.render()
+
+
+@pytest.mark.parametrize(
+    ("options", "value"),
+    [
+        ("password = 'hunter2'", "'hunter2'"),
+        ("api_key = '${KEY:-abc}'", "'${KEY"),
+        ("url = 'postgresql://u:pw@h/d'", "'postgresql"),
+        ("a = 'b', url = 'wss://h/x?token=abc'", "'wss"),
+    ],
+)
+def test_a_secret_that_is_written_out_is_refused(options: str, value: str) -> None:
+    text = f"CREATE LOOKUP TABLE t (a INT PRIMARY KEY) FROM X ({options})"
+    with pytest.raises(PenstockError) as caught:
+        parse_script(text)
+    error = caught.value
+    assert error.code == "PSK-1011"
+    assert "${NAME}" in str(error.hint)
+    assert error.position is not None and error.position.column == text.index(value) + 1
+    for secret in ("hunter2", "abc", "pw@"):
+        assert secret not in error.render()
+    (kept,) = parse_script(text, connectors="keep")
+    assert isinstance(kept, st.CreateLookupTable)
+
+
+def test_errors_show_no_secrets_of_other_statements() -> None:
+    text = "CREATE SINK k FROM s INTO X (password = 'hunter2') FORMATT;"
+    with pytest.raises(PenstockError) as caught:
+        parse_script(text, connectors="keep")
+    assert caught.value.code == "PSK-1001"
+    assert "hunter2" not in caught.value.render()
+    assert "password = '*******'" in caught.value.render()
+
+
+def test_connectors_stay_as_written() -> None:
+    asked: list[str] = []
+
+    def known(text: str) -> str:
+        asked.append(text)
+        if "${GONE}" in text:
+            raise fail("PSK-0003", "The variable 'GONE' has no value.")
+        return text.replace("${A}", "1 second")
+
+    sql = "CREATE SOURCE s (a TIMESTAMP) FROM X (a = '${A}') FORMAT f (b = '${A}') WITH (idle_timeout = '${A}')"
+    (s,) = parse_script(sql, substitute=known, connectors="check")
+    assert isinstance(s, st.CreateSource)
+    assert s.connector == Connector("x", {"a": "${A}"}, "f", {"b": "${A}"})
+    assert s.options == {"idle_timeout": "1 second"}
+    assert asked == ["${A}"] * 3
+    with pytest.raises(PenstockError) as caught:
+        parse_script("CREATE SOURCE s (a INT) FROM X (a = '${GONE}')", substitute=known, connectors="check")
+    assert caught.value.code == "PSK-0003"
+    assert caught.value.position is not None and caught.value.position.column == 37
+    (s,) = parse_script("CREATE SOURCE s (a INT) FROM X (a = '${GONE}')", substitute=known, connectors="keep")
+    assert isinstance(s, st.CreateSource) and s.connector == Connector("x", {"a": "${GONE}"})

@@ -5,11 +5,13 @@ from __future__ import annotations
 from penstock.errors import fail
 from penstock.plan.nodes import Join, LookupJoin, Named, Node, Project, Query, Recursive, Scan, col
 from penstock.plan.passes import run_passes
+from penstock.plan.room import with_room
 from penstock.sql.bind.batch import BatchQuery, bind_batch
 from penstock.sql.bind.context import CatalogView, Context
 from penstock.sql.bind.correlation import Uncorrelated
 from penstock.sql.bind.emit import apply_emit
 from penstock.sql.bind.queries import Queries
+from penstock.sql.names import unfit
 from penstock.sql.query import ParsedQuery
 
 __all__ = ["BatchQuery", "CatalogView", "bind", "bind_batch"]
@@ -21,11 +23,9 @@ def bind(query: ParsedQuery, catalog: CatalogView, *, statement_text: str | None
     Errors have their place in the script the query was parsed from; `statement_text` is shown where there is no place.
     """
     try:
-        return _bind(query, catalog)
+        return with_room(lambda: _bind(query, catalog))
     except Uncorrelated:
         raise fail("PSK-1012", "this correlated subquery is not supported", sql=statement_text) from None
-    except RecursionError:
-        raise fail("PSK-1012", "the query is nested too deeply", sql=statement_text) from None
 
 
 def _bind(query: ParsedQuery, catalog: CatalogView) -> Query:
@@ -35,6 +35,11 @@ def _bind(query: ParsedQuery, catalog: CatalogView) -> Query:
     for c in block.cols:
         if c.name.lower() in seen:
             raise ctx.fail("PSK-1014", f"two output columns are named {c.name}", hint="Give one of them an alias.")
+        reason = unfit(c.name)
+        if reason is not None:
+            raise ctx.fail(
+                "PSK-1015", f"{reason}: it is the name of an output column", hint="Give the column an alias."
+            )
         if c.name.startswith("__"):
             raise ctx.fail("PSK-1015", f"the output column name {c.name} is reserved")
         seen.add(c.name.lower())

@@ -8,6 +8,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, UnsupportedError
 
 from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.plan.room import with_room
 from penstock.sql.bind import firstrows, membership
 from penstock.sql.bind.context import CatalogView, Context, qualified
 from penstock.sql.bind.exprs import alias_hint, walk_block
@@ -16,6 +17,7 @@ from penstock.sql.bind.recursion import reads
 from penstock.sql.bind.simple import duckdb_text
 from penstock.sql.bind.windows import bound_of, window_kind
 from penstock.sql.functions import generator_name, translate
+from penstock.sql.limits import MAX_BLOCKS
 from penstock.sql.names import suggestion
 from penstock.sql.query import ParsedQuery
 from penstock.sql.trees import bare
@@ -39,9 +41,14 @@ class BatchQuery:
 
 def bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     """Resolves the tables of a SELECT; columns are checked here where one object is read, by Spark otherwise."""
+    return with_room(lambda: _bind_batch(query, catalog))
+
+
+def _bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     ctx = Context(query, catalog)
     tree = query.ast.copy()
     _refuse(ctx, tree)
+    _check_size(ctx, tree)
     _any_and_all(ctx, tree)
     firstrows.write_out(ctx, tree)
     membership.write_out(ctx, tree)
@@ -95,6 +102,17 @@ def _refuse(ctx: Context, tree: exp.Expression) -> None:
                 node,
                 hint="Put it into CREATE MATERIALIZED VIEW, and select from that.",
             )
+
+
+def _check_size(ctx: Context, tree: exp.Expression) -> None:
+    """PSK-1020 if the CTEs, each written out where it is named, come to too many SELECT blocks. Spark would write them out."""
+    sizes: dict[str, int] = {}
+    for cte in tree.find_all(exp.CTE, bfs=False):
+        size = sum(1 for _ in cte.this.find_all(exp.Select))
+        size += sum(sizes.get(t.name.lower(), 0) for t in cte.this.find_all(exp.Table))
+        if size > MAX_BLOCKS:
+            raise ctx.fail("PSK-1020", f"the query reads more than {MAX_BLOCKS} SELECT blocks", cte.args.get("alias"))
+        sizes[cte.alias.lower()] = size
 
 
 def _any_and_all(ctx: Context, tree: exp.Expression) -> None:

@@ -10,6 +10,7 @@ from sqlglot import exp
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import PenstockError, Position, fail
 from penstock.plan.nodes import Node, Scan
+from penstock.sql.limits import MAX_BLOCKS, MAX_JOINS, MAX_NODES
 from penstock.sql.names import suggestion
 from penstock.sql.query import ParsedQuery
 
@@ -31,6 +32,7 @@ class Context:
         self.types: dict[str, str] = {}
         self.kinds: dict[int, Kind] = {}
         self._used: dict[str, int] = {}
+        self._blocks = self._nodes = 0
         # Windows that come out when they close are append-only for the operators above them.
         self.closing = query.emit is not None and query.emit.kind in ("close", "final")
 
@@ -40,6 +42,22 @@ class Context:
         n = self._used.get(key, 0) + 1
         self._used[key] = n
         return base if n == 1 else self.fresh(f"{base}_{n}")
+
+    def count_block(self, select: exp.Select) -> None:
+        """PSK-1020 if the statement has too many SELECT blocks, or one of them too many joins. CTEs that name each other twice double with every step."""
+        self._blocks += 1
+        if self._blocks > MAX_BLOCKS:
+            raise self.fail("PSK-1020", f"the query reads more than {MAX_BLOCKS} SELECT blocks")
+        if len(select.args.get("joins") or ()) > MAX_JOINS:
+            raise self.fail(
+                "PSK-1020", f"more than {MAX_JOINS} joins in one FROM", select.args["joins"][MAX_JOINS].this
+            )
+
+    def count_node(self) -> None:
+        """PSK-1020 if the expressions of the statement are too large, as those of aliases that name each other become."""
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise self.fail("PSK-1020", f"the expressions have more than {MAX_NODES:,} parts")
 
     def position(self, node: exp.Expr | None) -> Position | None:
         """Where a parsed node stands: the span of the parts that carry a place."""
@@ -56,7 +74,7 @@ class Context:
     ) -> PenstockError:
         """An error at a node, at an offset of the script, or at the query."""
         where = self.position(node) or self.script.position(self.query.offset if offset is None else offset)
-        return fail(code, detail, hint=hint, position=where, sql=self.script.text)
+        return fail(code, detail, hint=hint, position=where, sql=self.script.shown)
 
     def streaming(self, node: Node) -> bool:
         """True for append-only rows that come from a source or stream: their number has no bound."""

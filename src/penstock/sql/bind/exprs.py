@@ -70,11 +70,12 @@ def _wrap(node: exp.Expression) -> exp.Expression:
 
 def walk_block(node: exp.Expression) -> Iterator[exp.Expression]:
     """The nodes of an expression without those of nested queries."""
-    yield node
-    if isinstance(node, exp.Query):
-        return
-    for child in node.iter_expressions():
-        yield from walk_block(child)
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        yield current
+        if not isinstance(current, exp.Query):
+            stack.extend(current.iter_expressions(reverse=True))
 
 
 class ExprBinder:
@@ -102,6 +103,7 @@ class ExprBinder:
         return to_expr(self.ctx, self.bind(node), node)
 
     def _bind(self, node: exp.Expression) -> exp.Expression:
+        self.ctx.count_node()
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             return self._column(node)
         quantified = is_quantified(node)

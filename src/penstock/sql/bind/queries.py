@@ -28,6 +28,7 @@ class Queries:
             self._limit(block, node)
             return block
         if isinstance(node, exp.Select):
+            self.ctx.count_block(node)
             return SelectBinder(self.ctx, node, outer, ctes, self.bind).bind()
         if isinstance(node, exp.SetOperation):
             block = self._set(node, outer, ctes)

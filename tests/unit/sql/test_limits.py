@@ -1,0 +1,161 @@
+"""Large statements work up to a limit, and are refused beyond it: never with an error of Python's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from tests.unit.sql.conftest import DDL, Catalog
+
+from penstock.errors import PenstockError
+from penstock.plan.explain import explain
+from penstock.sql import statements as st
+from penstock.sql.bind import bind, bind_batch
+from penstock.sql.limits import MAX_CONDITIONS, MAX_JOINS, MAX_NESTING, MAX_TERMS, MAX_WRITTEN
+from penstock.sql.script import parse_script
+
+CATALOG = Catalog(DDL)
+Shape = Callable[[int], str]
+
+NESTED: dict[str, Shape] = {
+    "parentheses": lambda n: "SELECT " + "(" * n + "v" + ")" * n + " AS x FROM s",
+    "calls": lambda n: "SELECT " + "abs(" * n + "v" + ")" * n + " AS x FROM s",
+    "cases": lambda n: "SELECT " + "CASE WHEN v > 1 THEN " * n + "1" + " ELSE 0 END" * n + " AS x FROM s",
+    "not": lambda n: "SELECT k FROM s WHERE " + "NOT " * n + "v > 1",
+    "minus": lambda n: "SELECT " + "- " * n + "v AS x FROM s",
+    "casts": lambda n: "SELECT " + "CAST(" * n + "v" + " AS BIGINT)" * n + " AS x FROM s",
+    "derived tables": lambda n: "SELECT v FROM " + "(SELECT v FROM " * n + "s" + ") AS q" * n,
+    "arrays": lambda n: "SELECT " + "array(" * n + "v" + ")" * n + " AS x FROM s",
+}
+CHAINS: dict[str, tuple[Shape, int]] = {
+    "and": (lambda n: "SELECT k FROM s WHERE " + " AND ".join(f"v <> {i}" for i in range(n)), MAX_CONDITIONS),
+    "or": (lambda n: "SELECT k FROM s WHERE " + " OR ".join(f"v = {i}" for i in range(n)), MAX_CONDITIONS),
+    "and or": (lambda n: "SELECT k FROM s WHERE " + " OR ".join(f"v = {i} AND d = {i}" for i in range(n // 2)), MAX_CONDITIONS),
+    "plus": (lambda n: "SELECT " + " + ".join(["v"] * n) + " AS x FROM s", MAX_TERMS),
+    "plus minus": (lambda n: "SELECT v" + " - v + v" * (n // 2 - 1) + " AS x FROM s", MAX_TERMS),
+    "concat": (lambda n: "SELECT " + " || ".join(["k"] * n) + " AS x FROM s", MAX_TERMS),
+    "union": (lambda n: " UNION ALL ".join(["SELECT k FROM s"] * (n // 2)), MAX_TERMS),
+}  # fmt: skip
+JOINED: dict[str, Shape] = {
+    "on": lambda n: "SELECT t0.id FROM t AS t0 " + " ".join(f"JOIN t AS t{i} ON t0.id = t{i}.id" for i in range(1, n + 1)),
+    "using": lambda n: "SELECT id FROM t AS t0 " + " ".join(f"JOIN t AS t{i} USING (id)" for i in range(1, n + 1)),
+    "full using": lambda n: "SELECT id FROM t AS t0 " + " ".join(f"FULL JOIN t AS t{i} USING (id)" for i in range(1, n + 1)),
+}  # fmt: skip
+
+
+def continuous(sql: str) -> None:
+    (statement,) = parse_script(f"CREATE MATERIALIZED VIEW o AS {sql}")
+    assert isinstance(statement, st.CreateView)
+    query = bind(statement.query, CATALOG)
+    assert explain(query)
+    for node in query.root.walk():
+        assert node.columns
+
+
+def one_shot(sql: str) -> None:
+    (statement,) = parse_script(sql)
+    assert isinstance(statement, st.Select)
+    assert bind_batch(statement.query, CATALOG).spark_sql
+
+
+def too_complex(call: Callable[[str], object], sql: str) -> None:
+    with pytest.raises(PenstockError) as caught:
+        call(sql)
+    assert caught.value.code == "PSK-1020"
+    assert caught.value.hint
+    assert caught.value.position is not None
+    caught.value.render()
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_nested(name: str) -> None:
+    shape = NESTED[name]
+    for how in (one_shot, continuous):
+        how(shape(MAX_NESTING - 5))
+    for n in (MAX_NESTING + 5, 3_000):
+        too_complex(parse_script, shape(n))
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains(name: str) -> None:
+    shape, limit = CHAINS[name]
+    for how in (one_shot, continuous):
+        how(shape(limit))
+    too_complex(parse_script, shape(limit * 2 + 4))
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_joins(name: str) -> None:
+    for how in (one_shot, continuous):
+        how(JOINED[name](60))
+    too_complex(continuous, JOINED[name](MAX_JOINS + 1))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE t SET name = 'a' WHERE " + " AND ".join(f"id <> {i}" for i in range(3_000)),
+        "DELETE FROM t WHERE " + " OR ".join(f"id = {i}" for i in range(3_000)),
+        "SUBSCRIBE t WHERE " + " AND ".join(f"id <> {i}" for i in range(3_000)),
+        "UPDATE t SET price = " + " + ".join(["price"] * 1_000),
+        "INSERT INTO t VALUES " + ", ".join(f"({i}, 'a', -{i}.5)" for i in range(3_000)),
+        "DELETE FROM t WHERE id IN (" + ", ".join(map(str, range(20_000))) + ")",
+        "UPDATE t SET price = " + "(" * 90 + "1" + ")" * 90,
+    ],
+)
+def test_large_writes(sql: str) -> None:
+    """Their expressions are written out where no large stack is at hand."""
+    (statement,) = parse_script(sql)
+    parts = [getattr(statement, "where", None), *(e for _, e in getattr(statement, "assignments", ()))]
+    for part in parts:
+        assert part is None or part.sql(dialect="spark")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE t SET price = " + "(" * (MAX_WRITTEN + 1) + "1" + ")" * (MAX_WRITTEN + 1),
+        "UPDATE t SET price = " + "- " * 500 + "1",
+        "DELETE FROM t WHERE " + "NOT " * 500 + "id > 1",
+        "INSERT INTO t VALUES (1, 'a', " + "abs(" * 150 + "1" + ")" * 150 + ")",
+        "SUBSCRIBE t WHERE " + "CASE WHEN true THEN " * 150 + "true" + " END" * 150,
+        "UPDATE t SET price = 1" + " - 1 + 1" * 100,
+        "CREATE SOURCE o (a INT DEFAULT " + "(" * 5_000 + "1" + ")" * 5_000 + ")",
+        "DELETE FROM t WHERE " + " AND ".join(f"id <> {i}" for i in range(7_000)),
+    ],
+)
+def test_writes_beyond_a_limit(sql: str) -> None:
+    too_complex(parse_script, sql)
+
+
+def test_what_doubles_with_every_step_is_refused_soon() -> None:
+    ctes = "WITH c0 AS (SELECT id FROM t)" + "".join(
+        f", c{i} AS (SELECT a.id FROM c{i - 1} AS a JOIN c{i - 1} AS b ON a.id = b.id)" for i in range(1, 41)
+    )
+    aliases = "SELECT v + v AS a0" + "".join(f", a{i - 1} + a{i - 1} AS a{i}" for i in range(1, 41)) + " FROM s"
+    nested = (
+        "SELECT id FROM t WHERE "
+        + "id IN (SELECT x.id FROM t AS x WHERE x.price < t.price AND " * 40
+        + "true"
+        + ")" * 40
+    )
+    started = time.process_time()
+    too_complex(continuous, f"{ctes} SELECT id FROM c40")
+    too_complex(one_shot, f"{ctes} SELECT id FROM c40")
+    too_complex(continuous, aliases)
+    try:
+        continuous(nested)
+    except PenstockError as error:
+        assert error.code in ("PSK-1020", "PSK-1012", "PSK-1005")  # noqa: PT017 refused or bound, but soon
+    assert time.process_time() - started < 60
+
+
+def test_types_are_not_nested_without_end() -> None:
+    too_complex(parse_script, "CREATE TABLE o (a " + "ARRAY<" * 3_000 + "INT" + ">" * 3_000 + ")")
+    parse_script("CREATE TABLE o (a " + "ARRAY<" * 20 + "INT" + ">" * 20 + ")")
+
+
+def test_scripts_of_many_statements() -> None:
+    assert len(parse_script(";".join(["SELECT 1"] * 3_000))) == 3_000
+    assert len(parse_script(";".join(["SHOW TABLES"] * 1_500))) == 1_500
