@@ -36,6 +36,7 @@ from penstock.plan.nodes import (
     WindowCall,
 )
 from penstock.plan.repeats import repeats
+from penstock.plan.room import with_room
 
 
 def explain(query: Query, note: Callable[[Node], str] | None = None) -> str:
@@ -43,6 +44,10 @@ def explain(query: Query, note: Callable[[Node], str] | None = None) -> str:
 
     A part that is computed once for several places has a number, and stands in full in the first of them.
     """
+    return with_room(lambda: _explain(query, note))
+
+
+def _explain(query: Query, note: Callable[[Node], str] | None) -> str:
     every = f" {interval_text(query.emit.every)}" if query.emit.every else ""
     lines = [f"Output [{', '.join(query.names)}] emit {query.emit.kind}{every}"]
     _tree(query.root, "", True, lines, note, repeats(query.root), set())

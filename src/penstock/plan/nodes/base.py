@@ -8,6 +8,8 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from penstock.plan.room import with_room
+
 
 @dataclass(frozen=True, eq=False)
 class Expr:
@@ -16,7 +18,7 @@ class Expr:
     node: exp.Expression
 
     def sql(self) -> str:
-        return self.node.sql(dialect="spark")
+        return with_room(lambda: self.node.sql(dialect="spark"))
 
     @cached_property
     def refs(self) -> frozenset[str]:

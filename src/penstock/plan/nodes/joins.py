@@ -156,6 +156,15 @@ class AsofJoin(_KeyedProbe, Node):
     eager: bool = False
 
     @cached_property
+    def times(self) -> tuple[TimeAttr, ...]:
+        """A left row that looks forward waits for a right row, `tolerance_ms` at most."""
+        if self.eager or self.direction == "backward":
+            return self.left.times
+        if self.tolerance_ms is None:
+            return ()
+        return tuple(TimeAttr(t.column, t.lag_ms + self.tolerance_ms) for t in self.left.times)
+
+    @cached_property
     def waits(self) -> bool:
         return not self.eager or self.left.waits
 

@@ -1,6 +1,8 @@
 package dev.penstock.kernel.aggregate;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import dev.penstock.kernel.error.ErrorText;
+import dev.penstock.kernel.error.GroupErrors;
 import dev.penstock.kernel.row.Input;
 import dev.penstock.kernel.row.Wire;
 import dev.penstock.kernel.row.Zero;
@@ -40,16 +42,20 @@ public final class AggFunction implements Serializable {
   private final int[] at;
   private final Accumulator.Factory factory;
   private final Kept kept;
+  /** The call as users know it, if its value may not fit into the type; null: it always does, or fails the query. */
+  private final String fails;
   /** True if the result depends on the order in which rows come. */
   final boolean arrival;
 
-  private AggFunction(String name, DataType type, int[] at, Accumulator.Factory factory, Kept kept, boolean arrival) {
+  private AggFunction(String name, DataType type, int[] at, Accumulator.Factory factory, Kept kept, boolean arrival,
+      String fails) {
     this.name = name;
     this.type = type;
     this.at = at;
     this.factory = factory;
     this.kept = kept;
     this.arrival = arrival;
+    this.fails = fails;
   }
 
   public Accumulator create() {
@@ -70,15 +76,22 @@ public final class AggFunction implements Serializable {
     return args;
   }
 
-  /** The result of an accumulator in the type in which it travels. */
+  /** The result of an accumulator in the type in which it travels; {@link GroupErrors.Failed} if there is none. */
   public Object result(Accumulator acc) {
-    return fit(acc.result(), type);
+    if (fails == null) {
+      return fit(acc.result(), type);
+    }
+    try {
+      return fit(acc.result(), type);
+    } catch (ArithmeticException e) {
+      return new GroupErrors.Failed(fails, ErrorText.of(e));
+    }
   }
 
   private static Object fit(Object v, DataType type) {
     if (v instanceof Long n) {
       if (type.equals(DataTypes.IntegerType) || Wire.type(type).equals(DataTypes.IntegerType)) {
-        return (int) (long) n;
+        return Math.toIntExact(n);
       } else if (type.equals(DataTypes.ShortType)) {
         return (short) (long) n;
       } else if (type.equals(DataTypes.ByteType)) {
@@ -122,7 +135,7 @@ public final class AggFunction implements Serializable {
       boolean distinct = spec.path("distinct").asBoolean();
       Accumulator.Factory factory = factory(distinct);
       int[] ordinals = at.stream().mapToInt(i -> i).toArray();
-      return new AggFunction(Input.text(spec, "name"), type, ordinals, factory, kept, arrival);
+      return new AggFunction(Input.text(spec, "name"), type, ordinals, factory, kept, arrival, Input.text(spec, "fails"));
     }
 
     private Accumulator.Factory factory(boolean distinct) {

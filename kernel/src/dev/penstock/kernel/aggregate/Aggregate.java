@@ -6,6 +6,7 @@ import static org.apache.spark.sql.functions.lit;
 import static org.apache.spark.sql.functions.pmod;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import dev.penstock.kernel.error.GroupErrors;
 import dev.penstock.kernel.row.Input;
 import dev.penstock.kernel.row.Wire;
 import dev.penstock.kernel.state.OrderKey;
@@ -26,6 +27,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimeType;
 
 /**
  * GROUP BY over a Z-set.
@@ -42,6 +44,8 @@ import org.apache.spark.sql.types.StructType;
  * watermark, to the millisecond, and its state goes. A row for a window that has closed is late and
  * counts for nothing. A window whose end is NULL never closes. {@code punctual}: the input has no late rows, but rows that an
  * operator below lets go when the watermark moves; those of a window that is due are its last ones, and it closes with them.
+ *
+ * <p>Errors: with {@code errors} (see {@link GroupErrors}) a group that has a value which does not fit into its type is reported by its keys, in place of a row.
  *
  * <p>Ties, NULLs and order inside a group: see {@link AggFunction}. Rows arrive in the order of the input's partitions.
  *
@@ -83,12 +87,13 @@ public final class Aggregate {
     long unit = endAt < 0 || input.declared(windowEnd) instanceof LongType ? 1 : 1000;
     WindowEnd end = new WindowEnd(endAt, unit, spec.path("latenessMs").asLong());
     boolean punctual = spec.path("punctual").asBoolean();
+    GroupErrors errors = errors(spec, input, keyNames);
     Dataset<Row> combined = input.dataset().mapPartitions(combiner, Encoders.row(parts));
     Grouped grouped = close && paged(keySchema, functions)
-        ? pages(combined, keySchema, combiner, functions, end, punctual)
+        ? pages(combined, keySchema, combiner, functions, end, punctual, errors)
         : new Grouped(
             combined.groupBy(Input.keyColumns(keySchema)).as(Encoders.row(keySchema), Encoders.row(parts)),
-            new AggregateProcessor(combiner, functions, close, end, spec.path("always").asBoolean(), punctual));
+            new AggregateProcessor(combiner, functions, close, end, spec.path("always").asBoolean(), punctual, errors));
     Dataset<Row> out = grouped.rows.transformWithState(
         StateSize.counted(spec.path("size").asLong(), grouped.processor),
         windowEnd == null ? TimeMode.None() : TimeMode.EventTime(),
@@ -115,7 +120,7 @@ public final class Aggregate {
 
   private static Grouped pages(
       Dataset<Row> combined, StructType keys, Combiner combiner, List<AggFunction> functions, WindowEnd end,
-      boolean punctual) {
+      boolean punctual, GroupErrors errors) {
     int[] others = IntStream.range(0, keys.size()).filter(i -> i != end.at()).toArray();
     OrderKey order =
         OrderKey.of(IntStream.of(others).mapToObj(i -> OrderKey.Field.asc(keys.apply(i).dataType())).toList());
@@ -132,11 +137,27 @@ public final class Aggregate {
         bucketed
             .groupBy(Input.keyColumns(key))
             .as(Encoders.row(key), Encoders.row(bucketed.schema())),
-        new WindowPages(combiner, functions, end, punctual, order, others));
+        new WindowPages(combiner, functions, end, punctual, order, others, errors));
   }
 
   static boolean ansi(Dataset<Row> in) {
     return Boolean.parseBoolean(in.sparkSession().conf().get("spark.sql.ansi.enabled"));
+  }
+
+  /** What reports groups that have a value which cannot be computed: by their keys, and bounds in microseconds. */
+  static GroupErrors errors(JsonNode spec, Input input, List<String> keys, String... bounds) {
+    StructType columns = new StructType();
+    List<DataType> travels = new ArrayList<>();
+    for (String key : keys) {
+      DataType declared = input.declared(key);
+      travels.add(Wire.type(declared));
+      columns = columns.add(key, declared instanceof TimeType ? DataTypes.StringType : declared, true);
+    }
+    for (String bound : bounds) {
+      travels.add(DataTypes.LongType);
+      columns = columns.add(bound, DataType.fromDDL(spec.path("errors").path("bounds").asText("bigint")), true);
+    }
+    return GroupErrors.of(spec.path("errors"), columns, travels.toArray(DataType[]::new));
   }
 
   /** True for mode close, false for changes. */

@@ -1,5 +1,6 @@
 package dev.penstock.kernel.aggregate;
 
+import dev.penstock.kernel.error.GroupErrors;
 import dev.penstock.kernel.state.StateBytes;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -26,21 +27,25 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private final WindowEnd end;
   private final boolean always;
   private final boolean punctual;
+  private final GroupErrors errors;
   private transient ValueState<byte[]> state;
   private transient StateBytes.Out out;
 
   /**
    * @param always a group, once it exists, stays when it has no rows
    * @param punctual no row is late: one for a window that is due belongs to it, and closes it
+   * @param errors where groups are reported that have a value which cannot be computed; null if none can have
    */
   AggregateProcessor(
-      Combiner combiner, List<AggFunction> functions, boolean close, WindowEnd end, boolean always, boolean punctual) {
+      Combiner combiner, List<AggFunction> functions, boolean close, WindowEnd end, boolean always, boolean punctual,
+      GroupErrors errors) {
     this.combiner = combiner;
     this.functions = functions;
     this.close = close;
     this.end = end;
     this.always = always;
     this.punctual = punctual;
+    this.errors = errors;
   }
 
   @Override
@@ -90,7 +95,7 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
       }
     }
     if (close) {
-      return iterator(over && group.weight > 0 ? List.of(row(key, group.results(), 1)) : List.of());
+      return iterator(over && group.weight > 0 ? changes(key, null, group.results()) : List.of());
     }
     Object[] after = always || group.weight > 0 ? group.results() : null;
     return iterator(changes(key, before, after));
@@ -106,7 +111,7 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     if (close) {
       Group group = Group.kept(functions).read(new StateBytes.In(known));
       if (group.weight > 0) {
-        rows = List.of(row(key, group.results(), 1));
+        rows = changes(key, null, group.results());
       }
     }
     remove();
@@ -122,18 +127,28 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  private static List<Row> changes(Row key, Object[] before, Object[] after) {
+  private List<Row> changes(Row key, Object[] before, Object[] after) {
     if (before != null && after != null && Arrays.deepEquals(before, after)) {
       return Collections.emptyList();
     }
     List<Row> rows = new ArrayList<>(2);
     if (before != null) {
-      rows.add(row(key, before, -1));
+      add(rows, key, before, -1);
     }
     if (after != null) {
-      rows.add(row(key, after, 1));
+      add(rows, key, after, 1);
     }
     return rows;
+  }
+
+  /** Adds the row of a group, or reports the group if it has none. */
+  private void add(List<Row> rows, Row key, Object[] results, long weight) {
+    GroupErrors.Failed failed = errors == null ? null : GroupErrors.first(results);
+    if (failed == null) {
+      rows.add(row(key, results, weight));
+    } else {
+      errors.report(failed, key::get, weight);
+    }
   }
 
   private static Row row(Row key, Object[] results, long weight) {

@@ -1,6 +1,7 @@
 package dev.penstock.kernel.aggregate;
 
 import dev.penstock.kernel.row.Zero;
+import dev.penstock.kernel.state.Moment;
 import dev.penstock.kernel.state.StateBytes;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
@@ -34,6 +35,8 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
   private final boolean arrival;
   private int timeAt = -1;
   private int rowAt = -1;
+  private int lsnAt = -1;
+  private int watermarkAt = -1;
 
   /** @param weightAt ordinal of the weight, or -1 if every row counts once */
   Combiner(int[] keys, int weightAt, List<AggFunction> functions) {
@@ -50,6 +53,13 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
   Combiner byTime(int time, int row) {
     timeAt = time;
     rowAt = row;
+    return this;
+  }
+
+  /** Adds up per {@link Moment} as well, in these two columns, which come out behind the time. */
+  Combiner byMoment(int lsn, int watermark) {
+    lsnAt = lsn;
+    watermarkAt = watermark;
     return this;
   }
 
@@ -90,7 +100,7 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
     Map<Object, Group> table = new LinkedHashMap<>();
     for (int seen = 0; rows.hasNext() && seen < MOST_ROWS && table.size() < MOST_GROUPS; seen++) {
       Row row = rows.next();
-      Object key = timeAt < 0 ? key(row) : new Timed(key(row), row.getLong(timeAt), rowAt < 0 ? null : row);
+      Object key = timeAt < 0 ? key(row) : timed(row);
       Group group = table.get(key);
       if (group == null) {
         group = new Group(functions);
@@ -99,6 +109,13 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
       group.add(row, weightAt < 0 ? 1 : row.getLong(weightAt));
     }
     return table.entrySet().iterator();
+  }
+
+  private Timed timed(Row row) {
+    Moment moment = lsnAt < 0 || row.isNullAt(lsnAt)
+        ? Moment.ON_TIME
+        : new Moment(row.getLong(lsnAt), row.getLong(watermarkAt));
+    return new Timed(key(row), row.getLong(timeAt), moment, rowAt < 0 ? null : row);
   }
 
   private Object key(Row row) {
@@ -117,11 +134,12 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
   }
 
   /** A key at a time; with a row it is equal to nothing but itself. */
-  private record Timed(Object key, long time, Row row) {
+  private record Timed(Object key, long time, Moment moment, Row row) {
     @Override
     public boolean equals(Object other) {
       return this == other
-          || row == null && other instanceof Timed t && t.row == null && time == t.time && Objects.equals(key, t.key);
+          || row == null && other instanceof Timed t && t.row == null && time == t.time && moment.equals(t.moment)
+              && Objects.equals(key, t.key);
     }
 
     @Override
@@ -131,7 +149,7 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
   }
 
   private int width() {
-    return Math.max(1, keys.length) + 1 + (timeAt < 0 ? 0 : 1) + (rowAt < 0 ? 0 : 1);
+    return Math.max(1, keys.length) + 1 + (timeAt < 0 ? 0 : 3) + (rowAt < 0 ? 0 : 1);
   }
 
   /** Writes all but the part, and says where that goes. */
@@ -147,6 +165,9 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
     int at = Math.max(1, keys.length);
     if (tableKey instanceof Timed t) {
       into[at++] = t.time;
+      boolean onTime = t.moment == Moment.ON_TIME;
+      into[at++] = onTime ? null : t.moment.lsn();
+      into[at++] = onTime ? null : t.moment.watermark();
       if (rowAt >= 0) {
         into[at + 1] = t.row.get(rowAt);
       }

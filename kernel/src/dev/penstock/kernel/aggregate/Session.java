@@ -3,6 +3,7 @@ package dev.penstock.kernel.aggregate;
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.penstock.kernel.row.Input;
 import dev.penstock.kernel.row.Wire;
+import dev.penstock.kernel.state.Moment;
 import dev.penstock.kernel.state.StateSize;
 import java.util.ArrayList;
 import java.util.List;
@@ -27,9 +28,10 @@ import org.apache.spark.sql.types.StructType;
  * rows of sessions that are no more with −1, then the new ones with +1; nothing for those that stay as they are. Mode
  * {@code close}: each session once, with +1, when it closes: when end + lateness ≤ watermark.
  *
- * <p>Late rows: all rows of a key in an epoch are looked at together with the open sessions; a row is late if the session that
- * it would be in has closed at the watermark in force. A closed session takes no more rows: a row within its gap whose own
- * session is still open starts a new one. A retraction of a row whose session is gone is late too. Late rows come out with {@code
+ * <p>Late rows: a row is late if the session that it would be in, together with the open ones and the other rows of its commit, has closed at the
+ * watermark in force when it came, however many commits an epoch has. A closed session takes no more rows: a row within its gap whose own
+ * session is still open starts a new one. {@code lsn} and {@code before} are the two columns of a row's {@link Moment}; where the rows come from
+ * an operator that has none, the watermark of the epoch counts. A retraction of a row whose session is gone is late too. Late rows come out with {@code
  * __late} true, their weight and {@code __row}, and NULL elsewhere; all others have {@code __late} false and no {@code __row}.
  *
  * <p>Order inside a session: by time for what arrival decides elsewhere (FIRST, ARRAY_AGG), at equal times by arrival.
@@ -52,11 +54,17 @@ public final class Session {
     int timeAt = input.add(Input.text(spec, "time"), DataTypes.LongType);
     int weightAt = weight == null ? -1 : input.add(weight, DataTypes.LongType);
     List<AggFunction> functions = AggFunction.list(spec, input, weight == null, Aggregate.ansi(in));
+    String lsn = Input.text(spec, "lsn");
+    int lsnAt = lsn == null ? -1 : input.add(lsn, DataTypes.LongType);
+    int watermarkAt = lsn == null ? -1 : input.add(Input.text(spec, "before"), DataTypes.LongType);
     int rowAt = passed == null ? -1 : input.addRaw(passed);
     DataType rowType = passed == null ? null : input.type(rowAt);
 
     StructType keySchema = input.keySchema(keys);
-    StructType parts = keySchema.add("t", DataTypes.LongType, false).add(Aggregate.PART, DataTypes.BinaryType, false);
+    StructType parts = keySchema.add("t", DataTypes.LongType, false)
+        .add("lsn", DataTypes.LongType, true)
+        .add("before", DataTypes.LongType, true)
+        .add(Aggregate.PART, DataTypes.BinaryType, false);
     StructType schema = Aggregate.results(keySchema.add("s", DataTypes.LongType).add("e", DataTypes.LongType), functions)
         .add("__late", DataTypes.BooleanType, false);
     if (passed != null) {
@@ -65,7 +73,7 @@ public final class Session {
     }
     schema = schema.add("__weight", DataTypes.LongType, false);
 
-    Combiner combiner = new Combiner(keys, weightAt, functions).byTime(timeAt, rowAt);
+    Combiner combiner = new Combiner(keys, weightAt, functions).byTime(timeAt, rowAt).byMoment(lsnAt, watermarkAt);
     SessionProcessor processor = new SessionProcessor(
         combiner,
         functions,
@@ -75,7 +83,10 @@ public final class Session {
         spec.path("latenessMs").asLong(),
         spec.path("punctual").asBoolean(),
         weight == null,
-        passed != null);
+        passed != null,
+        Aggregate.errors(spec, input, keyNames, Input.text(spec, "start"), Input.text(spec, "end")),
+        // Users see milliseconds where the time is a number.
+        spec.path("errors").path("bounds").asText().equals("bigint") ? 1000 : 1);
     Dataset<Row> out = input.dataset()
         .mapPartitions(combiner, Encoders.row(parts))
         .groupBy(Input.keyColumns(keySchema))

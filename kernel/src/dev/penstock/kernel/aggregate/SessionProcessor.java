@@ -1,5 +1,7 @@
 package dev.penstock.kernel.aggregate;
 
+import dev.penstock.kernel.error.GroupErrors;
+import dev.penstock.kernel.state.Moment;
 import dev.penstock.kernel.state.StateBytes;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -35,6 +37,8 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
   private final boolean punctual;
   private final boolean appendOnly;
   private final boolean passes;
+  private final GroupErrors errors;
+  private final long boundUnit;
   private transient ValueState<byte[]> state;
 
   SessionProcessor(
@@ -46,7 +50,9 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
       long latenessMs,
       boolean punctual,
       boolean appendOnly,
-      boolean passes) {
+      boolean passes,
+      GroupErrors errors,
+      long boundUnit) {
     this.combiner = combiner;
     this.functions = functions;
     this.keyCount = keyCount;
@@ -56,18 +62,25 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
     this.punctual = punctual;
     this.appendOnly = appendOnly;
     this.passes = passes;
+    this.errors = errors;
+    this.boundUnit = boundUnit;
   }
 
-  /** Rows from {@code first} to {@code last}: a whole session, or those of one time. */
+  /**
+   * Rows from {@code first} to {@code last}: a whole session, or those of one time. {@code sealed} is 0 while the session takes rows, then a number
+   * that all spans of the session share: it has closed for rows that come, and waits for the watermark of the query to come out.
+   */
   private static final class Span {
-    long first;
+    final long first;
     long last;
-    Group group;
+    final Group group;
+    long sealed;
 
-    Span(long first, long last, Group group) {
+    Span(long first, long last, Group group, long sealed) {
       this.first = first;
       this.last = last;
       this.group = group;
+      this.sealed = sealed;
     }
   }
 
@@ -95,15 +108,21 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
     long watermark = timers.getCurrentWatermarkInMs();
     List<Row> out = new ArrayList<>();
     Open open = load();
-    TreeMap<Long, Arrival> arrivals = arrivals(rows);
+    TreeMap<Moment, TreeMap<Long, Arrival>> moments = arrivals(rows);
     if (!punctual) {
       closeDue(key, open, watermark, out);
-      refuseLate(key, open, arrivals, watermark, out);
     }
     List<Span> before = close ? List.of() : sessions(open.spans);
     Map<Span, Object[]> old = new IdentityHashMap<>();
     before.forEach(s -> old.put(s, s.group.results()));
-    insert(key, open, arrivals, out);
+    moments.forEach((moment, arrivals) -> {
+      if (!punctual) {
+        long inForce = Math.max(watermark, moment.watermark());
+        seal(open, inForce);
+        refuseLate(key, open, arrivals, inForce, out);
+      }
+      insert(key, open, arrivals, out);
+    });
     List<Span> after = sessions(open.spans);
     if (!close) {
       difference(key, before, old, after, out);
@@ -131,24 +150,41 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
     return scala.jdk.javaapi.CollectionConverters.asScala(out.iterator());
   }
 
-  private TreeMap<Long, Arrival> arrivals(scala.collection.Iterator<Row> rows) {
-    TreeMap<Long, Arrival> out = new TreeMap<>();
+  private TreeMap<Moment, TreeMap<Long, Arrival>> arrivals(scala.collection.Iterator<Row> rows) {
+    TreeMap<Moment, TreeMap<Long, Arrival>> out = new TreeMap<>();
     while (rows.hasNext()) {
       Row row = rows.next();
-      Arrival a = out.computeIfAbsent(row.getLong(keyCount), t -> new Arrival());
-      byte[] part = row.getAs(keyCount + 1);
+      Arrival a = out.computeIfAbsent(Moment.of(row.getAs(keyCount + 1), row.getAs(keyCount + 2)), m -> new TreeMap<>())
+          .computeIfAbsent(row.getLong(keyCount), t -> new Arrival());
+      byte[] part = row.getAs(keyCount + 3);
       a.parts.add(part);
       if (passes) {
-        a.rows.add(new Object[] {row.get(keyCount + 2), part});
+        a.rows.add(new Object[] {row.get(keyCount + 4), part});
       }
     }
     return out;
   }
 
+  /** Lets the sessions take no more rows that have closed at a watermark. */
+  private void seal(Open open, long watermark) {
+    long last = open.spans.stream().mapToLong(s -> s.sealed).max().orElse(0);
+    for (Span session : sessions(open.spans)) {
+      if (session.sealed == 0 && due(session.last) <= watermark) {
+        last++;
+        for (Span span : open.spans) {
+          if (span.sealed == 0 && span.first >= session.first && span.last <= session.last) {
+            span.sealed = last;
+          }
+        }
+      }
+    }
+  }
+
   /** Takes out the arrivals whose session, seen together with the open ones, has closed. */
   private void refuseLate(Row key, Open open, TreeMap<Long, Arrival> arrivals, long watermark, List<Row> out) {
     List<Span> all = new ArrayList<>(open.spans);
-    arrivals.keySet().forEach(t -> all.add(new Span(t, t, null)));
+    all.removeIf(span -> span.sealed != 0);
+    arrivals.keySet().forEach(t -> all.add(new Span(t, t, null, 0)));
     all.sort((a, b) -> Long.compare(a.first, b.first));
     int from = 0;
     while (from < all.size()) {
@@ -183,7 +219,9 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
   private void insert(Row key, Open open, TreeMap<Long, Arrival> arrivals, List<Row> out) {
     TreeMap<Long, Span> byTime = new TreeMap<>();
     for (Span span : open.spans) {
-      byTime.put(span.first, span);
+      if (span.sealed == 0) {
+        byTime.put(span.first, span);
+      }
     }
     List<Span> added = new ArrayList<>();
     arrivals.forEach((time, arrival) -> {
@@ -194,7 +232,7 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
       } else if (there != null) {
         there.group.merge(arrival.group);
       } else {
-        added.add(new Span(time, time, arrival.group));
+        added.add(new Span(time, time, arrival.group, 0));
       }
     });
     open.spans.addAll(added);
@@ -202,17 +240,20 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
     open.spans.sort((a, b) -> Long.compare(a.first, b.first));
   }
 
-  /** Puts spans together that are at most the gap apart; spans that stay alone stay the same object. */
+  /**
+   * Puts the spans of each session together: those that are at most the gap apart, and those that were sealed together. Spans that stay alone
+   * stay the same object. The times of a sealed session are all before those of the ones that began when it was sealed.
+   */
   private List<Span> sessions(List<Span> spans) {
     List<Span> out = new ArrayList<>();
     Span current = null;
     boolean own = false;
     for (Span span : spans) {
-      if (current != null && span.first - current.last <= gap) {
+      if (current != null && current.sealed == span.sealed && (span.sealed != 0 || span.first - current.last <= gap)) {
         if (!own) {
           Group sum = new Group(functions);
           sum.merge(current.group);
-          current = new Span(current.first, current.last, sum);
+          current = new Span(current.first, current.last, sum, current.sealed);
           out.set(out.size() - 1, current);
           own = true;
         }
@@ -238,12 +279,12 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
       if (is != null && is.last == was.last && Arrays.deepEquals(old.get(was), results.get(is.first))) {
         same.add(is.first);
       } else {
-        out.add(row(key, new long[] {was.first, was.last + gap}, old.get(was), -1, null));
+        add(key, was, old.get(was), -1, out);
       }
     }
     for (Span is : after) {
       if (!same.contains(is.first)) {
-        out.add(row(key, new long[] {is.first, is.last + gap}, results.get(is.first), 1, null));
+        add(key, is, results.get(is.first), 1, out);
       }
     }
   }
@@ -252,10 +293,22 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
     for (Span session : sessions(open.spans)) {
       if (due(session.last) <= watermark) {
         if (close) {
-          out.add(row(key, new long[] {session.first, session.last + gap}, session.group.results(), 1, null));
+          add(key, session, session.group.results(), 1, out);
         }
         open.spans.removeIf(s -> s.first >= session.first && s.last <= session.last);
       }
+    }
+  }
+
+  /** Adds the row of a session, or reports the session if it has none. */
+  private void add(Row key, Span session, Object[] results, long weight, List<Row> out) {
+    long[] bounds = {session.first, session.last + gap};
+    GroupErrors.Failed failed = errors == null ? null : GroupErrors.first(results);
+    if (failed == null) {
+      out.add(row(key, bounds, results, weight, null));
+    } else {
+      int keys = key.length();
+      errors.report(failed, i -> i < keys ? key.get(i) : (Object) (bounds[i - keys] / boundUnit), weight);
     }
   }
 
@@ -292,7 +345,8 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
       for (long left = in.varint(); left > 0; left--) {
         long first = in.varint();
         long last = first + in.varint();
-        open.spans.add(new Span(first, last, new Group(functions).read(in)));
+        long sealed = in.varint();
+        open.spans.add(new Span(first, last, new Group(functions).read(in), sealed));
       }
     }
     return open;
@@ -321,6 +375,7 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
     for (Span span : open.spans) {
       out.varint(span.first);
       out.varint(span.last - span.first);
+      out.varint(span.sealed);
       span.group.write(out);
     }
     state.update(out.toByteArray());

@@ -1,5 +1,6 @@
 package dev.penstock.kernel.aggregate;
 
+import dev.penstock.kernel.error.GroupErrors;
 import dev.penstock.kernel.state.CountedHandle;
 import dev.penstock.kernel.state.OrderKey;
 import dev.penstock.kernel.state.StateBytes;
@@ -42,6 +43,7 @@ final class WindowPages extends StatefulProcessor<Row, Row, Row> {
   private final boolean punctual;
   private final OrderKey others;
   private final int[] at;
+  private final GroupErrors errors;
   private transient StatefulProcessorHandle handle;
   private transient ValueState<byte[]> page;
   private transient MapState<byte[], byte[]> spread;
@@ -53,13 +55,15 @@ final class WindowPages extends StatefulProcessor<Row, Row, Row> {
    * @param punctual no row is late: one for a window that is due belongs to it, and closes it
    */
   WindowPages(
-      Combiner combiner, List<AggFunction> functions, WindowEnd end, boolean punctual, OrderKey others, int[] at) {
+      Combiner combiner, List<AggFunction> functions, WindowEnd end, boolean punctual, OrderKey others, int[] at,
+      GroupErrors errors) {
     this.combiner = combiner;
     this.functions = functions;
     this.end = end;
     this.punctual = punctual;
     this.others = others;
     this.at = at;
+    this.errors = errors;
   }
 
   @Override
@@ -98,7 +102,7 @@ final class WindowPages extends StatefulProcessor<Row, Row, Row> {
         group = sum;
       }
       if (over && group.weight > 0) {
-        closed.add(row(key, name.array(), group));
+        close(key, name.array(), group, closed);
       }
       if (over || group.weight == 0) {
         kept.remove(name, known != null);
@@ -127,7 +131,7 @@ final class WindowPages extends StatefulProcessor<Row, Row, Row> {
     kept.forEach((name, group) -> {
       Group sum = new Group(functions).read(new StateBytes.In(group));
       if (sum.weight > 0) {
-        closed.add(row(key, name, sum));
+        close(key, name, sum, closed);
       }
     });
     CountedHandle.rows(handle, -kept.groups);
@@ -135,7 +139,8 @@ final class WindowPages extends StatefulProcessor<Row, Row, Row> {
     return scala.jdk.javaapi.CollectionConverters.asScala(closed.iterator());
   }
 
-  private Row row(Row key, byte[] name, Group group) {
+  /** Puts out the row of a group, or reports the group if it has none. */
+  private void close(Row key, byte[] name, Group group, List<Row> closed) {
     Object[] rest = others.decode(name);
     Object[] results = group.results();
     Object[] values = new Object[rest.length + 1 + results.length + 1];
@@ -145,7 +150,12 @@ final class WindowPages extends StatefulProcessor<Row, Row, Row> {
     values[end.at()] = key.get(END);
     System.arraycopy(results, 0, values, rest.length + 1, results.length);
     values[values.length - 1] = 1L;
-    return RowFactory.create(values);
+    GroupErrors.Failed failed = errors == null ? null : GroupErrors.first(results);
+    if (failed == null) {
+      closed.add(RowFactory.create(values));
+    } else {
+      errors.report(failed, i -> values[i], 1);
+    }
   }
 
   private interface Visitor {

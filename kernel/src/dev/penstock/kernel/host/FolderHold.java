@@ -20,13 +20,13 @@ public final class FolderHold {
   /** Takes the claim, or returns null when the time is over. */
   public static FolderHold acquire(String path, long timeoutMs) throws IOException, InterruptedException {
     FileChannel channel = FileChannel.open(Path.of(path), StandardOpenOption.CREATE, StandardOpenOption.WRITE);
-    long deadline = System.currentTimeMillis() + timeoutMs;
+    long deadline = System.nanoTime() + timeoutMs * 1_000_000;
     while (true) {
       FileLock lock = channel.tryLock();
       if (lock != null) {
         return new FolderHold(channel);
       }
-      if (System.currentTimeMillis() >= deadline) {
+      if (System.nanoTime() - deadline >= 0) {
         channel.close();
         return null;
       }

@@ -1,10 +1,11 @@
 package dev.penstock.kernel.join;
 
 import dev.penstock.kernel.row.PackedRow;
-import java.util.ArrayList;
+import dev.penstock.kernel.state.Moment;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.ExpiredTimerInfo;
@@ -19,7 +20,7 @@ import org.apache.spark.sql.types.StructType;
  *
  * <ul>
  *   <li>Result: one row per left row; where nothing matches, NULLs ({@code left}) or nothing ({@code inner}). An answer once
- *       given never changes. A left row that is retracted takes back the answers it got, the latest first.
+ *       given never commit. A left row that is retracted takes back the answers it got, the latest first.
  *   <li>Directions: {@code backward} the last right time ≤ left time ({@code strict}: &lt;), {@code forward} the first ≥
  *       (&gt;), {@code nearest} the smaller distance. {@code toleranceMicros} is the largest distance that counts.
  *   <li>Ties: {@code nearest} takes the earlier one of two at the same distance; of right rows with the same time the last
@@ -30,7 +31,9 @@ import org.apache.spark.sql.types.StructType;
  *       candidate's time. Nearest: watermark &gt; left time + the candidate's distance. Without a candidate forward and nearest wait
  *       until watermark &gt; left time + tolerance; without a tolerance, until there is one. State: waiting left rows, and the
  *       right rows that they or left rows with times ≥ the watermark may need: looking backward, for each key the last one at or before the watermark and those after.
- *   <li>Late rows: a late left row is answered at once with what is kept. A late right row counts for what is not yet answered.
+ *   <li>Late rows: a late left row is answered at once with what is kept. A late right row counts for what is not yet answered. What is kept and answered
+ *       is decided by the watermark in force when the row came; where a side comes out of an operator below, which knows no commits, by that
+ *       of the epoch.
  *   <li>A right side that can retract ({@code rightWeight}) is kept whole. A left side that can ({@code leftWeight}) is
  *       kept with its answers.
  *   <li>Ordering: none.
@@ -38,7 +41,7 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>Spec: {@code kind}, {@code leftKeys}, {@code rightKeys}, {@code leftColumns}, {@code rightColumns}, {@code leftTime},
  * {@code rightTime} (BIGINT microseconds), {@code direction}, {@code strict}, {@code toleranceMicros}, {@code mode},
- * {@code leftWeight}, {@code rightWeight}.
+ * {@code leftWeight}, {@code rightWeight}, {@code leftMoment}, {@code rightMoment} (the two columns of a {@link Moment}).
  */
 public final class AsofJoin {
   private AsofJoin() {}
@@ -73,14 +76,16 @@ public final class AsofJoin {
     Dataset<Row> packed = JoinPlan.run(
         spec,
         JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, spec.leftWeight, !inner,
-            false),
+            false, spec.moments ? spec.leftMoment : List.of()),
         JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
-            false, true),
-        new Processor(inner, eager, direction, strict, tolerance, spec.leftWeight != null, spec.rightWeight != null),
+            false, true, spec.moments ? spec.rightMoment : List.of()),
+        new Processor(
+            inner, eager, direction, strict, tolerance, spec.leftWeight != null, spec.rightWeight != null, spec.moments),
         eager ? TimeMode.None() : TimeMode.EventTime(),
-        JoinPlan.OUTPUT);
+        JoinPlan.output(spec));
     return JoinPlan.unpack(
-        packed, JoinPlan.schema(left, spec.leftColumns), JoinPlan.schema(right, spec.rightColumns));
+        packed, JoinPlan.schema(left, spec.leftColumns), JoinPlan.schema(right, spec.rightColumns),
+        JoinPlan.more(spec));
   }
 
   private static final class Processor extends StatefulProcessor<byte[], Row, Row> {
@@ -93,6 +98,7 @@ public final class AsofJoin {
     private final long tolerance;
     private final boolean leftRetracts;
     private final boolean rightRetracts;
+    private final boolean moments;
     private transient JoinHistory right;
     /** Left rows that wait, by time. */
     private transient JoinStore waiting;
@@ -100,7 +106,8 @@ public final class AsofJoin {
 
     Processor(
         boolean inner, boolean eager, Direction direction, boolean strict, long tolerance, boolean leftRetracts,
-        boolean rightRetracts) {
+        boolean rightRetracts, boolean moments) {
+      this.moments = moments;
       this.inner = inner;
       this.eager = eager;
       this.direction = direction;
@@ -123,42 +130,64 @@ public final class AsofJoin {
     public scala.collection.Iterator<Row> handleInputRows(
         byte[] key, scala.collection.Iterator<Row> rows, TimerValues timers) {
       // Left rows of an append-only side cannot cancel each other, so equal output rows need not be found.
-      JoinOutput out = new JoinOutput(leftRetracts, false);
-      List<Row> lefts = new ArrayList<>();
-      List<Row> rights = new ArrayList<>();
+      JoinOutput out = new JoinOutput(leftRetracts, false, moments);
+      TreeMap<Moment, JoinCommit> commits = new TreeMap<>();
       while (rows.hasNext()) {
         Row row = rows.next();
+        Moment moment = JoinPlan.moment(row);
         switch (row.getInt(JoinPlan.SIDE)) {
-          case JoinPlan.LEFT -> lefts.add(row);
-          case JoinPlan.RIGHT -> rights.add(row);
-          default -> out.add((byte[]) row.get(JoinPlan.ROW), null, row.getLong(JoinPlan.WEIGHT));
+          case JoinPlan.LEFT -> commits.computeIfAbsent(moment, m -> new JoinCommit()).lefts.add(row);
+          case JoinPlan.RIGHT -> commits.computeIfAbsent(moment, m -> new JoinCommit()).rights.add(row);
+          default -> {
+            out.at(moment);
+            out.add((byte[]) row.get(JoinPlan.ROW), null, row.getLong(JoinPlan.WEIGHT));
+          }
         }
       }
-      if (lefts.isEmpty() && rights.isEmpty()) {
+      if (commits.isEmpty()) {
         return out.iterator();
       }
       open();
-      right.take(rights);
+      long inForce = eager ? JoinTimer.UNKNOWN : JoinTimer.watermark(timers);
+      commits.forEach((moment, commit) -> {
+        boolean behind = moment != Moment.ON_TIME;
+        long watermark = behind ? Math.max(inForce, Math.multiplyExact(moment.watermark(), 1000L)) : inForce;
+        out.at(Moment.ON_TIME);
+        if (behind) {
+          // Has been answered, and let go, when these rows came.
+          advance(watermark, out);
+        }
+        take(commit, out);
+        if (behind) {
+          out.at(moment);
+          advance(watermark, out);
+        }
+      });
+      out.at(Moment.ON_TIME);
+      close(inForce, out);
+      return out.iterator();
+    }
+
+    private void take(JoinCommit commit, JoinOutput out) {
+      right.take(commit.rights);
       if (leftRetracts) {
         Map<PackedRow, long[]> sums = new LinkedHashMap<>();
-        for (Row row : lefts) {
+        for (Row row : commit.lefts) {
           sums.computeIfAbsent(
               PackedRow.of((byte[]) row.get(JoinPlan.ROW), row.getLong(JoinPlan.TIME)), k -> new long[1])[0] +=
               row.getLong(JoinPlan.WEIGHT);
         }
         sums.forEach((row, sum) -> left(row.row(), row.at(), sum[0], out));
       } else {
-        for (Row row : lefts) {
+        for (Row row : commit.lefts) {
           left((byte[]) row.get(JoinPlan.ROW), row.getLong(JoinPlan.TIME), 1, out);
         }
       }
-      close(eager ? JoinTimer.UNKNOWN : JoinTimer.watermark(timers), out);
-      return out.iterator();
     }
 
     @Override
     public scala.collection.Iterator<Row> handleExpiredTimer(byte[] key, TimerValues timers, ExpiredTimerInfo timer) {
-      JoinOutput out = new JoinOutput(leftRetracts, false);
+      JoinOutput out = new JoinOutput(leftRetracts, false, moments);
       open();
       waiting.timer(JoinStore.NO_TIMER);
       close(JoinTimer.watermark(timers), out);
@@ -227,20 +256,26 @@ public final class AsofJoin {
     /** Answers what can be answered, lets go what is not needed, and writes the state. */
     private void close(long watermark, JoinOutput out) {
       if (!eager) {
-        long due = settle(watermark, out);
-        if (right.evicts() && watermark != JoinTimer.UNKNOWN) {
-          long from = waiting.isEmpty() ? watermark : Math.min(watermark, waiting.firstAt());
-          if (direction == Direction.FORWARD) {
-            right.store().removeBefore(from, null);
-          } else {
-            right.evict(from, !strict, tolerance);
-          }
-        }
+        long due = advance(watermark, out);
         JoinTimer.wake(getHandle(), waiting, Math.min(due, evictionDue(watermark)), watermark);
         waiting.flush();
       }
       right.store().flush();
       answers.flush();
+    }
+
+    /** Answers what can be answered at a watermark and lets go what is not needed after it; when (ms) there will be something to do again. */
+    private long advance(long watermark, JoinOutput out) {
+      long due = settle(watermark, out);
+      if (right.evicts() && watermark != JoinTimer.UNKNOWN) {
+        long from = waiting.isEmpty() ? watermark : Math.min(watermark, waiting.firstAt());
+        if (direction == Direction.FORWARD) {
+          right.store().removeBefore(from, null);
+        } else {
+          right.evict(from, !strict, tolerance);
+        }
+      }
+      return due;
     }
 
     private long settle(long watermark, JoinOutput out) {

@@ -1,10 +1,15 @@
 package dev.penstock.kernel.join;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import dev.penstock.kernel.row.PackedRow;
-import dev.penstock.kernel.row.PairPredicate;
+import dev.penstock.kernel.state.Moment;
+import java.util.Collections;
+import java.util.IdentityHashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.ExpiredTimerInfo;
@@ -25,14 +30,16 @@ import org.apache.spark.sql.types.StructType;
  *   <li>State: the rows that can still find a match. A left row goes when left time + upper &lt; watermark − right lag, a right
  *       row when right time − lower &lt; watermark − left lag: a row whose time equals the watermark may still come. A lag says how
  *       far behind the watermark the rows of a side may be without being late.
- *   <li>Late rows: a row that is beyond that when it arrives is joined with what is still there, and with what arrives in the
- *       same epoch, and is not kept. So rows that leave operators below when the watermark moves find each other. A retraction of
- *       a row that is no longer there is ignored.
+ *   <li>Late rows: a row that is beyond that when it arrives is joined with what is still there at the watermark in force then, and with its own
+ *       commit, and is not kept. A retraction of a row that is no longer there is ignored. Where a side comes out of an operator below, which
+ *       knows no commits, it is the watermark of the epoch, and what arrives in the same epoch: so rows that leave that operator when the watermark moves
+ *       find each other.
  *   <li>Ordering: none.
  * </ul>
  *
  * <p>Spec: that of {@link Join} without {@code ttlMs}, and {@code leftTime}, {@code rightTime} (BIGINT microseconds),
- * {@code lowerMicros}, {@code upperMicros}, {@code leftLagMicros}, {@code rightLagMicros}. Both inputs need a watermark.
+ * {@code lowerMicros}, {@code upperMicros}, {@code leftLagMicros}, {@code rightLagMicros}, {@code leftMoment}, {@code rightMoment} (the
+ * two columns of a {@link Moment}). Both inputs need a watermark.
  */
 public final class IntervalJoin {
   private IntervalJoin() {}
@@ -53,39 +60,42 @@ public final class IntervalJoin {
       throw new IllegalArgumentException("an interval join keeps rows by the watermark and takes no ttlMs");
     }
     boolean copies = spec.flag("copies");
+    JsonNode failing = spec.part("errors");
     spec.done();
     StructType leftSchema = JoinPlan.schema(left, spec.leftColumns);
     StructType rightSchema = JoinPlan.schema(right, spec.rightColumns);
-    PairPredicate predicate =
-        residual == null ? null : PairPredicate.of(left.sparkSession(), residual, leftSchema, rightSchema);
+    Residual rest = Residual.of(left.sparkSession(), residual, failing, leftSchema, rightSchema);
     Dataset<Row> packed = JoinPlan.run(
         spec,
         JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, spec.leftWeight,
-            kind.left == JoinKind.Alone.UNMATCHED, false),
+            kind.left == JoinKind.Alone.UNMATCHED, false, spec.moments ? spec.leftMoment : List.of()),
         JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
-            kind.right == JoinKind.Alone.UNMATCHED, false),
-        new Processor(kind, predicate, lower, upper, leftLag, rightLag, copies),
+            kind.right == JoinKind.Alone.UNMATCHED, false, spec.moments ? spec.rightMoment : List.of()),
+        new Processor(kind, rest, lower, upper, leftLag, rightLag, copies, spec.moments),
         TimeMode.EventTime(),
-        JoinPlan.OUTPUT);
-    return JoinPlan.unpack(packed, leftSchema, kind.pairs ? rightSchema : null);
+        JoinPlan.output(spec));
+    return JoinPlan.unpack(packed, leftSchema, kind.pairs ? rightSchema : null, JoinPlan.more(spec));
   }
 
   private static final class Processor extends StatefulProcessor<byte[], Row, Row> {
     private static final long serialVersionUID = 1L;
 
     private final JoinKind kind;
-    private final PairPredicate residual;
+    private final Residual residual;
     private final long lower;
     private final long upper;
     private final long leftLag;
     private final long rightLag;
     private final boolean copies;
+    private final boolean moments;
     private transient JoinStore left;
     private transient JoinStore right;
 
     Processor(
-        JoinKind kind, PairPredicate residual, long lower, long upper, long leftLag, long rightLag, boolean copies) {
+        JoinKind kind, Residual residual, long lower, long upper, long leftLag, long rightLag, boolean copies,
+        boolean moments) {
       this.copies = copies;
+      this.moments = moments;
       this.kind = kind;
       this.residual = residual;
       this.lower = lower;
@@ -103,34 +113,43 @@ public final class IntervalJoin {
     @Override
     public scala.collection.Iterator<Row> handleInputRows(
         byte[] key, scala.collection.Iterator<Row> rows, TimerValues timers) {
-      List<Map<PackedRow, long[]>> changes =
-          List.of(new LinkedHashMap<>(), new LinkedHashMap<>(), new LinkedHashMap<>(), new LinkedHashMap<>());
+      TreeMap<Moment, Changes> commits = new TreeMap<>();
       while (rows.hasNext()) {
         Row row = rows.next();
         int side = row.getInt(JoinPlan.SIDE);
         long at = side > JoinPlan.RIGHT ? 0 : row.getLong(JoinPlan.TIME);
-        changes.get(side).computeIfAbsent(PackedRow.of((byte[]) row.get(JoinPlan.ROW), at), k -> new long[1])[0] +=
-            row.getLong(JoinPlan.WEIGHT);
+        commits.computeIfAbsent(JoinPlan.moment(row), Changes::new)
+            .add(side, PackedRow.of((byte[]) row.get(JoinPlan.ROW), at), row.getLong(JoinPlan.WEIGHT));
       }
-      changes.forEach(change -> change.values().removeIf(sum -> sum[0] == 0));
       // Rows that differ only in a time that is not among their columns are the same row outside.
-      JoinOutput out = new JoinOutput(true, copies);
-      changes.get(JoinPlan.LEFT_ALONE).forEach((row, sum) -> out.add(row.row(), null, sum[0]));
-      changes.get(JoinPlan.RIGHT_ALONE).forEach((row, sum) -> out.add(null, row.row(), sum[0]));
-      if (!changes.get(JoinPlan.LEFT).isEmpty() || !changes.get(JoinPlan.RIGHT).isEmpty()) {
-        long watermark = JoinTimer.watermark(timers);
-        left.open();
-        right.open();
-        change(true, changes.get(JoinPlan.LEFT), out);
-        change(false, changes.get(JoinPlan.RIGHT), out);
-        close(watermark, out);
+      JoinOutput out = new JoinOutput(true, copies, moments);
+      boolean opened = false;
+      for (Changes commit : commits.values()) {
+        commit.consolidate();
+        out.at(commit.moment);
+        commit.side(JoinPlan.LEFT_ALONE).forEach((row, sum) -> out.add(row.row(), null, sum[0]));
+        commit.side(JoinPlan.RIGHT_ALONE).forEach((row, sum) -> out.add(null, row.row(), sum[0]));
+        if (commit.side(JoinPlan.LEFT).isEmpty() && commit.side(JoinPlan.RIGHT).isEmpty()) {
+          continue;
+        }
+        if (!opened) {
+          left.open();
+          right.open();
+          opened = true;
+        }
+        change(true, commit, out);
+        change(false, commit, out);
+      }
+      if (opened) {
+        out.at(Moment.ON_TIME);
+        close(JoinTimer.watermark(timers), out);
       }
       return out.iterator();
     }
 
     @Override
     public scala.collection.Iterator<Row> handleExpiredTimer(byte[] key, TimerValues timers, ExpiredTimerInfo timer) {
-      JoinOutput out = new JoinOutput(true, copies);
+      JoinOutput out = new JoinOutput(true, copies, moments);
       left.open();
       right.open();
       left.timer(JoinStore.NO_TIMER);
@@ -146,10 +165,44 @@ public final class IntervalJoin {
       return JoinTimer.plus(watermark, isLeft ? -upper - rightLag : lower - leftLag);
     }
 
-    private void change(boolean fromLeft, Map<PackedRow, long[]> changes, JoinOutput out) {
+    /**
+     * What came at one moment. A row behind the watermark finds what is still there at the watermark in force then, which may be less than what the state
+     * holds, and the rows of its own commit.
+     */
+    private static final class Changes {
+      final Moment moment;
+      /** The watermark in microseconds; {@link JoinTimer#UNKNOWN} for rows that are on time, which find nothing that is not there. */
+      final long watermark;
+      private final List<Map<PackedRow, long[]>> sides =
+          List.of(new LinkedHashMap<>(), new LinkedHashMap<>(), new LinkedHashMap<>(), new LinkedHashMap<>());
+      /** The rows of this commit that nobody finds who comes later. */
+      final Set<JoinStore.Entry> fresh = Collections.newSetFromMap(new IdentityHashMap<>());
+
+      Changes(Moment moment) {
+        this.moment = moment;
+        watermark = moment == Moment.ON_TIME ? JoinTimer.UNKNOWN : Math.multiplyExact(moment.watermark(), 1000L);
+      }
+
+      void add(int side, PackedRow row, long weight) {
+        sides.get(side).computeIfAbsent(row, k -> new long[1])[0] += weight;
+      }
+
+      void consolidate() {
+        sides.forEach(side -> side.values().removeIf(sum -> sum[0] == 0));
+      }
+
+      Map<PackedRow, long[]> side(int side) {
+        return sides.get(side);
+      }
+    }
+
+    private void change(boolean fromLeft, Changes commit, JoinOutput out) {
+      Map<PackedRow, long[]> changes = commit.side(fromLeft ? JoinPlan.LEFT : JoinPlan.RIGHT);
       if (changes.isEmpty()) {
         return;
       }
+      long mineFrom = keptFrom(fromLeft, commit.watermark);
+      long otherFrom = keptFrom(!fromLeft, commit.watermark);
       JoinStore mine = fromLeft ? left : right;
       JoinStore other = fromLeft ? right : left;
       JoinKind.Alone myAlone = fromLeft ? kind.left : kind.right;
@@ -161,7 +214,8 @@ public final class IntervalJoin {
         byte[] row = item.getKey().row();
         long at = item.getKey().at();
         long weight = item.getValue()[0];
-        JoinStore.Cursor cursor = mine.find(at, row);
+        // An equal row that came before is gone if this one is not kept.
+        JoinStore.Cursor cursor = at < mineFrom ? null : mine.find(at, row);
         JoinStore.Entry entry = cursor == null ? null : cursor.get();
         if (entry == null && weight < 0) {
           continue;
@@ -173,7 +227,11 @@ public final class IntervalJoin {
           long last = JoinTimer.plus(at, fromLeft ? upper : -lower);
           JoinStore.Cursor place = other.from(first);
           for (JoinStore.Entry match = place.get(); match != null && match.at <= last; match = place.get()) {
-            if (residual == null || (fromLeft ? residual.test(row, match.row) : residual.test(match.row, row))) {
+            boolean there = match.at >= otherFrom || commit.fresh.contains(match);
+            if (there
+                && (residual == null
+                    || residual.matches(
+                        fromLeft ? row : match.row, fromLeft ? match.row : row, weight * match.weight))) {
               if (kind.pairs) {
                 out.add(fromLeft ? row : match.row, fromLeft ? match.row : row, weight * match.weight);
               }
@@ -200,9 +258,12 @@ public final class IntervalJoin {
         if (cursor != null) {
           cursor.add(weight);
         } else {
-          JoinStore.Entry fresh = new JoinStore.Entry(at, row, weight);
-          fresh.matches = myAlone == JoinKind.Alone.NEVER ? 0 : matches;
-          mine.put(fresh);
+          entry = new JoinStore.Entry(at, row, weight);
+          entry.matches = myAlone == JoinKind.Alone.NEVER ? 0 : matches;
+          mine.put(entry);
+        }
+        if (at < mineFrom) {
+          commit.fresh.add(entry);
         }
       }
     }

@@ -1,8 +1,8 @@
 package dev.penstock.kernel.join;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import dev.penstock.kernel.row.Pack;
 import dev.penstock.kernel.row.PackedRow;
-import dev.penstock.kernel.row.PairPredicate;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -25,6 +25,7 @@ import org.apache.spark.sql.types.StructType;
  *       consolidated per key.
  *   <li>NULLs: a NULL key matches nothing, except where {@code nullSafe} says so; such a row still comes out where the
  *       kind keeps unmatched rows. A residual that is NULL is false. The residual belongs to ON.
+ *   <li>Errors: a pair for which the residual fails is no match; it is reported while both of its rows are there.
  *   <li>Late rows: there are none; the join knows no time.
  *   <li>Ordering: none.
  *   <li>{@code mark}: each left row once, with a BOOLEAN column beside it that says whether it has a match; never NULL.
@@ -38,7 +39,7 @@ import org.apache.spark.sql.types.StructType;
  * </ul>
  *
  * <p>Spec: {@code kind}, {@code leftKeys}, {@code rightKeys}, {@code nullSafe}, {@code leftColumns}, {@code rightColumns},
- * {@code leftWeight}, {@code rightWeight}, {@code residual}, {@code ttlMs}, {@code mark} (the name of the column),
+ * {@code leftWeight}, {@code rightWeight}, {@code residual}, {@code errors} (see {@link Residual}), {@code ttlMs}, {@code mark} (the name of the column),
  * {@code copies} (a row of weight n comes out n times, for a result that is never taken back).
  */
 public final class Join {
@@ -53,19 +54,19 @@ public final class Join {
     Long ttl = spec.number("ttlMs");
     String mark = kind == JoinKind.MARK ? spec.text("mark") : null;
     boolean copies = spec.flag("copies");
+    JsonNode failing = spec.part("errors");
     spec.done();
     StructType leftSchema = JoinPlan.schema(left, spec.leftColumns);
     StructType rightSchema = JoinPlan.schema(right, spec.rightColumns);
-    PairPredicate predicate =
-        residual == null ? null : PairPredicate.of(left.sparkSession(), residual, leftSchema, rightSchema);
+    Residual rest = Residual.of(left.sparkSession(), residual, failing, leftSchema, rightSchema);
     Dataset<Row> rights = JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, null,
-        spec.rightWeight, kind.right.unmatched(), false);
+        spec.rightWeight, kind.right.unmatched(), false, List.of());
     Dataset<Row> packed = JoinPlan.run(
         spec,
         JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, null, spec.leftWeight,
-            kind.left.unmatched(), false),
+            kind.left.unmatched(), false, List.of()),
         kind.pairs || residual != null ? rights : JoinPlan.combined(rights),
-        new Processor(kind, predicate, ttl == null ? 0 : ttl, copies),
+        new Processor(kind, rest, ttl == null ? 0 : ttl, copies),
         ttl == null ? TimeMode.None() : TimeMode.ProcessingTime(),
         JoinPlan.OUTPUT);
     StructType marked = mark == null ? null : new StructType().add(mark, DataTypes.BooleanType, true);
@@ -86,7 +87,7 @@ public final class Join {
     private static final byte[] UNMATCHED = packed(false);
 
     private final JoinKind kind;
-    private final PairPredicate residual;
+    private final Residual residual;
     private final long ttl;
     private final boolean copies;
     /** Whether each row keeps its own number of matches; otherwise it is the weight of the whole other side. */
@@ -94,7 +95,7 @@ public final class Join {
     private transient JoinStore left;
     private transient JoinStore right;
 
-    Processor(JoinKind kind, PairPredicate residual, long ttl, boolean copies) {
+    Processor(JoinKind kind, Residual residual, long ttl, boolean copies) {
       this.copies = copies;
       this.kind = kind;
       this.residual = residual;
@@ -222,7 +223,9 @@ public final class Join {
         long before = entry == null ? 0 : entry.weight;
         long matches = counted ? (entry == null ? 0 : entry.matches) : other.total();
         for (JoinStore.Entry match : others) {
-          if (residual != null && !(fromLeft ? residual.test(row, match.row) : residual.test(match.row, row))) {
+          if (residual != null
+              && !residual.matches(
+                  fromLeft ? row : match.row, fromLeft ? match.row : row, weight * match.weight)) {
             continue;
           }
           if (kind.pairs) {

@@ -1,6 +1,7 @@
 package dev.penstock.kernel.join;
 
 import dev.penstock.kernel.row.PackedRow;
+import dev.penstock.kernel.state.Moment;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -17,14 +18,27 @@ final class JoinOutput {
   private final Map<PackedRow, long[]> sums;
 
   private final boolean copies;
+  private final boolean moments;
+  private long watermark = Moment.ON_TIME.watermark();
+
+  JoinOutput(boolean repeats, boolean copies) {
+    this(repeats, copies, false);
+  }
 
   /**
    * @param repeats whether the same output row may be added more than once, and has to be summed up
    * @param copies whether the weight of a row is the number of times that it comes out
+   * @param moments whether rows come out with the watermark of the moment that has caused them
    */
-  JoinOutput(boolean repeats, boolean copies) {
+  JoinOutput(boolean repeats, boolean copies, boolean moments) {
     this.copies = copies;
+    this.moments = moments;
     sums = repeats && !copies ? new LinkedHashMap<>() : null;
+  }
+
+  /** What is added from here on is caused by rows of this moment. */
+  void at(Moment moment) {
+    watermark = moment.watermark();
   }
 
   void add(byte[] left, byte[] right, long weight) {
@@ -33,20 +47,27 @@ final class JoinOutput {
     }
     if (copies) {
       for (long i = 0; i < weight; i++) {
-        rows.add(RowFactory.create(left, right, 1L));
+        rows.add(row(left, right, 1, watermark));
       }
     } else if (sums == null) {
-      rows.add(RowFactory.create(left, right, weight));
+      rows.add(row(left, right, weight, watermark));
     } else {
-      sums.computeIfAbsent(new PackedRow(left, right, 0), k -> new long[1])[0] += weight;
+      sums.computeIfAbsent(new PackedRow(left, right, watermark), k -> new long[1])[0] += weight;
     }
+  }
+
+  private Row row(byte[] left, byte[] right, long weight, long at) {
+    if (!moments) {
+      return RowFactory.create(left, right, weight);
+    }
+    return RowFactory.create(left, right, weight, at == Moment.ON_TIME.watermark() ? null : at);
   }
 
   scala.collection.Iterator<Row> iterator() {
     if (sums != null) {
       sums.forEach((row, sum) -> {
         if (sum[0] != 0) {
-          rows.add(RowFactory.create(row.row(), row.beside(), sum[0]));
+          rows.add(row(row.row(), row.beside(), sum[0], row.at()));
         }
       });
     }

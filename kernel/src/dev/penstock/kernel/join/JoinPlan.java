@@ -2,6 +2,7 @@ package dev.penstock.kernel.join;
 
 import dev.penstock.kernel.row.Pack;
 import dev.penstock.kernel.row.Unpack;
+import dev.penstock.kernel.state.Moment;
 import dev.penstock.kernel.state.StateSize;
 import java.util.ArrayList;
 import java.util.List;
@@ -24,7 +25,7 @@ import org.apache.spark.sql.types.StructType;
  * The frame around every join processor: both sides packed and united before it, its output unpacked after it.
  *
  * <p>The processor's input has the columns of {@link #INPUT}: the packed key, the side, the time, the arrival number, the
- * weight and the packed row. A row that can match nothing (a key that is NULL, a time that is NULL) has a side of
+ * weight and the packed row; where the sides have them also the two columns of the row's {@link Moment}. A row that can match nothing (a key that is NULL, a time that is NULL) has a side of
  * {@link #LEFT_ALONE} or {@link #RIGHT_ALONE} and its own bytes as its key, so such rows are spread over the partitions.
  *
  * <p>Event time: the watermark of a query is one for all operators, the smallest over its {@code withWatermark} nodes
@@ -44,6 +45,8 @@ public final class JoinPlan {
   static final int SEQUENCE = 3;
   static final int WEIGHT = 4;
   static final int ROW = 5;
+  private static final int LSN = 6;
+  private static final int BEFORE = 7;
 
   /** What a processor reads. */
   static final StructType INPUT = new StructType()
@@ -54,6 +57,13 @@ public final class JoinPlan {
       .add("__count", DataTypes.LongType, false)
       .add("__row", DataTypes.BinaryType, false);
 
+  private static final StructType WITH_MOMENT = INPUT
+      .add("__lsn", DataTypes.LongType, true)
+      .add("__before", DataTypes.LongType, true);
+
+  /** The column of an output with the watermark that was in force when a row behind it caused the output; NULL for all other rows. */
+  static final String WATERMARK = "__pwm";
+
   /** What a processor puts out. */
   public static final StructType OUTPUT = new StructType()
       .add("__left", DataTypes.BinaryType, true)
@@ -61,6 +71,21 @@ public final class JoinPlan {
       .add("__weight", DataTypes.LongType, false);
 
   private JoinPlan() {}
+
+  /** What a processor puts out that takes rows behind the watermark by their moments, if the sides have these. */
+  static StructType output(JoinSpec spec) {
+    return spec.moments ? OUTPUT.add(WATERMARK, DataTypes.LongType, true) : OUTPUT;
+  }
+
+  /** The names of columns that {@link #output} has and {@link #OUTPUT} has not. */
+  static String[] more(JoinSpec spec) {
+    return spec.moments ? new String[] {WATERMARK} : new String[0];
+  }
+
+  /** When a row came. */
+  static Moment moment(Row row) {
+    return row.length() > LSN ? Moment.of(row.getAs(LSN), row.getAs(BEFORE)) : Moment.ON_TIME;
+  }
 
   /** A column by its exact name. */
   public static Column column(String name) {
@@ -83,10 +108,11 @@ public final class JoinPlan {
    * @param time the column with the side's time, or null where the join has none
    * @param alone whether rows that can match nothing are wanted
    * @param sequenced whether the order of arrival within an epoch matters
+   * @param moment the two columns of the row's moment, or none
    */
   static Dataset<Row> side(
       Dataset<Row> frame, int side, List<String> keys, boolean[] nullSafe, List<String> columns, String time,
-      String weight, boolean alone, boolean sequenced) {
+      String weight, boolean alone, boolean sequenced, List<String> moment) {
     List<Column> parts = new ArrayList<>();
     Column lost = functions.lit(false);
     for (int i = 0; i < keys.size(); i++) {
@@ -116,9 +142,11 @@ public final class JoinPlan {
     Column flag = alone ? functions.when(lost, side + 2).otherwise(side) : functions.lit(side);
     Column order = sequenced ? Pack.of(Pack.Mode.SEQUENCE, List.of()) : functions.lit(0L);
     Column count = weight == null ? functions.lit(1L) : column(weight);
-    return wanted.select(
+    List<Column> select = new ArrayList<>(List.of(
         spread.as("__key"), flag.cast("int").as("__side"), at.as("__time"), order.as("__sequence"),
-        count.as("__count"), packed.as("__row"));
+        count.as("__count"), packed.as("__row")));
+    moment.forEach(name -> select.add(column(name)));
+    return wanted.select(select.toArray(new Column[0]));
   }
 
   /** The side with equal rows added up; times and the order of arrival are lost. */
@@ -142,7 +170,7 @@ public final class JoinPlan {
       TimeMode time, StructType output) {
     return left.union(right)
         .groupBy(functions.col("__key"))
-        .as(Encoders.BINARY(), Encoders.row(INPUT))
+        .as(Encoders.BINARY(), Encoders.row(left.columns().length > INPUT.size() ? WITH_MOMENT : INPUT))
         .transformWithState(
             StateSize.counted(spec.size, processor), time, OutputMode.Append(), Encoders.row(output));
   }

@@ -19,6 +19,10 @@ final class JoinSpec {
   final List<String> rightColumns;
   final String leftWeight;
   final String rightWeight;
+  /** Whether the rows of both sides say when they came, if they are behind the watermark. */
+  final boolean moments;
+  final List<String> leftMoment;
+  final List<String> rightMoment;
   /** The number of the counter of its state; 0: none. */
   final long size;
 
@@ -34,6 +38,9 @@ final class JoinSpec {
     rightColumns = names("rightColumns");
     leftWeight = text("leftWeight");
     rightWeight = text("rightWeight");
+    leftMoment = names("leftMoment");
+    rightMoment = names("rightMoment");
+    moments = !leftMoment.isEmpty() && !rightMoment.isEmpty();
     Long number = number("size");
     size = number == null ? 0 : number;
     if (leftKeys.size() != rightKeys.size()) {
@@ -45,6 +52,11 @@ final class JoinSpec {
     asked.add(field);
     JsonNode value = json.get(field);
     return value == null || value.isNull() ? null : value;
+  }
+
+  /** A part that somebody else reads, or null. */
+  JsonNode part(String field) {
+    return get(field);
   }
 
   /** A text, or null. */

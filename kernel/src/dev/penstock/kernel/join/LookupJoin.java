@@ -40,9 +40,9 @@ public final class LookupJoin {
     Dataset<Row> packed = JoinPlan.run(
         spec,
         JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, spec.leftWeight, !inner,
-            false),
+            false, List.of()),
         JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
-            false, true),
+            false, true, List.of()),
         new Processor(inner, spec.leftWeight != null),
         TimeMode.None(),
         JoinPlan.OUTPUT);

@@ -1,8 +1,10 @@
 package dev.penstock.kernel.join;
 
+import dev.penstock.kernel.state.Moment;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.TreeMap;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -19,7 +21,7 @@ import org.apache.spark.sql.types.StructType;
  *
  * <ul>
  *   <li>Result: one row per left row and offset, with the offset in milliseconds, the probe time (left time + offset,
- *       microseconds) and the last right row with a time ≤ the probe time, or NULLs. A row once put out never changes. Weights are 1; a left side that retracts is refused.
+ *       microseconds) and the last right row with a time ≤ the probe time, or NULLs. A row once put out never commit. Weights are 1; a left side that retracts is refused.
  *   <li>Ties: of right rows with the same time the last arrived counts.
  *   <li>NULLs: a NULL key matches nothing: its probes come out at once, with NULLs. A NULL left time gives no rows.
  *   <li>{@code watermark}: a probe comes out when the watermark has reached its time (≥). A right row with exactly that
@@ -27,13 +29,14 @@ import org.apache.spark.sql.types.StructType;
  *   <li>{@code eager}: all probes come out on arrival, with the right rows of this and earlier epochs.
  *   <li>State ({@code watermark}): left rows with probes to come, one entry each; right rows from the last one at or before
  *       min(next probe, watermark + smallest offset). {@code eager}: the right rows, for ever. A right side that can retract is kept whole.
- *   <li>Late rows: probes that are due come out at once, with what is kept.
+ *   <li>Late rows: probes that are due come out at once, with what is kept. What is due and kept is decided by the watermark in force when the
+ *       row came; where a side comes out of an operator below, which knows no commits, by that of the epoch.
  *   <li>Ordering: none.
  * </ul>
  *
  * <p>Spec: {@code leftKeys}, {@code rightKeys}, {@code leftColumns}, {@code rightColumns}, {@code leftTime},
  * {@code rightTime} (BIGINT microseconds), {@code offsetsMicros} (whole milliseconds), {@code offsetName}, {@code probeName},
- * {@code mode}, {@code rightWeight}.
+ * {@code mode}, {@code rightWeight}, {@code leftMoment}, {@code rightMoment} (the two columns of a {@link Moment}).
  */
 public final class ProbeJoin {
   private static final long MICROS = 1000;
@@ -66,15 +69,18 @@ public final class ProbeJoin {
     boolean[] nullSafe = new boolean[spec.leftKeys.size()];
     Dataset<Row> packed = JoinPlan.run(
         spec,
-        JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, null, true, false),
+        JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, null, true, false,
+            spec.moments ? spec.leftMoment : List.of()),
         JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
-            false, true),
-        new Processor(offsets, eager, spec.rightWeight != null),
+            false, true, spec.moments ? spec.rightMoment : List.of()),
+        new Processor(offsets, eager, spec.rightWeight != null, spec.moments),
         eager ? TimeMode.None() : TimeMode.EventTime(),
-        output);
+        spec.moments ? output.add(JoinPlan.WATERMARK, DataTypes.LongType, true) : output);
+    List<String> more = new ArrayList<>(List.of(offsetName, probeName));
+    more.addAll(List.of(JoinPlan.more(spec)));
     return JoinPlan.unpack(
-        packed, JoinPlan.schema(left, spec.leftColumns), JoinPlan.schema(right, spec.rightColumns), offsetName,
-        probeName);
+        packed, JoinPlan.schema(left, spec.leftColumns), JoinPlan.schema(right, spec.rightColumns),
+        more.toArray(String[]::new));
   }
 
   private static final class Processor extends StatefulProcessor<byte[], Row, Row> {
@@ -83,11 +89,13 @@ public final class ProbeJoin {
     private final long[] offsets;
     private final boolean eager;
     private final boolean rightRetracts;
+    private final boolean moments;
     private transient JoinHistory right;
     /** Left rows by the time of their next probe; {@code matches} is the number of that probe. */
     private transient JoinStore waiting;
 
-    Processor(long[] offsets, boolean eager, boolean rightRetracts) {
+    Processor(long[] offsets, boolean eager, boolean rightRetracts, boolean moments) {
+      this.moments = moments;
       this.offsets = offsets;
       this.eager = eager;
       this.rightRetracts = rightRetracts;
@@ -104,64 +112,96 @@ public final class ProbeJoin {
     @Override
     public scala.collection.Iterator<Row> handleInputRows(
         byte[] key, scala.collection.Iterator<Row> rows, TimerValues timers) {
-      List<Row> out = new ArrayList<>();
-      List<Row> lefts = new ArrayList<>();
-      List<Row> rights = new ArrayList<>();
+      Output out = new Output();
+      TreeMap<Moment, JoinCommit> commits = new TreeMap<>();
       while (rows.hasNext()) {
         Row row = rows.next();
+        Moment moment = JoinPlan.moment(row);
         switch (row.getInt(JoinPlan.SIDE)) {
-          case JoinPlan.LEFT -> lefts.add(row);
-          case JoinPlan.RIGHT -> rights.add(row);
+          case JoinPlan.LEFT -> commits.computeIfAbsent(moment, m -> new JoinCommit()).lefts.add(row);
+          case JoinPlan.RIGHT -> commits.computeIfAbsent(moment, m -> new JoinCommit()).rights.add(row);
           default -> {
+            out.moment = moment;
             for (int i = 0; i < offsets.length && !row.isNullAt(JoinPlan.TIME); i++) {
               emit((byte[]) row.get(JoinPlan.ROW), null, i, row.getLong(JoinPlan.TIME) + offsets[i], out);
             }
           }
         }
       }
-      if (!lefts.isEmpty() || !rights.isEmpty()) {
-        right.store().open();
-        right.take(rights);
-        if (eager) {
-          for (Row row : lefts) {
+      if (commits.isEmpty()) {
+        return out.iterator();
+      }
+      right.store().open();
+      if (eager) {
+        commits.values().forEach(commit -> right.take(commit.rights));
+        commits.values().forEach(commit -> {
+          for (Row row : commit.lefts) {
             for (int i = 0; i < offsets.length; i++) {
               probe((byte[]) row.get(JoinPlan.ROW), i, row.getLong(JoinPlan.TIME) + offsets[i], out);
             }
           }
-          right.store().flush();
-        } else {
-          waiting.open();
-          long watermark = JoinTimer.watermark(timers);
-          for (Row row : lefts) {
-            advance((byte[]) row.get(JoinPlan.ROW), 0, row.getLong(JoinPlan.TIME), watermark, out);
-          }
-          close(watermark, out);
-        }
+        });
+        right.store().flush();
+        return out.iterator();
       }
-      return scala.jdk.javaapi.CollectionConverters.asScala(out.iterator());
+      waiting.open();
+      long inForce = JoinTimer.watermark(timers);
+      commits.forEach((moment, commit) -> {
+        boolean behind = moment != Moment.ON_TIME;
+        long watermark = behind ? Math.max(inForce, moment.watermark() * MICROS) : inForce;
+        out.moment = Moment.ON_TIME;
+        if (behind) {
+          // Has come out, and been let go, when these rows came.
+          answer(watermark, out);
+        }
+        right.take(commit.rights);
+        out.moment = moment;
+        for (Row row : commit.lefts) {
+          advance((byte[]) row.get(JoinPlan.ROW), 0, row.getLong(JoinPlan.TIME), watermark, out);
+        }
+        if (behind) {
+          answer(watermark, out);
+        }
+      });
+      out.moment = Moment.ON_TIME;
+      close(inForce, out);
+      return out.iterator();
+    }
+
+    /** The rows that come out, and the moment of the rows that cause what is added now. */
+    private static final class Output {
+      final List<Row> rows = new ArrayList<>();
+      Moment moment = Moment.ON_TIME;
+
+      scala.collection.Iterator<Row> iterator() {
+        return scala.jdk.javaapi.CollectionConverters.asScala(rows.iterator());
+      }
     }
 
     @Override
     public scala.collection.Iterator<Row> handleExpiredTimer(byte[] key, TimerValues timers, ExpiredTimerInfo timer) {
-      List<Row> out = new ArrayList<>();
+      Output out = new Output();
       right.store().open();
       waiting.open();
       waiting.timer(JoinStore.NO_TIMER);
       close(JoinTimer.watermark(timers), out);
-      return scala.jdk.javaapi.CollectionConverters.asScala(out.iterator());
+      return out.iterator();
     }
 
-    private void probe(byte[] row, int number, long at, List<Row> out) {
+    private void probe(byte[] row, int number, long at, Output out) {
       JoinStore.Entry found = right.before(at, true);
       emit(row, found == null ? null : found.row, number, at, out);
     }
 
-    private void emit(byte[] row, byte[] match, int number, long at, List<Row> out) {
-      out.add(RowFactory.create(row, match, offsets[number] / MICROS, at, 1L));
+    private void emit(byte[] row, byte[] match, int number, long at, Output out) {
+      long offset = offsets[number] / MICROS;
+      Long before = out.moment == Moment.ON_TIME ? null : out.moment.watermark();
+      out.rows.add(
+          moments ? RowFactory.create(row, match, offset, at, 1L, before) : RowFactory.create(row, match, offset, at, 1L));
     }
 
     /** Puts out the probes of a left row that are due, from {@code number} on, and lets it wait for the next. */
-    private void advance(byte[] row, int number, long time, long watermark, List<Row> out) {
+    private void advance(byte[] row, int number, long time, long watermark, Output out) {
       int next = number;
       while (next < offsets.length && time + offsets[next] <= watermark) {
         probe(row, next, time + offsets[next], out);
@@ -174,7 +214,8 @@ public final class ProbeJoin {
       }
     }
 
-    private void close(long watermark, List<Row> out) {
+    /** Puts out the probes that are due at a watermark, and lets go what is not needed after it. */
+    private void answer(long watermark, Output out) {
       List<JoinStore.Entry> due = new ArrayList<>();
       if (watermark != JoinTimer.UNKNOWN) {
         waiting.removeBefore(watermark + 1, due::add);
@@ -187,6 +228,10 @@ public final class ProbeJoin {
         long needed = watermark + offsets[0];
         right.evict(waiting.isEmpty() ? needed : Math.min(needed, waiting.firstAt()), true, JoinTimer.NEVER);
       }
+    }
+
+    private void close(long watermark, Output out) {
+      answer(watermark, out);
       long wake = waiting.isEmpty() ? JoinTimer.NEVER : JoinTimer.reached(waiting.firstAt());
       if (right.evicts() && right.store().size() > 1) {
         long free = JoinTimer.reached(right.store().lastAt() - offsets[0]);

@@ -5,17 +5,22 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.ByteArrayOutputStream;
 import java.io.Serializable;
 
-/** What one task wrote for one output in one epoch: Arrow messages, inline ({@code bytes}) or in a file ({@code path}). */
+/**
+ * What one task wrote for one output in one epoch: Arrow messages, inline ({@code bytes}) or in a file ({@code path}). {@code before} is the watermark
+ * that was in force for the rows if they are behind it, otherwise {@link JobTime#NONE}.
+ */
 final class EpochPart implements Serializable {
   private static final long serialVersionUID = 1L;
 
   final int output;
+  final long before;
   final String path;
   final byte[] bytes;
   final long[][] messages;
 
-  EpochPart(int output, String path, byte[] bytes, long[][] messages) {
+  EpochPart(int output, long before, String path, byte[] bytes, long[][] messages) {
     this.output = output;
+    this.before = before;
     this.path = path;
     this.bytes = bytes;
     this.messages = messages;
@@ -32,6 +37,7 @@ final class EpochPart implements Serializable {
   /** Adds this part to an epoch's header; inline bytes go to the body. Offsets are relative to the part's own start. */
   void describe(ObjectNode to, ByteArrayOutputStream body) {
     to.put("output", output);
+    to.put("before", before);
     to.put("rows", rows());
     if (path == null) {
       to.put("at", body.size());

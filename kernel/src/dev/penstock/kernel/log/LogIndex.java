@@ -1,7 +1,5 @@
 package dev.penstock.kernel.log;
 
-import java.util.ArrayList;
-import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -15,33 +13,16 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 public final class LogIndex {
 
-  /** One object's part of one commit. {@code watermark} is {@link Long#MIN_VALUE} where the part has none. */
-  static final class Entry {
-    final long lsn;
-    final long watermark;
-    final int columns;
-    final long rows;
-    final List<LogSlice> slices;
-
-    Entry(long lsn, long watermark, int columns, long rows, List<LogSlice> slices) {
-      this.lsn = lsn;
-      this.watermark = watermark;
-      this.columns = columns;
-      this.rows = rows;
-      this.slices = slices;
-    }
-  }
-
-  private static final class Track {
-    final List<Entry> entries = new ArrayList<>();
-    long watermark = Long.MIN_VALUE;
-    long touched = System.currentTimeMillis();
+  /** An object's event time after one of its entries: its watermark, and whether it is idle and holds nobody back. */
+  record Mark(long watermark, boolean idle) {
+    static final Mark NONE = new Mark(JobTime.NONE, false);
   }
 
   private static final Map<String, LogIndex> ALL = new ConcurrentHashMap<>();
 
-  private final Map<Integer, Track> tracks = new HashMap<>();
+  private final Map<Integer, LogTrack> tracks = new HashMap<>();
   private long head;
+  private long lastRows;
 
   private LogIndex() {}
 
@@ -54,8 +35,8 @@ public final class LogIndex {
   }
 
   /**
-   * Adds entries, one a line: {@code lsn TAB object TAB watermark-or-empty TAB columns TAB path TAB offset,length,rows;…}
-   * and makes everything up to {@code newHead} visible.
+   * Adds entries, one a line: {@code lsn TAB object TAB watermark-or-empty TAB idle (1 or 0) TAB columns TAB path TAB
+   * offset,length,rows[,before];…} and makes everything up to {@code newHead} visible.
    */
   public synchronized void add(String lines, long newHead) {
     for (String line : lines.split("\n")) {
@@ -63,33 +44,31 @@ public final class LogIndex {
         continue;
       }
       String[] f = line.split("\t", -1);
-      int columns = Integer.parseInt(f[3]);
-      List<LogSlice> slices = LogSlice.parse(f[4], Long.parseLong(f[0]), columns, f[5]);
-      long rows = 0;
-      for (LogSlice s : slices) {
-        rows += s.rows;
+      long lsn = Long.parseLong(f[0]);
+      int columns = Integer.parseInt(f[4]);
+      Mark mark = new Mark(f[2].isEmpty() ? JobTime.NONE : Long.parseLong(f[2]), f[3].equals("1"));
+      LogTrack track = tracks.computeIfAbsent(Integer.parseInt(f[1]), k -> new LogTrack());
+      if (f[6].isEmpty()) {
+        track.add(lsn, mark, columns, f[5], lastRows);
+      } else {
+        track.add(lsn, mark, columns, f[5], LogSlice.parse(f[5], lsn, columns, f[6]));
+        lastRows = Math.max(lastRows, lsn);
       }
-      long wm = f[2].isEmpty() ? Long.MIN_VALUE : Long.parseLong(f[2]);
-      Track t = tracks.computeIfAbsent(Integer.parseInt(f[1]), k -> new Track());
-      t.entries.add(new Entry(Long.parseLong(f[0]), wm, columns, rows, slices));
-      t.watermark = Math.max(t.watermark, wm);
-      t.touched = System.currentTimeMillis();
     }
     head = Math.max(head, newHead);
     notifyAll();
   }
 
-  /** Tells an object's watermark when its entries were trimmed before this process opened the log. */
-  public synchronized void watermark(int object, long watermark) {
-    Track t = tracks.computeIfAbsent(object, k -> new Track());
-    t.watermark = Math.max(t.watermark, watermark);
+  /** Says which watermark an object has all of whose entries were trimmed before this process opened the log. */
+  public synchronized void trimmed(int object, long watermark) {
+    tracks.computeIfAbsent(object, k -> new LogTrack()).before(new Mark(watermark, false));
   }
 
   /** Forgets entries at or below an LSN. */
   public synchronized void trim(int object, long lsn) {
-    Track t = tracks.get(object);
-    if (t != null) {
-      t.entries.subList(0, firstAfter(t.entries, lsn)).clear();
+    LogTrack track = tracks.get(object);
+    if (track != null) {
+      track.trim(lsn);
     }
   }
 
@@ -101,50 +80,19 @@ public final class LogIndex {
     return head;
   }
 
-  synchronized List<Entry> entries(int object, long after, long upTo) {
-    Track t = tracks.get(object);
-    if (t == null) {
-      return Collections.emptyList();
-    }
-    return new ArrayList<>(t.entries.subList(firstAfter(t.entries, after), firstAfter(t.entries, upTo)));
+  synchronized List<LogTrack.Entry> entries(int object, long after, long upTo) {
+    LogTrack track = tracks.get(object);
+    return track == null ? List.of() : track.entries(after, upTo);
   }
 
   synchronized boolean changed(int object, long after, long upTo) {
-    Track t = tracks.get(object);
-    return t != null && firstAfter(t.entries, after) < firstAfter(t.entries, upTo);
+    LogTrack track = tracks.get(object);
+    return track != null && track.changed(after, upTo);
   }
 
-  /** The object's watermark when everything up to an LSN is counted; MIN_VALUE if it has none yet. */
-  synchronized long watermarkAt(int object, long lsn) {
-    Track t = tracks.get(object);
-    if (t == null) {
-      return Long.MIN_VALUE;
-    }
-    for (int i = t.entries.size() - 1; i >= 0; i--) {
-      Entry e = t.entries.get(i);
-      if (e.lsn <= lsn) {
-        return e.watermark == Long.MIN_VALUE && i == t.entries.size() - 1 ? t.watermark : e.watermark;
-      }
-    }
-    return t.entries.isEmpty() ? t.watermark : Long.MIN_VALUE;
-  }
-
-  synchronized long touched(int object) {
-    Track t = tracks.get(object);
-    return t == null ? Long.MIN_VALUE : t.touched;
-  }
-
-  private static int firstAfter(List<Entry> entries, long lsn) {
-    int low = 0;
-    int high = entries.size();
-    while (low < high) {
-      int mid = (low + high) >>> 1;
-      if (entries.get(mid).lsn <= lsn) {
-        low = mid + 1;
-      } else {
-        high = mid;
-      }
-    }
-    return low;
+  /** The object's event time when everything up to an LSN is counted, as far as the log still tells. */
+  synchronized Mark markAt(int object, long lsn) {
+    LogTrack track = tracks.get(object);
+    return track == null ? Mark.NONE : track.markAt(lsn);
   }
 }

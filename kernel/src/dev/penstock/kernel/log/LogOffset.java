@@ -2,41 +2,65 @@ package dev.penstock.kernel.log;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 
 /**
- * How far a job has read: everything up to {@code lsn} is in, and the job's watermark is {@code wm} (epoch ms). It is written to
- * Spark's offset log, so that a replayed epoch has the same rows and the same watermark. {@code beat} only makes an offset differ
- * from the previous one when an epoch without rows is wanted.
+ * How far a job has read: everything up to {@code lsn} is in, and {@code time} is the event time there. It is written to Spark's offset
+ * log, so that a replayed epoch has the same rows and the same watermarks. {@code markers} are the entries without rows of the epoch that ends
+ * here that have moved the time: the log keeps only the newest of several in a row. {@code beat} only makes an offset differ from the
+ * previous one when an epoch without rows is wanted.
  */
 final class LogOffset extends Offset {
-  static final long NO_WATERMARK = Long.MIN_VALUE;
-
   private static final ObjectMapper JSON = new ObjectMapper();
 
   final long lsn;
-  final long wm;
+  final JobTime time;
+  final List<Marker> markers;
   final long beat;
 
-  LogOffset(long lsn, long wm, long beat) {
+  /** An entry without rows. */
+  record Marker(long lsn, int object, LogIndex.Mark mark) {}
+
+  LogOffset(long lsn, JobTime time, List<Marker> markers, long beat) {
     this.lsn = lsn;
-    this.wm = wm;
+    this.time = time;
+    this.markers = markers;
     this.beat = beat;
   }
 
-  static LogOffset parse(String json) {
+  static LogOffset parse(String json, JobTime.Followed[] followed) {
     try {
       JsonNode n = JSON.readTree(json);
-      return new LogOffset(n.get("lsn").asLong(), n.get("wm").asLong(), n.get("beat").asLong());
+      List<Marker> markers = new ArrayList<>();
+      for (JsonNode m : n.get("markers")) {
+        LogIndex.Mark mark = new LogIndex.Mark(m.get(2).asLong(), m.get(3).asBoolean());
+        markers.add(new Marker(m.get(0).asLong(), m.get(1).asInt(), mark));
+      }
+      return new LogOffset(n.get("lsn").asLong(), JobTime.read(followed, n), markers, n.get("beat").asLong());
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
   }
 
+  /** The job's watermark (epoch ms), {@link JobTime#NONE} if there is none yet. */
+  long wm() {
+    return time.watermark;
+  }
+
   @Override
   public String json() {
-    return "{\"lsn\":" + lsn + ",\"wm\":" + wm + ",\"beat\":" + beat + "}";
+    ObjectNode n = JSON.createObjectNode();
+    n.put("lsn", lsn);
+    time.write(n);
+    ArrayNode list = n.putArray("markers");
+    markers.forEach(m -> list.addArray().add(m.lsn).add(m.object).add(m.mark.watermark()).add(m.mark.idle()));
+    n.put("beat", beat);
+    return n.toString();
   }
 }

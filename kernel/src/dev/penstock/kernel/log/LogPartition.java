@@ -9,12 +9,10 @@ final class LogPartition implements InputPartition {
   private static final long serialVersionUID = 1L;
 
   final ArrayList<LogSlice> slices;
-  final long wmBefore;
   final long wmAfter;
 
-  LogPartition(List<LogSlice> slices, long wmBefore, long wmAfter) {
+  LogPartition(List<LogSlice> slices, long wmAfter) {
     this.slices = new ArrayList<>(slices);
-    this.wmBefore = wmBefore;
     this.wmAfter = wmAfter;
   }
 }

@@ -134,7 +134,7 @@ final class LogReaderFactory implements PartitionReaderFactory {
           break;
         case "__pwm":
           // Far enough back to be before every row, and still a number when taken in microseconds.
-          v.setLong(Math.max(partition.wmBefore, -9_000_000_000_000_000L));
+          v.setLong(Math.max(slice == null ? JobTime.NONE : slice.before, -9_000_000_000_000_000L));
           break;
         case "__hb":
           v.setBoolean(slice == null);

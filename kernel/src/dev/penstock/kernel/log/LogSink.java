@@ -1,15 +1,16 @@
 package dev.penstock.kernel.log;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.penstock.kernel.error.ErrorChannel;
 import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -30,7 +31,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>Options: {@code job}, {@code folder} (for files), {@code outputs}: a JSON array with one array of column numbers per output. With more
  * than one output the schema's last column is {@code __out}: the number of the output that a row belongs to (INT), or for each output
- * whether the row belongs to it (ARRAY of BOOLEAN).
+ * whether the row belongs to it (ARRAY of BOOLEAN). {@code befores}: a JSON array with the number of one more column per output, or -1: the watermark that
+ * was in force for a row that is behind it, NULL for all others.
+ * {@code errors}: the number of the job's {@link ErrorChannel}, where rows can fail.
  */
 public final class LogSink extends LogTable.Provider {
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -72,8 +75,10 @@ public final class LogSink extends LogTable.Provider {
     private final String job;
     private final String folder;
     private final int[][] outputs;
+    private final int[] befores;
     private final EpochClock clock;
     private final Outbox outbox;
+    private final ErrorChannel errors;
 
     EpochWrite(LogicalWriteInfo info) {
       schema = info.schema();
@@ -81,15 +86,11 @@ public final class LogSink extends LogTable.Provider {
       folder = info.options().get("folder");
       clock = EpochClock.of(job);
       outbox = Outbox.of(job);
+      String channel = info.options().get("errors");
+      errors = channel == null ? null : ErrorChannel.of(Long.parseLong(channel));
       try {
-        JsonNode spec = JSON.readTree(info.options().get("outputs"));
-        outputs = new int[spec.size()][];
-        for (int i = 0; i < outputs.length; i++) {
-          outputs[i] = new int[spec.get(i).size()];
-          for (int j = 0; j < outputs[i].length; j++) {
-            outputs[i][j] = spec.get(i).get(j).asInt();
-          }
-        }
+        outputs = JSON.readValue(info.options().get("outputs"), int[][].class);
+        befores = JSON.readValue(info.options().get("befores"), int[].class);
       } catch (IOException e) {
         throw new UncheckedIOException(e);
       }
@@ -97,7 +98,7 @@ public final class LogSink extends LogTable.Provider {
 
     @Override
     public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
-      return new LogWriterFactory(schema, outputs, folder);
+      return new LogWriterFactory(schema, outputs, befores, folder);
     }
 
     @Override
@@ -107,7 +108,6 @@ public final class LogSink extends LogTable.Provider {
 
     @Override
     public void commit(long epochId, WriterCommitMessage[] messages) {
-      long wm = clock.epochWatermark();
       long rows = 0;
       ObjectNode head = JSON.createObjectNode();
       ArrayNode parts = head.putArray("parts");
@@ -118,11 +118,15 @@ public final class LogSink extends LogTable.Provider {
           p.describe(parts.addObject(), body);
         }
       }
+      List<ErrorChannel.Part> failed = errors == null ? List.of() : errors.drain(epochId);
+      failed.forEach(part -> describe(part, head.withArray("errors").addObject(), body));
       boolean large = clock.settleState(epochId);
-      if (rows > 0 || clock.tells(wm) || large) {
+      EpochClock.Written epoch = clock.written();
+      if (rows > 0 || !failed.isEmpty() || epoch.news() || large) {
         head.put("epoch", epochId);
-        head.put("wm", wm);
-        head.put("lsn", clock.epochLsn());
+        head.put("wm", epoch.watermark());
+        head.put("idle", epoch.idle());
+        head.put("lsn", epoch.lsn());
         try {
           byte[] json = JSON.writeValueAsBytes(head);
           ByteArrayOutputStream out = new ByteArrayOutputStream(json.length + body.size() + 4);
@@ -143,6 +147,17 @@ public final class LogSink extends LogTable.Provider {
         }
       }
       clock.recorded();
+    }
+
+    private static void describe(ErrorChannel.Part part, ObjectNode to, ByteArrayOutputStream body) {
+      to.put("query", part.query());
+      if (part.path() != null) {
+        to.put("path", part.path());
+      } else {
+        to.put("at", body.size());
+        to.put("length", part.bytes().length);
+        body.writeBytes(part.bytes());
+      }
     }
 
     @Override

@@ -6,7 +6,8 @@ import java.util.List;
 
 /**
  * One Arrow record-batch message in a file: where it is, the commit that it belongs to, how many rows it has and with how many
- * columns it was written.
+ * columns it was written. {@code before} is the watermark that was in force for its rows: in the index that of the object, as the log has
+ * it ({@link JobTime#NONE}: that of the commit before), in an epoch that of the job.
  */
 final class LogSlice implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -17,17 +18,24 @@ final class LogSlice implements Serializable {
   final int length;
   final int rows;
   final int columns;
+  final long before;
 
-  LogSlice(String path, long lsn, long offset, int length, int rows, int columns) {
+  LogSlice(String path, long lsn, long offset, int length, int rows, int columns, long before) {
     this.path = path;
     this.lsn = lsn;
     this.offset = offset;
     this.length = length;
     this.rows = rows;
     this.columns = columns;
+    this.before = before;
   }
 
-  /** Reads {@code offset,length,rows;…}. */
+  /** The same slice with another watermark in force. */
+  LogSlice with(long watermark) {
+    return watermark == before ? this : new LogSlice(path, lsn, offset, length, rows, columns, watermark);
+  }
+
+  /** Reads {@code offset,length,rows[,before];…}. */
   static List<LogSlice> parse(String path, long lsn, int columns, String packed) {
     List<LogSlice> out = new ArrayList<>();
     if (packed.isEmpty()) {
@@ -35,7 +43,9 @@ final class LogSlice implements Serializable {
     }
     for (String one : packed.split(";")) {
       String[] p = one.split(",");
-      out.add(new LogSlice(path, lsn, Long.parseLong(p[0]), Integer.parseInt(p[1]), Integer.parseInt(p[2]), columns));
+      long before = p.length > 3 ? Long.parseLong(p[3]) : JobTime.NONE;
+      out.add(new LogSlice(
+          path, lsn, Long.parseLong(p[0]), Integer.parseInt(p[1]), Integer.parseInt(p[2]), columns, before));
     }
     return out;
   }

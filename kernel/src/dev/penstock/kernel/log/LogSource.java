@@ -111,7 +111,7 @@ public final class LogSource extends LogTable.Provider {
 
     @Override
     public Offset deserializeOffset(String json) {
-      return LogOffset.parse(json);
+      return clock.parse(json);
     }
 
     @Override
@@ -139,7 +139,7 @@ public final class LogSource extends LogTable.Provider {
       }
       InputPartition[] out = new InputPartition[groups.size()];
       for (int i = 0; i < out.length; i++) {
-        out[i] = new LogPartition(groups.get(i), from.wm, to.wm);
+        out[i] = new LogPartition(groups.get(i), to.wm());
       }
       return out;
     }

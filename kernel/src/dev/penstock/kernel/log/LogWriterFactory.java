@@ -7,7 +7,9 @@ import java.nio.channels.Channels;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.UUID;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.VectorSchemaRoot;
@@ -28,7 +30,10 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils$;
 
-/** Writes a task's rows as Arrow record-batch messages, per output; a task without rows writes nothing. */
+/**
+ * Writes a task's rows as Arrow record-batch messages, per output, rows behind the watermark apart from the others; a task without rows writes
+ * nothing.
+ */
 final class LogWriterFactory implements StreamingDataWriterFactory {
   private static final long serialVersionUID = 1L;
   private static final int BATCH_ROWS = 32768;
@@ -36,11 +41,13 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
 
   private final StructType schema;
   private final int[][] outputs;
+  private final int[] befores;
   private final String folder;
 
-  LogWriterFactory(StructType schema, int[][] outputs, String folder) {
+  LogWriterFactory(StructType schema, int[][] outputs, int[] befores, String folder) {
     this.schema = schema;
     this.outputs = outputs;
+    this.befores = befores;
     this.folder = folder;
   }
 
@@ -62,6 +69,8 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
     private final long epoch;
     private final boolean several = schema.fields()[schema.size() - 1].dataType() instanceof ArrayType;
     private final OutputWriter[] writers = new OutputWriter[outputs.length];
+    /** For rows behind the watermark, by output and watermark. */
+    private final Map<List<Long>, OutputWriter> late = new LinkedHashMap<>();
 
     TaskWriter(long epoch) {
       this.epoch = epoch;
@@ -84,44 +93,55 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
     }
 
     private void write(int out, InternalRow row) throws IOException {
+      int at = befores[out];
+      if (at >= 0 && !row.isNullAt(at)) {
+        long before = row.getLong(at);
+        late.computeIfAbsent(List.of((long) out, before), key -> new OutputWriter(out, before, epoch)).write(row);
+        return;
+      }
       if (writers[out] == null) {
-        writers[out] = new OutputWriter(out, epoch);
+        writers[out] = new OutputWriter(out, JobTime.NONE, epoch);
       }
       writers[out].write(row);
+    }
+
+    private List<OutputWriter> all() {
+      List<OutputWriter> all = new ArrayList<>(late.values());
+      for (OutputWriter w : writers) {
+        if (w != null) {
+          all.add(w);
+        }
+      }
+      return all;
     }
 
     @Override
     public WriterCommitMessage commit() throws IOException {
       List<EpochPart> parts = new ArrayList<>();
-      for (OutputWriter w : writers) {
-        if (w != null) {
-          parts.add(w.finish());
-        }
+      for (OutputWriter w : all()) {
+        parts.add(w.finish());
       }
       return new Written(parts);
     }
 
     @Override
     public void abort() throws IOException {
-      for (OutputWriter w : writers) {
-        if (w != null) {
-          w.discard();
-        }
+      for (OutputWriter w : all()) {
+        w.discard();
       }
     }
 
     @Override
     public void close() {
-      for (OutputWriter w : writers) {
-        if (w != null) {
-          w.close();
-        }
+      for (OutputWriter w : all()) {
+        w.close();
       }
     }
   }
 
   private final class OutputWriter {
     private final int output;
+    private final long before;
     private final long epoch;
     private final int[] columns;
     private final DataType[] types;
@@ -136,8 +156,9 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
     private long position;
     private int rows;
 
-    OutputWriter(int output, long epoch) {
+    OutputWriter(int output, long before, long epoch) {
       this.output = output;
+      this.before = before;
       this.epoch = epoch;
       columns = outputs[output];
       types = new DataType[columns.length];
@@ -198,7 +219,7 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
         file.close();
       }
       return new EpochPart(
-          output, path == null ? null : path.toString(), path == null ? buffer.toByteArray() : null,
+          output, before, path == null ? null : path.toString(), path == null ? buffer.toByteArray() : null,
           messages.toArray(new long[0][]));
     }
 

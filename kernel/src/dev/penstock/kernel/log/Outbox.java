@@ -67,9 +67,9 @@ public final class Outbox {
       waiting = null;
       notifyAll();
     }
-    long deadline = System.currentTimeMillis() + timeoutMs;
+    Deadline deadline = Deadline.in(timeoutMs);
     while ((waiting == null || taken) && !closed) {
-      long wait = deadline - System.currentTimeMillis();
+      long wait = deadline.left();
       if (wait <= 0) {
         return null;
       }

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.penstock.kernel.order.Partition.Line;
 import dev.penstock.kernel.order.WindowFunction.Reach;
+import dev.penstock.kernel.error.GroupErrors;
 import dev.penstock.kernel.row.Input;
 import dev.penstock.kernel.row.PhysicalRow;
 import dev.penstock.kernel.row.Wire;
@@ -40,6 +41,7 @@ import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimeType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -47,7 +49,8 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * <p>Contract: after each epoch the output holds every row of the input with the values Spark's batch gives when ties of
  * the ORDER BY are broken by the whole row. An epoch emits the rows that came, went, or whose values changed: of each
- * partition first the retractions, then the assertions. Taking back a row that is not there is an error.
+ * partition first the retractions, then the assertions. Taking back a row that is not there is an error. With {@code errors} (see {@link
+ * GroupErrors}) a row that has a value which does not fit into its type is reported, in place of its result.
  *
  * <p>State: every copy of every row with its values, in order, the largest of an ascending order first. Cost of an
  * epoch for each partition it touches: functions that look at a bounded number of rows (lag, lead, ROWS between two
@@ -86,7 +89,8 @@ public final class Analytic {
     }
     PhysicalRow row = PhysicalRow.of(rows.schema(), names);
     JsonNode orderSpec = spec.path("calls").isEmpty() ? null : array(orderBy);
-    Plan plan = new Plan(row, orderSpec, data, calls.toArray(WindowFunction[]::new));
+    GroupErrors errors = errors(spec, input, columns);
+    Plan plan = new Plan(row, orderSpec, data, calls.toArray(WindowFunction[]::new), errors);
 
     StructType result = new StructType();
     List<Column> out = new ArrayList<>();
@@ -107,6 +111,18 @@ public final class Analytic {
     return AtOnce.or(spec, grouped, new Processor(plan), result).select(out.toArray(Column[]::new));
   }
 
+  /** What reports rows that have a value which cannot be computed. */
+  private static GroupErrors errors(JsonNode spec, Input input, List<String> columns) {
+    StructType told = new StructType();
+    List<DataType> travels = new ArrayList<>();
+    for (String column : columns) {
+      DataType declared = input.declared(column);
+      travels.add(Wire.type(declared));
+      told = told.add(column, declared instanceof TimeType ? DataTypes.StringType : declared, true);
+    }
+    return GroupErrors.of(spec.path("errors"), told, travels.toArray(DataType[]::new));
+  }
+
   private static JsonNode array(List<ObjectNode> items) {
     return new com.fasterxml.jackson.databind.ObjectMapper().createArrayNode().addAll(items);
   }
@@ -123,8 +139,10 @@ public final class Analytic {
     final boolean saving; // lines keep what running functions go on from
     final int back;
     final int ahead;
+    final GroupErrors errors; // null if every value can be computed
 
-    Plan(PhysicalRow row, JsonNode orderSpec, int[] data, WindowFunction[] calls) {
+    Plan(PhysicalRow row, JsonNode orderSpec, int[] data, WindowFunction[] calls, GroupErrors errors) {
+      this.errors = errors;
       this.calls = calls;
       this.data = data;
       this.width = row.size();
@@ -144,7 +162,37 @@ public final class Analytic {
       for (int i = 0; i < calls.length; i++) {
         s = s.add("r" + i, Wire.type(calls[i].type), true);
       }
-      return saving ? s.add("saved", DataTypes.BinaryType, true) : s;
+      s = saving ? s.add("saved", DataTypes.BinaryType, true) : s;
+      return errors == null ? s : s.add("expression", DataTypes.StringType, true).add("error", DataTypes.StringType, true);
+    }
+
+    /** What a line keeps of its values. */
+    Row kept(Object[] values, byte[] save) {
+      List<Object> all = new ArrayList<>();
+      for (Object value : values) {
+        all.add(value instanceof GroupErrors.Failed ? null : value);
+      }
+      if (saving) {
+        all.add(save);
+      }
+      if (errors != null) {
+        GroupErrors.Failed failed = GroupErrors.first(values);
+        all.add(failed == null ? null : failed.expression());
+        all.add(failed == null ? null : failed.error());
+      }
+      return RowFactory.create(all.toArray());
+    }
+
+    /** The values that a line has kept; one that has failed stands for all. */
+    Object[] values(Row kept) {
+      Object[] values = new Object[calls.length];
+      for (int i = 0; i < values.length; i++) {
+        values[i] = kept.get(i);
+      }
+      if (errors != null && !kept.isNullAt(kept.length() - 1)) {
+        values[0] = new GroupErrors.Failed(kept.getString(kept.length() - 2), kept.getString(kept.length() - 1));
+      }
+      return values;
     }
 
     /** The key of a copy of a row. */
@@ -260,7 +308,7 @@ public final class Analytic {
       }
       for (Line line : now) {
         if (gone.contains(line)) {
-          diff.merge(result(line, line.results), -1L, Long::sum);
+          add(line, line.results, -1, diff);
           state.remove(line.key);
         }
       }
@@ -304,10 +352,7 @@ public final class Analytic {
     private Line line(OrderedMap.Entry e) {
       Object[] values = Arrays.copyOf(plan.order.values(e.key()), plan.width);
       Line line = new Line(e.key(), values, plan.order.peer(values));
-      line.results = new Object[plan.calls.length];
-      for (int i = 0; i < line.results.length; i++) {
-        line.results[i] = e.value().get(i);
-      }
+      line.results = plan.values(e.value());
       line.saved = plan.saving ? (byte[]) e.value().get(plan.calls.length) : null;
       return line;
     }
@@ -340,16 +385,12 @@ public final class Analytic {
         boolean same = line.results != null && Arrays.deepEquals(line.results, values);
         if (!same) {
           if (line.results != null) {
-            diff.merge(result(line, line.results), -1L, Long::sum);
+            add(line, line.results, -1, diff);
           }
-          diff.merge(result(line, values), 1L, Long::sum);
+          add(line, values, 1, diff);
         }
         if (!same || !Arrays.equals(save, line.saved)) {
-          Object[] kept = plan.saving ? Arrays.copyOf(values, values.length + 1) : values;
-          if (plan.saving) {
-            kept[values.length] = save;
-          }
-          state.put(line.key, RowFactory.create(kept));
+          state.put(line.key, plan.kept(values, save));
         }
       }
     }
@@ -375,6 +416,16 @@ public final class Analytic {
         }
       }
       return out;
+    }
+
+    /** Adds the result of a line, or reports the line if it has none. */
+    private void add(Line line, Object[] values, long weight, Map<Row, Long> diff) {
+      GroupErrors.Failed failed = plan.errors == null ? null : GroupErrors.first(values);
+      if (failed == null) {
+        diff.merge(result(line, values), weight, Long::sum);
+      } else {
+        plan.errors.report(failed, i -> line.values[plan.data[i]], weight);
+      }
     }
 
     private Row result(Line line, Object[] values) {

@@ -1,6 +1,7 @@
 package dev.penstock.kernel.recursion;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import dev.penstock.kernel.error.PairErrors;
 import dev.penstock.kernel.join.JoinPlan;
 import dev.penstock.kernel.row.Pack;
 import dev.penstock.kernel.row.PairPredicate;
@@ -33,13 +34,15 @@ import org.apache.spark.sql.types.StructType;
  *       every column.
  *   <li>Depth: a row of the base has depth 0, and a row made by the step one more than the row that it was made of. An epoch
  *       in which some row would be deeper than {@code maxDepth} fails.
+ *   <li>Errors: a row, or a pair of rows, for which the step cannot be computed makes nothing, and is reported.
  *   <li>State: each row with its number of derivations by depth, the rows by their join key, and the other collection by its key.
  *       An epoch costs what changes in it, by depth; a row that vanishes costs the rows that were made of it.
  *   <li>One key: all of it is in one partition.
  * </ul>
  *
  * <p>Spec: {@code columns} and {@code types} of r, {@code all}, {@code maxDepth}, {@code otherColumns}, {@code rowKeys} (SQL over
- * r), {@code otherKeys} (column names), {@code outputs} (SQL over r and the other columns), {@code residual}, {@code baseWeight},
+ * r), {@code otherKeys} (column names), {@code outputs} (SQL over r and the other columns), {@code residual}, {@code errors}
+ * (see {@link PairErrors}; with the step's {@code expression} as users know it), {@code baseWeight},
  * {@code otherWeight}.
  */
 public final class Recursion {
@@ -115,7 +118,9 @@ public final class Recursion {
         RowFunction.of(spark, rowKeys, schema, new StructType()),
         rowKeys.size(),
         RowFunction.of(spark, outputs, schema, otherSchema),
-        residual == null ? null : PairPredicate.of(spark, residual, schema, otherSchema));
+        residual == null ? null : PairPredicate.of(spark, residual, schema, otherSchema),
+        PairErrors.of(spec.path("errors"), schema, otherSchema),
+        spec.path("errors").path("expression").asText());
     RecursionProcessor processor =
         new RecursionProcessor(step, spec.get("all").asBoolean(), spec.get("maxDepth").asInt());
     Dataset<Row> packed = bases.union(others)

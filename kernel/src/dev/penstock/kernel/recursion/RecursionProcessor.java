@@ -72,7 +72,7 @@ final class RecursionProcessor extends StatefulProcessor<Integer, Row, Row> {
     other.forEach((row, sum) -> {
       if (sum[0] != 0) {
         for (RecursionState.Derived derived : state.rowsOf(row.beside())) {
-          byte[] made = step.apply(derived.row, row.row());
+          byte[] made = step.apply(derived.row, row.row(), () -> times(worth(derived.before), sum[0]));
           if (made != null) {
             derived.before.forEach((depth, weight) -> derive(made, depth + 1, times(worth(derived.before, depth), sum[0])));
           }
@@ -94,7 +94,7 @@ final class RecursionProcessor extends StatefulProcessor<Integer, Row, Row> {
         out.add(RowFactory.create(derived.row, null, change));
       }
     }
-    state.flush(step::key);
+    state.flush(row -> step.tried(() -> step.key(row), row, null, () -> 0));
     waiting = null;
     return scala.jdk.javaapi.CollectionConverters.asScala(out.iterator());
   }
@@ -125,16 +125,25 @@ final class RecursionProcessor extends StatefulProcessor<Integer, Row, Row> {
     if (change == 0) {
       return;
     }
-    byte[] key = derived.key(step::key);
+    byte[] key = step.tried(() -> derived.key(step::key), derived.row, null, () -> change);
     if (key == null) {
       return;
     }
     for (Map.Entry<PackedRow, long[]> other : state.othersOf(key).entrySet()) {
-      byte[] made = step.apply(derived.row, other.getKey().row());
+      byte[] made = step.apply(derived.row, other.getKey().row(), () -> times(change, other.getValue()[0]));
       if (made != null) {
         derive(made, depth + 1, times(change, other.getValue()[0]));
       }
     }
+  }
+
+  /** What a row hands on at all depths. */
+  private long worth(TreeMap<Integer, Long> weights) {
+    long sum = 0;
+    for (int depth : weights.keySet()) {
+      sum = Math.addExact(sum, worth(weights, depth));
+    }
+    return sum;
   }
 
   /** What a row hands on at a depth. */

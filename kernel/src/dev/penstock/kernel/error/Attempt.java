@@ -1,0 +1,55 @@
+package dev.penstock.kernel.error;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.io.Serializable;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * One try at a row: the condition under which a query wants the row and the columns it makes of it. If one of them fails, the query does not
+ * get the row, and the row is reported.
+ *
+ * <p>Spec: {@code channel} (the number of the job's {@link ErrorChannel}; missing: rows that fail are dropped without a word), {@code query} (whose error it
+ * is), {@code names} (of the input's columns, as users know them, in the order in which they are told; others are not), {@code texts} (of the columns' expressions, in their order; null
+ * for those that cannot fail), {@code condition} (its text).
+ */
+final class Attempt implements Serializable {
+  private static final long serialVersionUID = 1L;
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  final ErrorChannel channel;
+  final int query;
+  final LinkedHashMap<String, String> names = new LinkedHashMap<>();
+  /** The text of the condition, then those of the columns. */
+  final ArrayList<String> texts = new ArrayList<>();
+
+  Attempt(JsonNode spec) {
+    channel = spec.hasNonNull("channel") ? ErrorChannel.of(spec.get("channel").asLong()) : null;
+    query = spec.path("query").asInt();
+    for (Map.Entry<String, JsonNode> name : spec.path("names").properties()) {
+      names.put(name.getKey(), name.getValue().asText());
+    }
+    texts.add(spec.path("condition").asText(""));
+    spec.path("texts").forEach(text -> texts.add(text.asText("")));
+  }
+
+  static List<Attempt> list(String json) {
+    try {
+      List<Attempt> out = new ArrayList<>();
+      JSON.readTree(json).forEach(spec -> out.add(new Attempt(spec)));
+      return out;
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "attempt of query " + query;
+  }
+}

@@ -1,0 +1,86 @@
+package dev.penstock.kernel.error;
+
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Finds out which expression of an {@link Attempt} fails for a row, and reports it.
+ *
+ * <p>The expressions are evaluated once more, one by one, and without generated code: so a row is told of in the same words whatever code it failed in, and its
+ * retraction takes back what its assertion has reported.
+ */
+public final class Failures implements Serializable {
+  private static final long serialVersionUID = 1L;
+  private static final String WEIGHT = "__weight";
+
+  private final Attempts.Layout layout;
+  private final ArrayList<Expression> conditions;
+  private final ArrayList<Expression> columns;
+  private final ArrayList<RowText> rows = new ArrayList<>();
+  private final int weightAt;
+
+  Failures(Attempts.Layout layout, List<Expression> conditions, List<Expression> columns, List<Attribute> input) {
+    this.layout = layout;
+    this.conditions = new ArrayList<>(conditions);
+    this.columns = new ArrayList<>(columns);
+    StructType schema = new StructType();
+    int at = -1;
+    for (int i = 0; i < input.size(); i++) {
+      schema = schema.add(input.get(i).name(), input.get(i).dataType(), true);
+      at = input.get(i).name().equals(WEIGHT) ? i : at;
+    }
+    weightAt = at;
+    for (Attempt attempt : layout.attempts) {
+      rows.add(new RowText(schema, attempt.names));
+    }
+  }
+
+  /** Reports that an attempt at a row, given as Spark keeps its values, has ended with an error. */
+  public void report(int number, Exception error, Object[] values) {
+    InternalRow row = new GenericInternalRow(values);
+    report(number, error, row);
+  }
+
+  void report(int number, Exception error, InternalRow row) {
+    String told = ErrorText.of(error);
+    Attempt attempt = layout.attempts.get(number);
+    if (attempt.channel == null) {
+      return;
+    }
+    int first = 0;
+    for (int i = 0; i < number; i++) {
+      first += layout.widths[i];
+    }
+    String where = attempt.texts.get(0);
+    for (int i = 0; i <= layout.widths[number]; i++) {
+      Expression e = i == 0 ? conditions.get(number) : columns.get(first + i - 1);
+      String failed = failed(e, row);
+      if (failed != null) {
+        told = failed;
+        where = attempt.texts.get(i);
+        break;
+      }
+    }
+    long weight = weightAt < 0 ? 1 : row.getLong(weightAt);
+    attempt.channel.report(attempt.query, where, told, rows.get(number).of(row), weight);
+  }
+
+  /** The error of an expression that fails for a row; null if it does not, or would give something else each time. */
+  private static String failed(Expression e, InternalRow row) {
+    if (!e.deterministic()) {
+      return null;
+    }
+    try {
+      e.eval(row);
+      return null;
+    } catch (Exception error) {
+      return ErrorText.of(error);
+    }
+  }
+}

@@ -1,0 +1,66 @@
+package dev.penstock.kernel.error;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.Serializable;
+import java.util.function.IntFunction;
+import org.apache.spark.sql.catalyst.CatalystTypeConverters;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Reports groups, or rows, that have a value which cannot be computed.
+ *
+ * <p>An operator has {@link Failed} in the place of such a value. What it would retract and assert it reports instead: so the error is there
+ * while the value cannot be computed, and goes when it can.
+ */
+public final class GroupErrors implements Serializable {
+  private static final long serialVersionUID = 1L;
+
+  /** Stands for a value that cannot be computed. */
+  public record Failed(String expression, String error) implements Serializable {}
+
+  private final Attempt attempt;
+  private final RowText text;
+  private final DataType[] travels;
+
+  private GroupErrors(Attempt attempt, StructType columns, DataType[] travels) {
+    this.attempt = attempt;
+    this.text = new RowText(columns, attempt.names);
+    this.travels = travels;
+  }
+
+  /**
+   * The reports of an operator; null if the spec is, because none of its values can fail.
+   *
+   * @param columns what a group is told by, with types in which the values of Spark's rows are those that travel
+   * @param travels the types in which their values travel
+   */
+  public static GroupErrors of(JsonNode spec, StructType columns, DataType[] travels) {
+    return spec == null || spec.isNull() || spec.isMissingNode()
+        ? null : new GroupErrors(new Attempt(spec), columns, travels);
+  }
+
+  /** The first value that cannot be computed; null if all can. */
+  public static Failed first(Object[] values) {
+    for (Object value : values) {
+      if (value instanceof Failed failed) {
+        return failed;
+      }
+    }
+    return null;
+  }
+
+  /** Reports a group, of which {@code column} gives the columns by their number, as they travel. */
+  public void report(Failed failed, IntFunction<Object> column, long weight) {
+    if (attempt.channel == null) {
+      return;
+    }
+    Object[] values = new Object[travels.length];
+    for (int i = 0; i < values.length; i++) {
+      values[i] = CatalystTypeConverters.createToCatalystConverter(travels[i]).apply(column.apply(i));
+    }
+    attempt.channel.report(
+        attempt.query, failed.expression, failed.error, text.of(new GenericInternalRow(values)), weight);
+  }
+}

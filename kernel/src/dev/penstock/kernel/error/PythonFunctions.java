@@ -1,0 +1,44 @@
+package dev.penstock.kernel.error;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.FunctionIdentifier;
+import org.apache.spark.sql.catalyst.analysis.FunctionRegistry;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.PythonUDF;
+import scala.Function1;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Python functions that do not raise, but return what they would raise.
+ *
+ * <p>Spark runs Python functions before the node that calls them, for all rows, even those for which the call stands in a CASE that is not
+ * taken; an exception there fails the job. So such a function returns a struct of its value and its error, and {@link PythonResult} fails where the
+ * value is used. An argument that can fail is handed to it in the same form ({@link Caught}), and comes back as its error.
+ */
+public final class PythonFunctions {
+  private PythonFunctions() {}
+
+  /** Makes the name of a registered function that returns structs mean its value. */
+  public static void unwrap(SparkSession spark, String name) {
+    FunctionRegistry registry = ((org.apache.spark.sql.classic.SparkSession) spark).sessionState().functionRegistry();
+    Function1<Seq<Expression>, Expression> builder =
+        registry.lookupFunctionBuilder(FunctionIdentifier.apply(name)).get();
+    registry.createOrReplaceTempFunction(name, arguments -> new PythonResult(builder.apply(arguments)), "python_udf");
+  }
+
+  /** The call with arguments that cannot fail. */
+  static Expression caught(PythonUDF call) {
+    List<Expression> arguments = new ArrayList<>();
+    for (Expression argument : CollectionConverters.asJava(call.children())) {
+      if (argument instanceof PythonResult result) {
+        arguments.add(result.child);
+      } else {
+        arguments.add(Fallible.test(argument) ? new Caught(argument) : argument);
+      }
+    }
+    return (Expression) call.withNewChildren(Attempts.list(arguments));
+  }
+}

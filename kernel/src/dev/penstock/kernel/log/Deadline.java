@@ -1,0 +1,26 @@
+package dev.penstock.kernel.log;
+
+/** A moment to wait for, on the monotonic clock: setting the wall clock neither shortens nor lengthens a wait. */
+final class Deadline {
+  private static final long NANOS = 1_000_000L;
+
+  private final long at;
+
+  private Deadline(long at) {
+    this.at = at;
+  }
+
+  /** {@code millis} from now. */
+  static Deadline in(long millis) {
+    return new Deadline(System.nanoTime() + millis * NANOS);
+  }
+
+  /** Milliseconds until then, rounded up; zero or less when it has passed. */
+  long left() {
+    return -Math.floorDiv(System.nanoTime() - at, NANOS);
+  }
+
+  boolean passed() {
+    return left() <= 0;
+  }
+}

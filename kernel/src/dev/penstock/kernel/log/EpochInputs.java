@@ -1,0 +1,94 @@
+package dev.penstock.kernel.log;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+
+/** What a job reads: the entries of its objects in the log, and the contents that some of them begin with. */
+final class EpochInputs {
+  /** As many entries without rows an epoch may have: a replay needs them, so they are in its offset. */
+  private static final int MAX_MARKERS = 500;
+
+  private final LogIndex index;
+  private final int[] objects;
+  private final long maxRows;
+  private final Map<Integer, Long> seedLsn = new HashMap<>();
+  private final Map<Integer, List<LogSlice>> seeds = new HashMap<>();
+
+  EpochInputs(LogIndex index, int[] objects, long maxRows) {
+    this.index = index;
+    this.objects = objects;
+    this.maxRows = maxRows;
+  }
+
+  /** Contents of an object as of an LSN, read before what the log has after it. */
+  void seed(int object, long lsn, List<LogSlice> slices) {
+    seedLsn.put(object, lsn);
+    seeds.put(object, slices);
+  }
+
+  /** Whether there is anything to read in (after, upTo]. */
+  boolean changed(long after, long upTo) {
+    for (int o : objects) {
+      if (seedLsn.getOrDefault(o, 0L) > after && !seeds.get(o).isEmpty()) {
+        return true;
+      }
+      if (index.changed(o, after, upTo)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** How far an epoch goes that begins after an LSN: whole commits, not more rows than an epoch may hold, but all seeds. */
+  long bounded(long after, long head) {
+    long seeded = after;
+    for (long l : seedLsn.values()) {
+      seeded = Math.max(seeded, l);
+    }
+    TreeMap<Long, long[]> commits = new TreeMap<>();
+    long rows = 0;
+    long markers = 0;
+    for (int o : objects) {
+      for (LogTrack.Entry e : index.entries(o, after, head)) {
+        long[] sums = commits.computeIfAbsent(e.lsn, lsn -> new long[2]);
+        sums[0] += e.rows;
+        sums[1] += e.rows == 0 ? 1 : 0;
+        rows += e.rows;
+        markers += e.rows == 0 ? 1 : 0;
+      }
+    }
+    if (rows <= maxRows && markers <= MAX_MARKERS) {
+      return Math.max(seeded, head);
+    }
+    rows = 0;
+    markers = 0;
+    long last = after;
+    for (Map.Entry<Long, long[]> commit : commits.entrySet()) {
+      rows += commit.getValue()[0];
+      markers += commit.getValue()[1];
+      if ((rows > maxRows || markers > MAX_MARKERS) && last > after) {
+        break;
+      }
+      last = commit.getKey();
+    }
+    return Math.max(seeded, last);
+  }
+
+  /** The slices of one object in (start, end], each with the watermark in force for its rows. */
+  List<LogSlice> slices(int object, LogOffset start, LogOffset end, Timeline line) {
+    List<LogSlice> out = new ArrayList<>();
+    long after = start.lsn;
+    long seeded = seedLsn.getOrDefault(object, 0L);
+    if (seeded > after) {
+      seeds.get(object).forEach(slice -> out.add(slice.with(start.wm())));
+      after = seeded;
+    }
+    for (LogTrack.Entry e : index.entries(object, after, end.lsn)) {
+      e.slices().forEach(slice -> out.add(slice.with(line.before(object, slice))));
+    }
+    return out;
+  }
+}

@@ -1,0 +1,113 @@
+package dev.penstock.kernel.log;
+
+import java.util.HashMap;
+import java.util.Map;
+
+/** Which epoch of a job runs, and what is recorded of those before. The owner sees to it that one thread at a time is in here. */
+final class EpochProgress {
+  private final boolean eventTime;
+  private LogOffset committed;
+  private LogOffset running;
+  private LogOffset runningStart;
+  private final Map<Integer, Long> runningRows = new HashMap<>();
+  private long inForce = JobTime.NONE;
+  private long durableLsn;
+  private long rowsIn;
+  private long epochs;
+  private long toldWatermark = JobTime.NONE;
+  private boolean toldIdle;
+
+  /** @param eventTime whether operators of the job wait for the watermark, and so hold its output back */
+  EpochProgress(boolean eventTime, long startLsn) {
+    this.eventTime = eventTime;
+    this.durableLsn = startLsn;
+  }
+
+  /** Everything up to here was recorded before this process began. */
+  void begin(LogOffset start) {
+    committed = start;
+  }
+
+  boolean begun() {
+    return committed != null;
+  }
+
+  /** The last recorded epoch reaches up to here. */
+  LogOffset committed() {
+    return committed;
+  }
+
+  /** A scan of an epoch is planned; Spark may plan it more than once. */
+  void planned(int object, LogOffset start, LogOffset end, long rows) {
+    running = end;
+    runningStart = start;
+    runningRows.put(object, rows);
+  }
+
+  boolean isRunning() {
+    return running != null;
+  }
+
+  long epochLsn() {
+    return running != null ? running.lsn : committed.lsn;
+  }
+
+  /**
+   * The watermark that the output has with the epoch that is being written now: the one in force in it. A job without operators that wait
+   * for time holds no row back, so its output has at once what its input has.
+   */
+  long epochWatermark() {
+    if (running == null) {
+      return committed.wm();
+    }
+    return eventTime ? runningStart.wm() : running.wm();
+  }
+
+  /** Whether the output is idle after the epoch that is being written now. Where the watermark still has to come into force, an epoch follows. */
+  boolean epochIdle() {
+    LogOffset end = running == null ? committed : running;
+    return end.time.idle() && epochWatermark() == end.wm();
+  }
+
+  /** Whether an epoch without rows is worth recording: its watermark is news, or that the output is idle or is so no longer. */
+  boolean tells() {
+    boolean news = epochWatermark() > toldWatermark || epochIdle() != toldIdle;
+    toldWatermark = Math.max(toldWatermark, epochWatermark());
+    toldIdle = epochIdle();
+    return news;
+  }
+
+  /** The output of the epoch is in the log. */
+  void recorded() {
+    inForce = running != null ? runningStart.wm() : committed.wm();
+    if (running != null) {
+      committed = running;
+      running = null;
+    }
+    for (long rows : runningRows.values()) {
+      rowsIn += rows;
+    }
+    runningRows.clear();
+    epochs++;
+  }
+
+  /** The watermark that was in force in the last recorded epoch. */
+  long inForce() {
+    return inForce;
+  }
+
+  void durable(long lsn) {
+    durableLsn = Math.max(durableLsn, lsn);
+  }
+
+  long durableLsn() {
+    return durableLsn;
+  }
+
+  /** {@code lsn, watermark after, watermark in force} of the last recorded epoch, and how many epochs and rows of input there were. */
+  long[] position() {
+    long lsn = committed == null ? durableLsn : committed.lsn;
+    long wm = committed == null ? JobTime.NONE : committed.wm();
+    return new long[] {lsn, wm, inForce, epochs, rowsIn};
+  }
+}

@@ -1,0 +1,111 @@
+package dev.penstock.kernel.log;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Arrays;
+import java.util.Map;
+
+/**
+ * How far event time has come for one job at an LSN: the job's watermark, and of each object that it follows the watermark and whether it
+ * is idle. A pure function of the log up to that LSN; it is part of the {@link LogOffset}, so a replay starts from the same.
+ *
+ * <p>The job's watermark is the smallest over the objects that are not idle, each minus its lag; if all are idle, the largest. While an object that is
+ * not idle has no watermark, the job's does not move. It never goes back.
+ */
+final class JobTime {
+  static final long NONE = Long.MIN_VALUE;
+
+  /** An object that a job follows, {@code lagMs} behind. */
+  record Followed(int object, long lagMs) {}
+
+  private final Followed[] followed;
+  private final long[] marks;
+  private final boolean[] idle;
+  final long watermark;
+
+  private JobTime(Followed[] followed, long[] marks, boolean[] idle, long floor) {
+    this.followed = followed;
+    this.marks = marks;
+    this.idle = idle;
+    this.watermark = Math.max(floor, combined(followed, marks, idle));
+  }
+
+  /** The time of a job that begins after {@code lsn}. */
+  static JobTime at(Followed[] followed, LogIndex index, long lsn) {
+    long[] marks = new long[followed.length];
+    boolean[] idle = new boolean[followed.length];
+    for (int i = 0; i < followed.length; i++) {
+      LogIndex.Mark mark = index.markAt(followed[i].object, lsn);
+      marks[i] = mark.watermark();
+      idle[i] = mark.idle();
+    }
+    return new JobTime(followed, marks, idle, NONE);
+  }
+
+  /** The time after one more commit, of which these are the parts. */
+  JobTime after(Map<Integer, LogIndex.Mark> commit) {
+    long[] newMarks = marks.clone();
+    boolean[] newIdle = idle.clone();
+    for (int i = 0; i < followed.length; i++) {
+      LogIndex.Mark mark = commit.get(followed[i].object);
+      if (mark != null) {
+        newMarks[i] = Math.max(marks[i], mark.watermark());
+        newIdle[i] = mark.idle();
+      }
+    }
+    boolean same = Arrays.equals(marks, newMarks) && Arrays.equals(idle, newIdle);
+    return same ? this : new JobTime(followed, newMarks, newIdle, watermark);
+  }
+
+  /** The job's watermark if that of an object, which is then not idle, were at least {@code mark}. */
+  long watermarkIf(int object, long mark) {
+    return after(Map.of(object, new LogIndex.Mark(mark, false))).watermark;
+  }
+
+  /** Whether the job follows objects, and all of them are idle. */
+  boolean idle() {
+    for (boolean one : idle) {
+      if (!one) {
+        return false;
+      }
+    }
+    return idle.length > 0;
+  }
+
+  private static long combined(Followed[] followed, long[] marks, boolean[] idle) {
+    long smallest = Long.MAX_VALUE;
+    long largest = NONE;
+    for (int i = 0; i < followed.length; i++) {
+      long behind = marks[i] == NONE ? NONE : marks[i] - followed[i].lagMs;
+      largest = Math.max(largest, behind);
+      if (!idle[i]) {
+        smallest = Math.min(smallest, behind);
+      }
+    }
+    return smallest == Long.MAX_VALUE ? largest : smallest;
+  }
+
+  /** Adds this to the JSON of an offset. */
+  void write(ObjectNode to) {
+    to.put("wm", watermark);
+    ObjectNode times = to.putObject("marks");
+    for (int i = 0; i < followed.length; i++) {
+      times.putArray(Integer.toString(followed[i].object)).add(marks[i]).add(idle[i]);
+    }
+  }
+
+  /** Reads what {@link #write} has written. */
+  static JobTime read(Followed[] followed, JsonNode from) {
+    long[] marks = new long[followed.length];
+    boolean[] idle = new boolean[followed.length];
+    Arrays.fill(marks, NONE);
+    for (int i = 0; i < followed.length; i++) {
+      JsonNode mark = from.path("marks").path(Integer.toString(followed[i].object));
+      if (mark.isArray()) {
+        marks[i] = mark.get(0).asLong();
+        idle[i] = mark.get(1).asBoolean();
+      }
+    }
+    return new JobTime(followed, marks, idle, from.get("wm").asLong());
+  }
+}
