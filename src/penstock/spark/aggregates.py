@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.column import Column
+from pyspark.sql.types import (
+    DataType,
+    DayTimeIntervalType,
+    DecimalType,
+    LongType,
+    StringType,
+    YearMonthIntervalType,
+)
 from sqlglot import exp
 
 from penstock.plan import nodes as p
+from penstock.plan.shown import call_text, shown
+from penstock.spark.guards import told
 from penstock.spark.session import jvm
-from penstock.spark.windows import assign, micros, restore
+from penstock.spark.windows import assign, micros, moment, restore, safe_micros
 
 if TYPE_CHECKING:
     from penstock.spark.compile import Compiler
@@ -48,8 +59,39 @@ NATIVE = frozenset(
 )
 """Aggregates whose native result does not depend on the order of rows."""
 
+_OF_TRUTH = frozenset({"bool_and", "bool_or", "every", "some", "any", "count_if"})
+_OF_NUMBERS = frozenset(
+    {
+        "sum",
+        "avg",
+        "mean",
+        "try_sum",
+        "try_avg",
+        "stddev",
+        "std",
+        "stddev_samp",
+        "stddev_pop",
+        "variance",
+        "var_samp",
+        "var_pop",
+        "covar_samp",
+        "covar_pop",
+        "corr",
+        "percentile",
+        "percentile_cont",
+        "percentile_disc",
+        "median",
+    }
+)
+"""Aggregates that take texts for truth values, and for numbers."""
+
 _EXTREMES = {False: "rows_at_max", True: "rows_at_min"}
 """The kernel's own aggregates: their last argument is compared, the others make up the row."""
+
+_SUMMABLE = 28
+"""Digits of decimals of which ten thousand million can be added up in Spark's largest decimal."""
+
+TOO_LARGE = "the sum does not fit into BIGINT"
 
 _FOR_EVER = 1 << 60
 """Milliseconds for which a session stays open that no watermark closes."""
@@ -65,7 +107,7 @@ def aggregate(c: Compiler, n: p.Aggregate) -> DataFrame:
     end = next((k for k in n.keys if k.name == n.window_end), None)
     if closes and end is not None and "__pwm" in df.columns:
         df = _without_late(c, n, df, end)
-    native = c.stateful == 1 and not c.exact_state and not n.child.changelog and _all_native(n)
+    native = c.stateful == 1 and not c.exact_state and not n.child.changelog and _all_native(df, n)
     if closes and n.mode is p.Mode.CLOSE and native:
         return _native(c, n, df)
     return _kernel(c, n, df, end if closes else None)
@@ -82,20 +124,26 @@ def _patience(n: p.Aggregate, time: p.Expr) -> int:
     return lag if n.child.punctual else lag + n.lateness_ms
 
 
-def _all_native(n: p.Aggregate) -> bool:
-    return all(a.func in NATIVE and not a.distinct and not a.order for a in n.aggs)
+def _all_native(df: DataFrame, n: p.Aggregate) -> bool:
+    if not all(a.func in NATIVE and not a.distinct and not a.order for a in n.aggs):
+        return False
+    # Of sums that overflow Spark can add up those of integers in two halves.
+    types = argument_types(df, n.aggs)
+    return all(not overflows(a.func, t) or isinstance(t[0], LongType) for a, t in zip(n.aggs, types, strict=True))
 
 
 def _without_late(c: Compiler, n: p.Aggregate, df: DataFrame, end: p.Named) -> DataFrame:
     if n.late_to is not None:
-        c.late = _late_rows(c, n)
+        with c.guards.silent():
+            c.late = _late_rows(c, n)
     counted = c.late_counter()
-    return df.where(~(_is_late(df, end.expr.sql(), n.lateness_ms) & F.expr(f"{counted}(1L)")))
+    return df.where(~(_is_late(df, end.expr.sql(), _patience(n, end.expr)) & F.expr(f"{counted}(1L)")))
 
 
-def _is_late(df: DataFrame, end: str, lateness_ms: int) -> Column:
+def _is_late(df: DataFrame, end: str, patience_ms: int) -> Column:
+    """Whether a window had closed when the row came, `patience_ms` after its end."""
     time, _ = micros(df, end)
-    return (time + lateness_ms * 1000) <= F.col("__pwm") * 1000
+    return time <= F.col("__pwm") * 1000 - patience_ms * 1000
 
 
 def _late_rows(c: Compiler, n: p.Aggregate) -> DataFrame:
@@ -103,10 +151,10 @@ def _late_rows(c: Compiler, n: p.Aggregate) -> DataFrame:
     below = n.child
     while not isinstance(below, p.WindowAssign):
         (below,) = below.children
-    windows = assign(c.node(below.child), below)
+    windows = assign(c, c.node(below.child), below)
     if below.kind != "tumble":
         windows = _last_window(windows, below)
-    late = windows.where(_is_late(windows, f"`{below.end}`", n.lateness_ms))
+    late = windows.where(_is_late(windows, f"`{below.end}`", _patience(n, p.col(below.end))))
     return late.select(*(F.col(f"`{x}`") for x in below.child.columns))
 
 
@@ -124,6 +172,10 @@ def _last_window(windows: DataFrame, node: p.WindowAssign) -> DataFrame:
 def _native(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
     end = next(k for k in n.keys if k.name == n.window_end)
     start, size = _start_of(n, end)
+    derived = {end.name: 0} if start is None else {end.name: 0, start: size}
+    others = [k for k in n.keys if k.name not in derived]
+    types = argument_types(df, n.aggs)
+    df, keys, calls = _computed(c, n, df, others, types)
     end_micros, kind = micros(df, end.expr.sql())
     beyond = (n.lateness_ms + int(jvm().EventTime.SHIFT)) * 1000
     # Spark closes a group when field 1 of the struct that carries the watermark's mark is not after the watermark.
@@ -131,17 +183,88 @@ def _native(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
         F.lit(None).cast("timestamp").alias("start"), F.timestamp_micros(end_micros + beyond).alias("end")
     )
     df = df.withColumn("__w", bounds.alias("__w", metadata={"spark.watermarkDelayMs": 0}))
-    derived = {end.name: 0} if start is None else {end.name: 0, start: size}
-    others = [k for k in n.keys if k.name not in derived]
-    grouped = df.groupBy(F.col("__w"), *(F.expr(k.expr.sql()).alias(k.name) for k in others))
-    aggs = [F.expr(_call(a)).alias(a.name) for a in n.aggs] or [F.count(F.lit(1)).alias("__n")]
-    out = c.native("groupBy", grouped.agg(*aggs))
+    grouped = df.groupBy(F.col("__w"), *(F.expr(e).alias(k.name) for k, e in zip(others, keys, strict=True)))
+    sums = {a.name for a, t in zip(n.aggs, types, strict=True) if overflows(a.func, t)}
+    aggs = [x for a, call in zip(n.aggs, calls, strict=True) for x in _accumulated(a, call, a.name in sums)]
+    out = c.native("groupBy", grouped.agg(*(aggs or [F.count(F.lit(1)).alias("__n")])))
     closed = F.expr("unix_micros(__w.end)") - beyond
-    keys = [
+    restored = [
         restore(closed - derived[k.name], kind).alias(k.name) if k.name in derived else F.col(f"`{k.name}`")
         for k in n.keys
     ]
-    return out.select(*keys, *(F.col(f"`{a.name}`") for a in n.aggs))
+    if not sums:
+        return out.select(*restored, *(F.col(f"`{a.name}`") for a in n.aggs))
+    out = out.select(*restored, *(F.col(f"`{x}`") for x in out.columns if x not in ("__w", *(k.name for k in n.keys))))
+    names = shown(n.child)
+    results = [_total(a.name).alias(a.name) if a.name in sums else F.col(f"`{a.name}`") for a in n.aggs]
+    exprs = [call_text(a, names) if a.name in sums else None for a in n.aggs]
+    select = [F.col(f"`{k.name}`") for k in n.keys]
+    return c.guards.select(n, out, [*select, *results], [*(None for _ in select), *exprs], key_names(n))
+
+
+def _computed(
+    c: Compiler, n: p.Aggregate, df: DataFrame, keys: Sequence[p.Named], types: Sequence[Sequence[DataType]]
+) -> tuple[DataFrame, list[str], list[_Call]]:
+    """The input of a native aggregate, the keys and the calls over it: where one of them can fail they are columns."""
+    calls = [
+        _Call(a.func, arguments(a, t), a.filter.sql() if a.filter else None) for a, t in zip(n.aggs, types, strict=True)
+    ]
+    select: list[Column] = []
+    exprs: list[p.Expr | str | None] = []
+    named: list[_Call] = []
+    for i, k in enumerate(keys):
+        select.append(F.expr(k.expr.sql()).alias(f"__k{i}"))
+        exprs.append(told(k.expr))
+    names = shown(n.child)
+    for i, (a, call) in enumerate(zip(n.aggs, calls, strict=True)):
+        when = call.filter
+        args = [e if when is None else f"CASE WHEN {when} THEN {e} END" for e in call.args]
+        columns = [f"__a{i}_{j}" for j in range(len(args))] + ([f"__f{i}"] if when is not None else [])
+        select += [F.expr(e).alias(x) for e, x in zip([*args, *([when] if when else [])], columns, strict=True)]
+        exprs += [call_text(a, names)] * len(columns)
+        named.append(_Call(a.func, [f"__a{i}_{j}" for j in range(len(args))], f"__f{i}" if when is not None else None))
+    kept = [F.col(f"`{x}`") for x in df.columns]
+    made = c.guards.select(n, df, [*kept, *select], [*(None for _ in kept), *exprs])
+    if c.guards.guards(made):
+        return made, [f"__k{i}" for i in range(len(keys))], named
+    return df, [k.expr.sql() for k in keys], calls
+
+
+class _Call(NamedTuple):
+    """A native aggregate over expressions of its input."""
+
+    func: str
+    args: list[str]
+    filter: str | None
+
+    def over(self, *args: str) -> Column:
+        where = f" FILTER (WHERE {self.filter})" if self.filter else ""
+        return F.expr(f"{self.func}({', '.join(args) or '*'}){where}")
+
+
+_LOW = (1 << 32) - 1
+
+
+def _accumulated(a: p.AggCall, call: _Call, wide: bool) -> list[Column]:
+    """What Spark adds up for a call. The halves of a sum are added up apart, and cannot overflow: only its value can."""
+    if not wide:
+        return [call.over(*call.args).alias(a.name)]
+    high, low = (f"shiftright({call.args[0]}, 32)", f"{call.args[0]} & {_LOW}L")
+    return [call.over(high).alias(f"{a.name}__high"), call.over(low).alias(f"{a.name}__low")]
+
+
+def _total(name: str) -> Column:
+    high = f"(`{name}__high` + shiftright(`{name}__low`, 32))"
+    fits = f"{high} BETWEEN {-(1 << 31)} AND {(1 << 31) - 1} OR {high} IS NULL"
+    value = f"shiftleft({high}, 32) | (`{name}__low` & {_LOW}L)"
+    return F.expr(f"CASE WHEN {fits} THEN {value} ELSE CAST(raise_error('{TOO_LARGE}') AS BIGINT) END")
+
+
+def key_names(n: p.Aggregate) -> dict[str, str]:
+    """The names of a group's columns for users."""
+    bounds = (n.session.start, n.session.end) if n.session else ()
+    names = shown(n)
+    return {k: names[k] for k in (*(k.name for k in n.keys), *bounds)}
 
 
 def _start_of(n: p.Aggregate, end: p.Named) -> tuple[str | None, int]:
@@ -152,14 +275,6 @@ def _start_of(n: p.Aggregate, end: p.Named) -> tuple[str | None, int]:
                 return None, 0
             return next((k.name for k in n.keys if k.expr.column == below.start), None), below.size.micros
     return None, 0
-
-
-def _call(a: p.AggCall) -> str:
-    args = ", ".join(x.sql() for x in a.args) or "*"
-    distinct = "DISTINCT " if a.distinct else ""
-    where = f" FILTER (WHERE {a.filter.sql()})" if a.filter else ""
-    nulls = " IGNORE NULLS" if a.ignore_nulls else ""
-    return f"{a.func}({distinct}{args}){nulls}{where}"
 
 
 def _typed_call(a: p.AggCall) -> str:
@@ -179,37 +294,76 @@ def _typed_call(a: p.AggCall) -> str:
             return f"{a.func}({', '.join(args) or '*'})"
 
 
-def agg_specs(df: DataFrame, aggs: tuple[p.AggCall, ...]) -> tuple[list[Column], list[dict[str, Any]]]:
-    """Columns to compute before a kernel aggregate, and what it is told of its functions."""
+def agg_specs(
+    df: DataFrame, aggs: tuple[p.AggCall, ...], names: Mapping[str, str]
+) -> tuple[list[Column], list[str], list[dict[str, Any]]]:
+    """Columns to compute before a kernel aggregate, the calls that they are for, and what it is told of its functions."""
     if not aggs:
-        return [], []
-    types = df.agg(*(F.expr(_typed_call(a)).alias(f"t{i}") for i, a in enumerate(aggs))).schema
+        return [], [], []
+    results = df.agg(*(F.expr(_typed_call(a)).alias(f"t{i}") for i, a in enumerate(aggs))).schema
     columns: list[Column] = []
+    texts: list[str] = []
     specs: list[dict[str, Any]] = []
-    for i, a in enumerate(aggs):
-        args: list[str] = []
-        exprs = [x.sql() for x in a.args]
+    for i, (a, types) in enumerate(zip(aggs, argument_types(df, aggs), strict=True)):
+        exprs = arguments(a, types)
         if a.filter is not None:
             exprs = _filtered(a, exprs, a.filter.sql())
-        for j, e in enumerate(exprs):
-            columns.append(F.expr(e).alias(f"__a{i}_{j}"))
-            args.append(f"__a{i}_{j}")
+        args = [f"__a{i}_{j}" for j in range(len(exprs))]
+        columns += [F.expr(e).alias(name) for e, name in zip(exprs, args, strict=True)]
         order = []
-        for j, k in enumerate(a.order):
-            columns.append(F.expr(k.expr.sql()).alias(f"__o{i}_{j}"))
+        for j, (k, t) in enumerate(zip(a.order, types[len(a.args) :], strict=True)):
+            columns.append(F.expr(_taken(a.func, k.expr.sql(), t)).alias(f"__o{i}_{j}"))
             order.append({"col": f"__o{i}_{j}", "desc": k.desc, "nullsFirst": k.nulls_first})
+        texts += [call_text(a, names)] * (len(columns) - len(texts))
         specs.append(
             {
                 "name": a.name,
                 "func": a.func,
                 "args": args,
                 "distinct": a.distinct,
-                "type": types[i].dataType.simpleString(),
+                "type": results[i].dataType.simpleString(),
                 "order": order,
                 "ignoreNulls": a.ignore_nulls,
+                "fails": call_text(a, names) if overflows(a.func, types) else None,
             }
         )
-    return columns, specs
+    return columns, texts, specs
+
+
+def argument_types(df: DataFrame, aggs: Sequence[p.AggCall]) -> list[list[DataType]]:
+    """The types of each call's arguments, and of what it orders by."""
+    exprs = [[*a.args, *(k.expr for k in a.order)] for a in aggs]
+    flat = [F.expr(e.sql()).alias(f"x{i}") for i, e in enumerate(e for some in exprs for e in some)]
+    types = iter([f.dataType for f in df.select(*flat).schema.fields] if flat else [])
+    return [[next(types) for _ in some] for some in exprs]
+
+
+def arguments(a: p.AggCall, types: Sequence[DataType]) -> list[str]:
+    """The arguments of a call in the types in which it takes them."""
+    return [_taken(a.func, x.sql(), t) for x, t in zip(a.args, types, strict=False)]
+
+
+def _taken(func: str, expr: str, kind: DataType) -> str:
+    """A text that a function takes for a number or a truth value is cast where the cast can fail for its row alone."""
+    if not isinstance(kind, StringType):
+        return expr
+    wanted = "DOUBLE" if func in _OF_NUMBERS else "BOOLEAN" if func in _OF_TRUTH else None
+    return expr if wanted is None else f"CAST({expr} AS {wanted})"
+
+
+def overflows(func: str, types: Sequence[DataType]) -> bool:
+    """True if the value may not fit into the type of the result, whatever its arguments; smaller integers would need 2³² rows."""
+    if func not in ("sum", "avg", "mean"):
+        return False
+    match types[0]:
+        case LongType():
+            return func == "sum"
+        case DecimalType() as decimal:
+            return decimal.precision > _SUMMABLE
+        case DayTimeIntervalType() | YearMonthIntervalType():
+            return True
+        case _:
+            return False
 
 
 def _filtered(a: p.AggCall, args: list[str], when: str) -> list[str]:
@@ -222,11 +376,12 @@ def _filtered(a: p.AggCall, args: list[str], when: str) -> list[str]:
 
 
 def _kernel(c: Compiler, n: p.Aggregate, df: DataFrame, end: p.Named | None) -> DataFrame:
-    args, specs = agg_specs(df, n.aggs)
+    args, texts, specs = agg_specs(df, n.aggs, shown(n.child))
     weight = c.weight(df)
     keys = [F.expr(k.expr.sql()).alias(k.name) for k in n.keys]
-    hidden = ["__weight"] if weight else []
-    df = df.select(*keys, *args, *hidden)
+    hidden = [F.col("__weight")] if weight else []
+    exprs = [*(told(k.expr) for k in n.keys), *texts, *(None for _ in hidden)]
+    df = c.guards.select(n, df, [*keys, *args, *hidden], exprs)
     always = not n.keys
     if always:
         df, weight = _with_presence(c, df), "__weight"
@@ -240,8 +395,18 @@ def _kernel(c: Compiler, n: p.Aggregate, df: DataFrame, end: p.Named | None) -> 
         "punctual": n.child.punctual,
         "always": always,
     }
+    spec |= _failing(c, n, specs)
     out = c.kernel("Aggregate", spec, df)
     return out if n.changelog else out.drop("__weight")
+
+
+def _failing(
+    c: Compiler, n: p.Aggregate, specs: Sequence[Mapping[str, Any]], bounds: str | None = None
+) -> dict[str, object]:
+    """What the kernel is told of the channel for groups whose value may not fit into its type."""
+    if not any(s["fails"] for s in specs):
+        return {}
+    return {"errors": c.guards.spec(key_names(n)) | {"bounds": bounds}}
 
 
 def _with_presence(c: Compiler, df: DataFrame) -> DataFrame:
@@ -254,13 +419,17 @@ def _with_presence(c: Compiler, df: DataFrame) -> DataFrame:
 
 def _session(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
     assert n.session is not None
-    time, kind = micros(df, n.session.time.sql())
-    args, specs = agg_specs(df, n.aggs)
+    time, kind, unsure = safe_micros(df, n.session.time)
+    args, texts, specs = agg_specs(df, n.aggs, shown(n.child))
     weight = c.weight(df)
     row = F.struct(*(F.col(f"`{x}`") for x in n.child.columns)).alias("__row") if n.late_to else None
     select = [F.expr(k.expr.sql()).alias(k.name) for k in n.keys] + args + [time.alias("__t")]
+    exprs = [*(told(k.expr) for k in n.keys), *texts, unsure]
     select += ([row] if row is not None else []) + ([F.col("__weight")] if weight else [])
-    df = df.select(*select).where("__t IS NOT NULL")
+    came = moment(df, time, _patience(n, n.session.time) * 1000)
+    select += came
+    exprs += [None] * (len(select) - len(exprs))
+    df = c.guards.select(n, df, select, exprs).where("__t IS NOT NULL")
     timed = not n.outlived and any(t.column == n.session.time.column for t in n.child.times)
     spec: dict[str, object] = {
         "keys": [k.name for k in n.keys],
@@ -274,7 +443,10 @@ def _session(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
         "latenessMs": _patience(n, n.session.time) if timed else _FOR_EVER,
         "punctual": n.child.punctual,
         "row": "__row" if n.late_to else None,
+        "lsn": "__came" if came else None,
+        "before": "__before" if came else None,
     }
+    spec |= _failing(c, n, specs, kind.simpleString())
     out = c.kernel("Session", spec, df)
     counted = f"__late AND {c.late_counter()}(__weight)"
     extra = ["__weight"] if n.changelog else []
@@ -312,12 +484,14 @@ def temporal_filter(c: Compiler, n: p.TemporalFilter) -> DataFrame:
     weight = c.weight(df)
     enter = _bound(df, n.enter_ms)
     leave = _bound(df, n.exit_ms)
-    df = df.select(
-        *(F.col(f"`{x}`") for x in n.columns),
-        enter.cast("bigint").alias("__enter"),
-        leave.cast("bigint").alias("__exit"),
-        *(["__weight"] if weight else []),
-    )
+    select = [F.col(f"`{x}`") for x in n.columns]
+    exprs: list[p.Expr | str | None] = [None] * len(select)
+    select += [enter.cast("bigint").alias("__enter"), leave.cast("bigint").alias("__exit")]
+    exprs += [n.enter_ms, n.exit_ms]
+    if weight:
+        select.append(F.col("__weight"))
+        exprs.append(None)
+    df = c.guards.select(n, df, select, exprs)
     spec: dict[str, object] = {"columns": list(n.columns), "weight": weight, "enter": "__enter", "exit": "__exit"}
     return c.kernel("TemporalFilter", spec, df)
 

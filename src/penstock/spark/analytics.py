@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.column import Column
 from sqlglot import exp
 
 from penstock.errors import fail
 from penstock.plan import nodes as p
+from penstock.plan.shown import shown, window_text
+from penstock.spark.aggregates import overflows
+from penstock.spark.guards import told
 
 if TYPE_CHECKING:
     from penstock.spark.compile import Compiler
@@ -21,9 +25,12 @@ def _ordered(c: Compiler, n: p.TopN | p.Analytic) -> tuple[DataFrame, dict[str, 
     weight = c.weight(df)
     columns = list(n.child.columns)
     select = [F.col(f"`{x}`") for x in columns]
+    exprs: list[p.Expr | str | None] = [None] * len(select)
     select += [F.expr(e.sql()).alias(f"__p{i}") for i, e in enumerate(n.partition)]
     select += [F.expr(k.expr.sql()).alias(f"__o{i}") for i, k in enumerate(n.order)]
+    exprs += [told(e) for e in (*n.partition, *(k.expr for k in n.order))]
     select += [F.col("__weight")] if weight else []
+    exprs += [None] * (len(select) - len(exprs))
     spec: dict[str, object] = {
         "partition": [f"__p{i}" for i in range(len(n.partition))],
         "order": [{"col": f"__o{i}", "desc": k.desc, "nullsFirst": k.nulls_first} for i, k in enumerate(n.order)],
@@ -31,7 +38,7 @@ def _ordered(c: Compiler, n: p.TopN | p.Analytic) -> tuple[DataFrame, dict[str, 
         "weight": weight,
         "atOnce": n.at_once,
     }
-    return df.select(*select), spec
+    return c.guards.select(n, df, select, exprs), spec
 
 
 def _out(n: p.TopN | p.Analytic, df: DataFrame) -> DataFrame:
@@ -58,14 +65,18 @@ def top_n(c: Compiler, n: p.TopN) -> DataFrame:
 
 def analytic(c: Compiler, n: p.Analytic) -> DataFrame:
     df, spec = _ordered(c, n)
-    args, calls = [], []
-    source = c.typed(df)
+    args: list[Column] = []
+    exprs: list[p.Expr | str | None] = []
+    calls: list[dict[str, object]] = []
+    source, known = c.typed(df), shown(n.child)
+    types = [[f.dataType for f in source.select(*(F.expr(e) for e in _split(w)[0])).schema] for w in n.calls]
     for i, w in enumerate(n.calls):
         values, literals = _split(w)
         names = []
         for j, e in enumerate(values):
             args.append(F.expr(e).alias(f"__a{i}_{j}"))
             names.append(f"__a{i}_{j}")
+            exprs.append(window_text(w, known))
         frame = w.frame
         calls.append(
             {
@@ -76,10 +87,15 @@ def analytic(c: Compiler, n: p.Analytic) -> DataFrame:
                 "type": source.select(F.expr(_over(w, n)).alias("t")).schema[0].dataType.simpleString(),
                 "frame": None if frame is None else {"unit": frame.unit, "start": frame.start, "end": frame.end},
                 "ignoreNulls": w.ignore_nulls,
+                "fails": window_text(w, known) if overflows(w.func, types[i]) else None,
             }
         )
     spec["calls"] = calls
-    return _out(n, c.kernel("Analytic", spec, df.select("*", *args)))
+    if any(call["fails"] for call in calls):
+        spec["errors"] = c.guards.spec(known)
+    kept = [F.col(f"`{x}`") for x in df.columns]
+    df = c.guards.select(n, df, [*kept, *args], [*(None for _ in kept), *exprs], known)
+    return _out(n, c.kernel("Analytic", spec, df))
 
 
 _LITERAL_FROM = {"ntile": 0, "lag": 1, "lead": 1, "nth_value": 1}
@@ -117,8 +133,8 @@ def _over(w: p.WindowCall, n: p.Analytic) -> str:
 
 def set_op(c: Compiler, n: p.SetOp) -> DataFrame:
     sides = []
-    for side, child in enumerate((n.left, n.right)):
-        df = c.node(child)
+    frames = c.alike(n, [c.node(n.left), c.node(n.right)])
+    for side, (child, df) in enumerate(zip((n.left, n.right), frames, strict=True)):
         select = [F.col(f"`{x}`").alias(name) for x, name in zip(child.columns, n.columns, strict=True)]
         weight = F.col("__weight") if "__weight" in df.columns else F.lit(1).cast("bigint").alias("__weight")
         sides.append(df.select(*select, weight, F.lit(side).alias("__side")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,9 @@ from pyspark.sql.types import StructType
 
 from penstock.catalog.objects import Column
 from penstock.catalog.types import schema_of
+from penstock.spark import functions
 from penstock.spark.calls import interruptible
+from penstock.spark.results import exchange, given, taken
 from penstock.spark.translate import translated
 
 
@@ -31,20 +34,19 @@ class BatchReader:
 
         with translated():
             # Spark would take type hints for those of its own vectorized functions, and warn where they are not.
-            made = udf(function, returns, useArrow=False)
-            self._spark.udf.register(name, made)
-            self._functions[name] = made
+            self._functions[name] = udf(function, returns, useArrow=False)
+            functions.register(self._spark, name, function, returns)
 
-    def _session(self, tables: Mapping[str, pa.Table]) -> SparkSession:
+    def _session(self, tables: Mapping[str, pa.Table], folder: Path | None = None) -> SparkSession:
         session = self._spark.newSession()
         for name, table in tables.items():
-            frame(session, table).createOrReplaceTempView(f"`{name}`")
+            given(session, table, folder).createOrReplaceTempView(f"`{name}`")
         for name, function in self._functions.items():
             session.udf.register(name, function)
         return session
 
     def select(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-        """The result of Spark SQL in which `tables` gives the names their rows."""
+        """The result of Spark SQL in which `tables` gives the names their rows. One that is too large for memory is refused (PSK-7009)."""
         context = self._spark.sparkContext
         tag = f"penstock-select-{uuid.uuid4().hex}"
 
@@ -52,7 +54,8 @@ class BatchReader:
             context.addJobTag(tag)
             context.setInterruptOnCancel(True)
             try:
-                return arrow(self._session(tables).sql(sql))
+                with exchange(self._spark) as folder:
+                    return arrow(self._session(tables, folder).sql(sql), folder)
             finally:
                 context.removeJobTag(tag)
 
@@ -81,17 +84,9 @@ class BatchReader:
         return {c.name: row[c.name] for c in given}
 
 
-def frame(session: SparkSession, table: pa.Table) -> DataFrame:
-    if table.num_rows == 0:
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        return session.createDataFrame([], from_arrow_schema(table.schema))
-    return session.createDataFrame(table)
-
-
-def arrow(df: DataFrame) -> pa.Table:
+def arrow(df: DataFrame, folder: Path | None = None) -> pa.Table:
     """A result with Spark's types as Penstock writes them: UTC timestamps in microseconds."""
-    table = df.toArrow()
+    table = taken(df, folder)
     columns = [Column(f.name, f.dataType.simpleString()) for f in df.schema.fields]
     # A column of bare NULLs has no type that an object could have, but a result may.
     schema = pa.schema([pa.field(c.name, pa.null()) if c.type == "void" else schema_of([c]).field(0) for c in columns])

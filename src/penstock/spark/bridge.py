@@ -19,10 +19,20 @@ from penstock.spark.calls import interruptible
 from penstock.spark.compile import Compiled
 from penstock.spark.kernel import LOG_SINK
 from penstock.spark.operators import Operator, StateFigures
-from penstock.spark.session import jvm
+from penstock.spark.session import jvm, releasing
 from penstock.spark.translate import translate, translated
 
 NO_WATERMARK = -(1 << 63)
+
+ERROR_SCHEMA = pa.schema(
+    [
+        pa.field("expression", pa.string()),
+        pa.field("error", pa.string()),
+        pa.field("row", pa.string()),
+        pa.field("__weight", pa.int64()),
+    ]
+)
+"""What is told of a row that cannot be computed: the expression that fails, why, and the row as JSON."""
 
 
 class FolderClaim:
@@ -34,7 +44,8 @@ class FolderClaim:
             raise fail("PSK-0005", f"{path.parent} is still held by the JVM of another process.")
 
     def release(self) -> None:
-        self._hold.release()
+        with releasing():
+            self._hold.release()
 
 
 @dataclass(frozen=True)
@@ -43,9 +54,15 @@ class Epoch:
 
     number: int
     watermark: int | None
+    idle: bool
+    """True if the output does not hold back the watermark of those who read it, until its next epoch."""
     lsn: int
     batches: tuple[tuple[pa.RecordBatch, ...], ...]
+    before: tuple[tuple[int, ...], ...]
+    """For each batch the watermark that was in force for its rows, if they are behind it, otherwise `NO_WATERMARK`."""
     files: tuple[Path, ...]
+    errors: tuple[pa.Table | None, ...] = ()
+    """Changes of the errors (`ERROR_SCHEMA`) of each query of the job; None where there are none. They are not consolidated."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +88,6 @@ class KernelJob:
         *,
         folder: Path,
         schemas: list[pa.Schema],
-        idle_ms: dict[int, int],
         max_rows: int,
         poll_ms: int,
         every_ms: int,
@@ -88,10 +104,7 @@ class KernelJob:
         spec = {
             "database": database,
             "objects": compiled.objects,
-            "timed": [
-                {"object": t.object_id, "lagMs": t.lag_ms, "idleMs": idle_ms.get(t.object_id, 0)}
-                for t in compiled.timed
-            ],
+            "timed": [{"object": t.object_id, "lagMs": t.lag_ms} for t in compiled.timed],
             "eventTime": compiled.event_time,
             "maxRows": max_rows,
             "pollMs": poll_ms,
@@ -107,6 +120,8 @@ class KernelJob:
             slices = ";".join(f"{o},{n},{r}" for o, n, r in s.batches)
             self._clock.seed(s.object_id, s.lsn, s.columns, s.path, slices)
         self._box = kernel.Outbox.create(job)
+        if compiled.errors is not None:
+            compiled.errors.open(str(folder / "out"))
         self._query: StreamingQuery | None = None
 
     def _ttl_ms(self) -> int:
@@ -127,7 +142,7 @@ class KernelJob:
             planned = jvm().PlanOnce.of(self._compiled.frame._jdf)
             for key, value in options.items():
                 planned.sparkSession().conf().set(key, value)
-            self._query = (
+            writer = (
                 DataFrame(planned, self._spark)
                 .writeStream.format(LOG_SINK)
                 .queryName(self._job)
@@ -135,9 +150,12 @@ class KernelJob:
                 .option("job", self._job)
                 .option("folder", str(self._folder / "out"))
                 .option("outputs", json.dumps(self._compiled.slots))
+                .option("befores", json.dumps(self._compiled.befores))
                 .option("checkpointLocation", str(self._folder / "checkpoint"))
-                .start()
             )
+            if self._compiled.errors is not None:
+                writer = writer.option("errors", self._compiled.errors.id())
+            self._query = writer.start()
 
     def take(self, ack: bool, timeout_ms: int) -> Epoch | None:
         """Acknowledges the epoch taken before, if `ack`, and waits for the next one; None when the time is over."""
@@ -149,6 +167,7 @@ class KernelJob:
         head: dict[str, Any] = json.loads(packet[4 : 4 + length])
         body = pa.py_buffer(packet)
         outputs: list[list[pa.RecordBatch]] = [[] for _ in self._schemas]
+        before: list[list[int]] = [[] for _ in self._schemas]
         files = []
         for part in head["parts"]:
             if "path" in part:
@@ -160,12 +179,32 @@ class KernelJob:
             schema = self._schemas[part["output"]]
             for offset, size, _ in part["messages"]:
                 outputs[part["output"]].append(pa.ipc.read_record_batch(data.slice(base + offset, size), schema))
+                before[part["output"]].append(part["before"])
+        errors: list[list[pa.RecordBatch]] = [[] for _ in range(self._compiled.queries)]
+        for part in head.get("errors", ()):
+            if "path" in part:
+                path = Path(part["path"])
+                files.append(path)
+                message = pa.memory_map(str(path)).read_buffer()
+            else:
+                message = body.slice(4 + length + part["at"], part["length"])
+            errors[part["query"]].append(pa.ipc.read_record_batch(message, ERROR_SCHEMA))
         wm = None if head["wm"] == NO_WATERMARK else head["wm"]
-        return Epoch(head["epoch"], wm, head["lsn"], tuple(tuple(o) for o in outputs), tuple(files))
+        return Epoch(
+            head["epoch"],
+            wm,
+            head["idle"],
+            head["lsn"],
+            tuple(tuple(o) for o in outputs),
+            tuple(tuple(b) for b in before),
+            tuple(files),
+            tuple(pa.Table.from_batches(e, ERROR_SCHEMA) if e else None for e in errors),
+        )
 
     def refuse(self, message: str) -> None:
         """The epoch that was taken could not be recorded; the query fails with this message."""
-        self._box.refuse(message)
+        with releasing():
+            self._box.refuse(message)
 
     def settled(self, lsn: int, timeout_ms: int) -> bool:
         """Waits until everything committed up to an LSN is in the job's output."""
@@ -226,9 +265,10 @@ class KernelJob:
         return json.loads(last.json) if last is not None else {}
 
     def stop(self) -> None:
-        self._box.close()
-        if self._query is not None:
-            with translated():
-                self._query.stop()
-        jvm().Outbox.drop(self._job)
-        jvm().EpochClock.drop(self._job)
+        with releasing():
+            self._box.close()
+            if self._query is not None:
+                with translated():
+                    self._query.stop()
+            jvm().Outbox.drop(self._job)
+            jvm().EpochClock.drop(self._job)

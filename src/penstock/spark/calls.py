@@ -1,15 +1,15 @@
-"""Calls into the JVM that can be left.
+"""Interruptible JVM calls.
 
-An answer that is not read leaves the connection of its thread out of step. Calls that take time are made by threads of their own; the
-caller waits for them in Python, where it can be interrupted. A short call that Ctrl-C strikes all the same takes its connection with it.
+An unread reply desynchronises that thread's connection. Calls that take time run on threads of their own; the caller waits for them
+in Python, where Ctrl-C and the death of the JVM reach it.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
-from functools import wraps
+from concurrent.futures import Future, InvalidStateError, wait
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -26,9 +26,11 @@ class _Threads:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
+        self._answers: set[Future[Any]] = set()
 
     def submit(self, answer: Future[T], call: Callable[[], T]) -> None:
         with self._lock:
+            self._answers.add(answer)
             if self._idle:
                 self._idle -= 1
             else:
@@ -39,13 +41,28 @@ class _Threads:
         while True:
             answer, call = self._calls.get()
             if answer.set_running_or_notify_cancel():
-                try:
-                    answer.set_result(call())
-                except BaseException as error:
-                    answer.set_exception(error)
-            del answer, call
+                self._answer(answer, call)
             with self._lock:
+                self._answers.discard(answer)
                 self._idle += 1
+            del answer, call
+
+    def _answer(self, answer: Future[Any], call: Callable[[], Any]) -> None:
+        # It has an answer already where `end` gave it one.
+        with suppress(InvalidStateError):
+            try:
+                result = call()
+            except BaseException as error:
+                answer.set_exception(error)
+            else:
+                answer.set_result(result)
+
+    def end(self, error: Callable[[], BaseException]) -> None:
+        with self._lock:
+            answers = [a for a in self._answers if a.running()]
+        for answer in answers:
+            with suppress(InvalidStateError):
+                answer.set_exception(error())
 
 
 _threads = _Threads()
@@ -76,20 +93,6 @@ def _until_done(answer: Future[Any], abandon: Callable[[], object]) -> None:
         wait((answer,), timeout=_LOOK_S)
 
 
-def drop_interrupted(client: Any) -> None:
-    """Makes a gateway's client close the connection of a call that Ctrl-C strikes, so that the next call gets an answer of its own."""
-    send = client.send_command
-
-    @wraps(send)
-    def guarded(*arguments: Any, **options: Any) -> Any:
-        try:
-            return send(*arguments, **options)
-        except Exception:
-            raise
-        except BaseException:
-            connection = client.get_thread_connection()
-            if connection is not None:
-                connection.close()
-            raise
-
-    client.send_command = guarded
+def end_calls(error: Callable[[], BaseException]) -> None:
+    """Every call that is under way raises an error of its own, even if its thread never comes back. For the death of the JVM they ask."""
+    _threads.end(error)

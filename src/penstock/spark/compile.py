@@ -9,22 +9,29 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import reduce
+from operator import or_
+from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.column import Column as SparkColumn
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType, TimestampType
+from sqlglot import exp
 
 from penstock.catalog.objects import Column, ObjectInfo
+from penstock.errors import fail
 from penstock.plan import nodes as p
 from penstock.plan.linear import LINEAR
 from penstock.plan.passes.rebuild import transform
 from penstock.plan.repeats import repeats
+from penstock.plan.shown import shown
+from penstock.spark.guards import Guards, told
 from penstock.spark.kernel import LOG_SOURCE
 from penstock.spark.operators import Operator
 from penstock.spark.session import jvm
 from penstock.spark.translate import translated
+from penstock.spark.windows import assign, compared_micros
 
 UNIT_OBJECT = 0
 """The object that holds exactly one row for ever: constant rows and global aggregates are fed from it."""
@@ -57,6 +64,8 @@ class Compiled:
     frame: DataFrame
     outputs: list[Output]
     slots: list[list[int]]
+    befores: list[int]
+    """For each output the column with the watermark that was in force for a row behind it (NULL for others); -1: none."""
     objects: list[int]
     timed: list[Timed]
     times: tuple[p.TimeAttr, ...]
@@ -66,6 +75,17 @@ class Compiled:
     """The accumulator of late rows, where rows can be late."""
     root: p.Node | None = None
     """The plan of a single query as it was compiled: the nodes that its operators name."""
+    guarded: list[p.Node] = field(default_factory=list)
+    """The nodes in which a row can fail."""
+    errors: Any = None
+    """The kernel's channel of the rows that fail, where one can."""
+    queries: int = 1
+    """The number of queries whose rows can fail apart: `Epoch.errors` has so many members."""
+
+    @property
+    def fallible(self) -> bool:
+        """Whether a row can fail: `Epoch.errors` tells of those that do."""
+        return self.errors is not None
 
 
 class Compiler:
@@ -87,6 +107,8 @@ class Compiler:
         self._scans: list[int] = []
         self._lags: dict[int, int] = {}
         self.event_time = False
+        self.stamped = False
+        """Scans say which watermark was in force for a row."""
         self.arrival = False
         self.late: DataFrame | None = None
         self.carries_late = False
@@ -96,6 +118,7 @@ class Compiler:
         self.operators: list[Operator] = []
         self.exact_state = exact_state
         """Every operator must be one whose state is counted byte for byte."""
+        self.guards = Guards(spark, lambda: self._nodes[-1])
         self._nodes: list[p.Node] = []
         self._places: dict[int, int] = {}
         self._parts: dict[int, Any] = {}
@@ -109,26 +132,48 @@ class Compiler:
         follows = self.event_time or bool(query.root.times)
         root = self._relative(query.root) if follows else query.root
         self.stateful = sum(1 for n in root.walk() if not isinstance(n, LINEAR))
-        self.arrival = any(isinstance(n, p.LookupJoin) for n in root.walk())
+        self.stamped = self.event_time or (bool(root.times) and not root.changelog)
+        self.arrival = any(isinstance(n, p.LookupJoin) or (self.event_time and _orders(n)) for n in root.walk())
         self.carries_late = _plain_above_sessions(root)
         self._places, self._parts = repeats(root), {}
+        self._share_late(root)
         made = self.node(root)
         select = [F.col(f"`{c}`").alias(f"c{i}") for i, c in enumerate(root.columns)]
         if root.changelog:
             select.append(F.col("__weight"))
-        frame = made.select(*select)
+        before = _before(made, root)
+        frame = made.select(*select, *before)
         types = [f.dataType.simpleString() for f in frame.schema.fields]
         columns = tuple(Column(n, t) for n, t in zip(query.names, types, strict=False))
         outputs = [Output(columns, root.changelog, _consolidated(root))]
-        slots = [list(range(len(select)))]
+        slots, befores = [list(range(len(select)))], [len(select) if before else -1]
         if "__late" in made.columns or self.late is not None:
             frame, late = self._with_late(frame, self.late) if self.late is not None else self._split(made, select)
             outputs.append(late)
-            slots.append(list(range(len(select), len(select) + len(late.columns))))
+            slots.append(list(range(len(frame.columns) - 1 - len(late.columns), len(frame.columns) - 1)))
+            befores.append(-1)
+        elif any(isinstance(n, p.Aggregate) and n.late_to is not None for n in root.walk()):
+            raise fail(
+                "PSK-1012",
+                "LATE DATA TO is not supported for windows over this input, which does not say when its rows came.",
+                hint="Make a stream of the input, and put the windows over that.",
+            )
         timed = [Timed(o, lag) for o, lag in self._lags.items()] if follows else []
         objects = list(dict.fromkeys(self._scans))
         return Compiled(
-            frame, outputs, slots, objects, timed, root.times, self.event_time, self.operators, self.late_rows, root
+            frame,
+            outputs,
+            slots,
+            befores,
+            objects,
+            timed,
+            root.times,
+            self.event_time,
+            self.operators,
+            self.late_rows,
+            root,
+            self.guards.nodes,
+            self.guards.channel if self.guards.nodes else None,
         )
 
     def _relative(self, root: p.Node) -> p.Node:
@@ -145,6 +190,14 @@ class Compiler:
             return replace(n, time_attrs=tuple(p.TimeAttr(t.column, max(0, t.lag_ms - base)) for t in n.time_attrs))
 
         return transform(root, absorbed)
+
+    def _share_late(self, root: p.Node) -> None:
+        """Late rows are what is below their windows, once more; what keeps state there is computed once."""
+        for n in root.walk():
+            if isinstance(n, p.Aggregate) and n.late_to is not None and n.session is None:
+                below = next(b for b in n.child.walk() if isinstance(b, p.WindowAssign)).child
+                if any(not isinstance(b, LINEAR) for b in below.walk()):
+                    self._places.setdefault(id(below), len(self._places))
 
     def _with_late(self, main: DataFrame, late: DataFrame) -> tuple[DataFrame, Output]:
         names = [c for c in late.columns if c not in ("__pwm", "__lsn")]
@@ -197,15 +250,15 @@ class Compiler:
                 return self.values(n)
             case p.Filter():
                 df, wanted = self.node(n.child), F.expr(n.predicate.sql())
-                return df.where(wanted | F.col("__late").isNotNull() if "__late" in df.columns else wanted)
+                if "__late" in df.columns:
+                    wanted = wanted | F.col("__late").isNotNull()
+                return self.guards.where(n, df, wanted, n.predicate)
             case p.Project():
                 return self.project(n)
             case p.Generate():
                 return self.generate(n)
             case p.WindowAssign():
-                from penstock.spark.windows import assign
-
-                return assign(self.node(n.child), n)
+                return assign(self, self.node(n.child), n)
             case p.Union():
                 return self.union(n)
             case p.Aggregate():
@@ -247,7 +300,9 @@ class Compiler:
         scan = len(self._scans)
         self._scans.append(object_id)
         if self.event_time:
-            schema = schema.add("__wm", TimestampType()).add("__pwm", LongType()).add("__hb", BooleanType())
+            schema = schema.add("__wm", TimestampType()).add("__hb", BooleanType())
+        if self.stamped:
+            schema = schema.add("__pwm", LongType())
         if self.arrival:
             schema = schema.add("__lsn", LongType())
         df = (
@@ -280,12 +335,13 @@ class Compiler:
 
     def project(self, n: p.Project) -> DataFrame:
         df = self.node(n.child)
+        hidden = self.hidden(df)
         select = [F.expr(i.expr.sql()).alias(i.name) for i in n.items]
-        return df.select(*select, *self.hidden(df))
+        select += [F.col(h) for h in hidden]
+        return self.guards.select(n, df, select, [*(told(i.expr) for i in n.items), *(None for _ in hidden)])
 
     def generate(self, n: p.Generate) -> DataFrame:
-        df = self.node(n.child)
-        name = n.generator.sql()
+        df, name = self._arguments(n, self.node(n.child))
         outer = "OUTER " if n.outer else ""
         view = f"__gen_{self.job}_{len(self.operators)}_{id(n)}"
         df.createOrReplaceTempView(f"`{view}`")
@@ -296,11 +352,27 @@ class Compiler:
         finally:
             self.spark.catalog.dropTempView(view)
 
+    def _arguments(self, n: p.Generate, df: DataFrame) -> tuple[DataFrame, str]:
+        """The frame and the call of the generator; arguments that can fail are columns of the frame."""
+        call = n.generator.node.copy()
+        args = [e for e in call.walk() if e.parent is call and e.find(exp.Column) and not isinstance(e, exp.Column)]
+        if not args:
+            return df, n.generator.sql()
+        exprs = [p.Expr(cast(exp.Expression, e.copy())) for e in args]
+        made = [F.expr(e.sql()).alias(f"__g{i}") for i, e in enumerate(exprs)]
+        kept = [F.col(f"`{c}`") for c in df.columns]
+        guarded = self.guards.select(n, df, [*kept, *made], [*(None for _ in kept), *exprs])
+        if not self.guards.guards(guarded):
+            return df, n.generator.sql()
+        for i, e in enumerate(args):
+            e.replace(p.col(f"__g{i}").node)
+        return guarded, call.sql(dialect="spark")
+
     def union(self, n: p.Union) -> DataFrame:
         frames = [self.node(c) for c in n.inputs]
         kept = [c for c in ("__pwm", "__lsn") if all(c in f.columns for f in frames)]
         parts = []
-        for child, f in zip(n.inputs, frames, strict=True):
+        for child, f in zip(n.inputs, self.alike(n, frames), strict=True):
             select = [F.col(f"`{c}`").alias(name) for c, name in zip(child.columns, n.columns, strict=True)]
             if n.changelog:
                 select.append(
@@ -309,8 +381,28 @@ class Compiler:
             select += [F.col(c) for c in kept]
             parts.append(f.select(*select))
         out = parts[0]
-        for f in parts[1:]:
-            out = out.unionAll(f)
+        for part in parts[1:]:
+            out = out.unionAll(part)
+        return out
+
+    def alike(self, n: p.Union | p.SetOp, frames: Sequence[DataFrame]) -> list[DataFrame]:
+        """The frames of a node's children. Where Spark would have to cast columns, and the cast can fail, they are cast."""
+        rows = [f.select(*(F.col(f"`{x}`") for x in c.columns)) for c, f in zip(n.children, frames, strict=True)]
+        types = [[field.dataType for field in r.schema.fields] for r in rows]
+        if all(t == types[0] for t in types):
+            return list(frames)
+        together = self.typed(rows[0])
+        for r in rows[1:]:
+            together = together.unionAll(self.typed(r))
+        wanted = [field.dataType for field in together.schema.fields]
+        out = []
+        for child, f, own in zip(n.children, frames, types, strict=True):
+            casts = {x: t for x, t, has in zip(child.columns, wanted, own, strict=True) if t != has}
+            select = [F.col(f"`{x}`").cast(casts[x]).alias(x) if x in casts else F.col(f"`{x}`") for x in f.columns]
+            names = shown(child)
+            exprs = [f"CAST({names[x]} AS {casts[x].simpleString()})" if x in casts else None for x in f.columns]
+            made = self.guards.select(n, f, select, exprs, names)
+            out.append(made if self.guards.guards(made) else f)
         return out
 
     # Kernel operators
@@ -349,6 +441,19 @@ def _plain_above_sessions(root: p.Node) -> bool:
     return isinstance(root, p.Aggregate) and root.session is not None
 
 
+def _before(made: DataFrame, root: p.Node) -> list[SparkColumn]:
+    """The watermark that was in force for a row of an append-only output one of whose times is behind it."""
+    if root.changelog or "__pwm" not in made.columns or not root.times:
+        return []
+    return [behind(made, {f"`{t.column}`": t.lag_ms for t in root.times})]
+
+
+def behind(df: DataFrame, times: dict[str, int]) -> SparkColumn:
+    """`__pwm` where one of these times (expressions, with their lags) is behind it, otherwise NULL."""
+    late = [compared_micros(df, t) <= F.col("__pwm") * 1000 - lag * 1000 for t, lag in times.items()]
+    return F.when(reduce(or_, late), F.col("__pwm")).alias("__before")
+
+
 def _late_output(fields: Sequence[StructField]) -> Output:
     return Output(tuple(Column(f.name.split("$", 1)[-1], f.dataType.simpleString()) for f in fields), False, True)
 
@@ -368,6 +473,17 @@ def _needs_time(n: p.Node) -> bool:
         case p.ProbeJoin():
             timed = {t.column for t in (*n.left.times, *n.right.times)}
             return n.left_time.column in timed and n.right_time.column in timed
+        case _:
+            return False
+
+
+def _orders(n: p.Node) -> bool:
+    """True if the operator takes late rows in the order in which they came."""
+    match n:
+        case p.Aggregate(session=p.Session()) | p.Join(time_bound=p.IntervalBound()) | p.ProbeJoin():
+            return True
+        case p.AsofJoin():
+            return not n.eager
         case _:
             return False
 

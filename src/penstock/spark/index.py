@@ -8,9 +8,12 @@ from collections.abc import Iterable
 from queue import Empty, SimpleQueue
 
 from penstock.log import Entry
-from penstock.spark.session import jvm
+from penstock.spark.session import jvm, releasing
 
 _logger = logging.getLogger(__name__)
+
+# What is told in one call: a log of millions of commits would be a string of hundreds of megabytes.
+_LINES = 10_000
 
 _News = tuple[Iterable[Entry], int] | threading.Event | None
 
@@ -34,8 +37,9 @@ class KernelIndex:
         """Entries in LSN order, and the LSN up to which readers may read now."""
         self._news.put((entries, head))
 
-    def watermark(self, object_id: int, watermark: int) -> None:
-        self._index.watermark(object_id, watermark)
+    def trimmed(self, object_id: int, watermark: int) -> None:
+        """Says which watermark an object has none of whose entries is left."""
+        self._index.trimmed(object_id, watermark)
 
     def trim(self, object_id: int, lsn: int) -> None:
         self._drain()
@@ -48,7 +52,8 @@ class KernelIndex:
     def close(self) -> None:
         self._news.put(None)
         self._thread.join()
-        jvm().LogIndex.drop(self._database)
+        with releasing():
+            jvm().LogIndex.drop(self._database)
 
     def _drain(self) -> None:
         """Returns when the kernel knows all that was added so far."""
@@ -62,7 +67,7 @@ class KernelIndex:
             running = self._hand_over(self._news.get())
 
     def _hand_over(self, first: _News) -> bool:
-        """Tells the kernel everything that waits, in one call; False at the end."""
+        """Tells the kernel everything that waits, in one call if it is not very much; False at the end."""
         lines: list[str] = []
         head = 0
         reached: list[threading.Event] = []
@@ -72,23 +77,35 @@ class KernelIndex:
                 if isinstance(item, threading.Event):
                     reached.append(item)
                 else:
-                    entries, head = item[0], max(head, item[1])
-                    lines += [_line(e) for e in entries]
+                    for entry in item[0]:
+                        lines.append(_line(entry))
+                        if len(lines) == _LINES:
+                            # The head is told last: nobody reads half of what belongs together.
+                            self._tell(lines, 0)
+                            lines = []
+                    head = max(head, item[1])
                 item = self._news.get_nowait()
         except Empty:
             pass
         if head:
-            try:
-                self._index.add("".join(lines), head)
-            except Exception:
-                # Nothing can be told to a JVM that is gone; its jobs have failed, and say so.
-                _logger.exception("the kernel was not told of the log up to commit %d", head)
+            self._tell(lines, head)
         for event in reached:
             event.set()
         return item is not None
 
+    def _tell(self, lines: list[str], head: int) -> None:
+        try:
+            # Nothing can be told to a JVM that is gone; its jobs have failed, and say so.
+            with releasing():
+                self._index.add("".join(lines), head)
+        except Exception:
+            _logger.exception("the kernel was not told of the log up to commit %d", head)
+
 
 def _line(e: Entry) -> str:
     wm = "" if e.watermark is None else str(e.watermark)
-    slices = ";".join([f"{o},{n},{r}" for o, n, r in e.batches])
-    return f"{e.lsn}\t{e.object_id}\t{wm}\t{e.schema_version}\t{e.path}\t{slices}\n"
+    if e.before:
+        slices = ";".join([f"{o},{n},{r},{b}" for (o, n, r), b in zip(e.batches, e.before, strict=True)])
+    else:
+        slices = ";".join([f"{o},{n},{r}" for o, n, r in e.batches])
+    return f"{e.lsn}\t{e.object_id}\t{wm}\t{int(e.idle)}\t{e.schema_version}\t{e.path}\t{slices}\n"

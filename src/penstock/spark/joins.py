@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StructType
 
 from penstock.errors import fail
 from penstock.plan import nodes as p
-from penstock.spark.windows import micros, restore
+from penstock.plan.shown import shown, text
+from penstock.spark.windows import moment, restore, safe_micros
 
 if TYPE_CHECKING:
     from penstock.spark.compile import Compiler
 
 _AT_THE_END = (1 << 63) - 1
 """The LSN of a row that comes out of an operator with state: it arrives after all that the epoch takes in."""
+
+_BEFORE_ALL = -9_000_000_000_000_000
+"""A watermark (epoch ms) before every row: that of rows that are not late, wherever they go. Still a number in microseconds."""
 
 
 def join(c: Compiler, n: p.Node) -> DataFrame:
@@ -37,45 +41,68 @@ def join(c: Compiler, n: p.Node) -> DataFrame:
             raise fail("PSK-8001", f"No way to run {type(n).__name__}.")
 
 
+_Joining = p.Join | p.AsofJoin | p.TemporalJoin | p.ProbeJoin | p.LookupJoin
+
+
 def _sides(
     c: Compiler,
-    left: p.Node,
-    right: p.Node,
-    left_keys: tuple[p.Expr, ...],
-    right_keys: tuple[p.Expr, ...],
+    n: _Joining,
     times: tuple[p.Expr, p.Expr] | None = None,
     *,
     arrival: bool = False,
+    slack: tuple[int, int] | None = None,
 ) -> tuple[DataFrame, DataFrame, dict[str, object], DataType | None]:
-    """Both inputs with keys of one type (and times in microseconds, or the LSN of arrival) computed, and the part of the spec that all joins share."""
-    frames, kinds = [], []
-    inputs = [c.node(left), c.node(right)]
-    types = key_types(inputs, (left_keys, right_keys))
-    for side, (node, df, keys) in enumerate(zip((left, right), inputs, (left_keys, right_keys), strict=True)):
+    """Both inputs with keys of one type (and times in microseconds, or the LSN of arrival) computed, and the part of the spec that all joins share.
+
+    `slack`: how many microseconds behind the watermark the rows of each side may be before it matters when they came.
+    """
+    frames, kinds, moments = [], [], []
+    inputs = [c.node(n.left), c.node(n.right)]
+    types = key_types(inputs, (n.left_keys, n.right_keys))
+    for side, (node, df, keys) in enumerate(zip((n.left, n.right), inputs, (n.left_keys, n.right_keys), strict=True)):
         mark = "lr"[side]
         select = [F.col(f"`{x}`") for x in node.columns]
+        exprs: list[p.Expr | str | None] = [None] * len(select)
         select += [
             F.expr(k.sql()).cast(t).alias(f"__{mark}k{i}") for i, (k, t) in enumerate(zip(keys, types, strict=True))
         ]
+        exprs += keys
         if times is not None:
-            time, kind = micros(df, times[side].sql())
+            time, kind, expr = safe_micros(df, times[side])
             kinds.append(kind)
             select.append(time.alias(f"__{mark}t"))
+            exprs.append(expr)
+            if slack is not None:
+                moments.append(moment(df, time, slack[side]))
+                select += moments[-1]
         if arrival:
             select.append(F.col("__lsn") if "__lsn" in df.columns else F.lit(_AT_THE_END).alias("__lsn"))
         select += [F.col("__weight")] if "__weight" in df.columns else []
-        frames.append(df.select(*select))
+        select += [F.col("__pwm")] if side == 0 and "__pwm" in df.columns else []
+        exprs += [None] * (len(select) - len(exprs))
+        frames.append(c.guards.select(n, df, select, exprs, shown(node)))
     spec: dict[str, object] = {
-        "leftKeys": [f"__lk{i}" for i in range(len(left_keys))],
-        "rightKeys": [f"__rk{i}" for i in range(len(right_keys))],
-        "leftColumns": list(left.columns),
-        "rightColumns": list(right.columns),
+        "leftKeys": [f"__lk{i}" for i in range(len(n.left_keys))],
+        "rightKeys": [f"__rk{i}" for i in range(len(n.right_keys))],
+        "leftColumns": list(n.left.columns),
+        "rightColumns": list(n.right.columns),
         "leftWeight": c.weight(frames[0]),
         "rightWeight": c.weight(frames[1]),
     }
     if times is not None:
         spec |= {"leftTime": "__lt", "rightTime": "__rt"}
+    if moments and all(moments):
+        spec |= {"leftMoment": ["__came", "__before"], "rightMoment": ["__came", "__before"]}
     return frames[0], frames[1], spec, kinds[0] if kinds else None
+
+
+def _hand_on(left: p.Node, frame: DataFrame, spec: dict[str, object]) -> None:
+    """Lets the left rows, which decide what comes out and when, keep what is known of their arrival.
+
+    For windows and lookups above. A row that may be retracted cannot keep it: it is retracted by another commit.
+    """
+    if not left.changelog:
+        spec["leftColumns"] = [*left.columns, *(x for x in ("__lsn", "__pwm") if x in frame.columns)]
 
 
 def key_types(frames: list[DataFrame], keys: tuple[tuple[p.Expr, ...], tuple[p.Expr, ...]]) -> list[DataType]:
@@ -101,11 +128,13 @@ def key_types(frames: list[DataFrame], keys: tuple[tuple[p.Expr, ...], tuple[p.E
 
 def _out(n: p.Node, df: DataFrame) -> DataFrame:
     columns = [F.col(f"`{x}`") for x in n.columns]
+    if "__pwm" in df.columns:
+        columns.append(F.coalesce(F.col("__pwm"), F.lit(_BEFORE_ALL)).alias("__pwm"))
     return df.select(*columns, *(["__weight"] if n.changelog else []), *(["__lsn"] if "__lsn" in df.columns else []))
 
 
 def _regular(c: Compiler, n: p.Join) -> DataFrame:
-    left, right, spec, _ = _sides(c, n.left, n.right, n.left_keys, n.right_keys)
+    left, right, spec, _ = _sides(c, n)
     spec |= {
         "kind": n.kind,
         "nullSafe": [i in n.null_safe for i in range(len(n.left_keys))],
@@ -115,24 +144,45 @@ def _regular(c: Compiler, n: p.Join) -> DataFrame:
     }
     if n.mark is not None:
         spec["mark"] = n.mark
+    spec |= _failing(c, n, left, right)
     return _out(n, c.kernel("Join", spec, left, right))
 
 
 def _interval(c: Compiler, n: p.Join) -> DataFrame:
     bound = n.time_bound
     assert bound is not None
-    left, right, spec, _ = _sides(c, n.left, n.right, n.left_keys, n.right_keys, (bound.left_time, bound.right_time))
+    lags = _lag(n.left, bound.left_time), _lag(n.right, bound.right_time)
+    left, right, spec, _ = _sides(
+        c,
+        n,
+        (bound.left_time, bound.right_time),
+        # Late is a row that is behind the watermark, or that could not be kept any more.
+        slack=(min(lags[0], bound.upper_ms + lags[1]) * 1000, min(lags[1], lags[0] - bound.lower_ms) * 1000),
+    )
     spec |= {
         "kind": n.kind,
         "nullSafe": [i in n.null_safe for i in range(len(n.left_keys))],
         "residual": n.residual.sql() if n.residual is not None else None,
         "lowerMicros": bound.lower_ms * 1000,
         "upperMicros": bound.upper_ms * 1000,
-        "leftLagMicros": _lag(n.left, bound.left_time) * 1000,
-        "rightLagMicros": _lag(n.right, bound.right_time) * 1000,
+        "leftLagMicros": lags[0] * 1000,
+        "rightLagMicros": lags[1] * 1000,
         "copies": not n.changelog,
     }
+    spec |= _failing(c, n, left, right)
     return _out(n, c.kernel("IntervalJoin", spec, left, right))
+
+
+def _failing(c: Compiler, n: p.Join, left: DataFrame, right: DataFrame) -> dict[str, object]:
+    """What the kernel is told of the channel, if a pair of rows can fail in the residual."""
+    if n.residual is None:
+        return {}
+    fields = [left.schema[x] for x in n.left.columns] + [right.schema[x] for x in n.right.columns]
+    both = c.spark.createDataFrame([], StructType(fields))
+    if not c.guards.fallible(both, [F.expr(n.residual.sql()).cast("boolean")]):
+        return {}
+    names = shown(n.left, n.right)
+    return {"errors": c.guards.spec(names) | {"expression": text(n.residual, names)}}
 
 
 def _lag(side: p.Node, time: p.Expr) -> int:
@@ -151,7 +201,11 @@ def _prompt(n: p.AsofJoin | p.ProbeJoin) -> None:
 def _asof(c: Compiler, n: p.AsofJoin) -> DataFrame:
     if not n.eager:
         _prompt(n)
-    left, right, spec, _ = _sides(c, n.left, n.right, n.left_keys, n.right_keys, (n.left_time, n.right_time))
+    times = n.left_time, n.right_time
+    slack = None if n.eager else (0, 0)
+    left, right, spec, _ = _sides(c, n, times, slack=slack)
+    if n.eager:
+        _hand_on(n.left, left, spec)
     spec |= {
         "kind": n.kind,
         "direction": n.direction,
@@ -163,35 +217,43 @@ def _asof(c: Compiler, n: p.AsofJoin) -> DataFrame:
 
 
 def _temporal(c: Compiler, n: p.TemporalJoin) -> DataFrame:
-    left, right, spec, _ = _sides(c, n.left, n.right, n.left_keys, n.right_keys, (n.left_time, n.right_time))
+    left, right, spec, _ = _sides(c, n, (n.left_time, n.right_time))
+    _hand_on(n.left, left, spec)
     spec |= {"kind": n.kind, "mode": "eager"}
     return _out(n, c.kernel("TemporalJoin", spec, left, right))
 
 
 def _lookup(c: Compiler, n: p.LookupJoin) -> DataFrame:
-    left, right, spec, _ = _sides(c, n.left, n.right, n.left_keys, n.right_keys, arrival=True)
+    left, right, spec, _ = _sides(c, n, arrival=True)
+    _hand_on(n.left, left, spec)
     spec |= {"kind": n.kind, "leftTime": "__lsn", "rightTime": "__lsn"}
-    if not n.left.changelog:
-        # For a lookup above this one. A row that may be retracted cannot have it: it is retracted by another commit.
-        spec["leftColumns"] = [*n.left.columns, "__lsn"]
     out = _out(n, c.kernel("LookupJoin", spec, left, right))
     if n.residual is None:
         return out
     if n.kind == "inner":
-        return out.where(F.expr(n.residual.sql()))
+        return c.guards.where(n, out, F.expr(n.residual.sql()), n.residual)
     # There is one right row at most, so a row without a match is one whose right columns are NULL.
     matches = F.expr(n.residual.sql())
-    found = [F.when(matches, F.col(f"`{x}`")).alias(x) for x in n.right.columns]
-    return out.select(*(F.col(f"`{x}`") for x in n.left.columns), *found, *c.hidden(out))
+    select = [F.col(f"`{x}`") for x in n.left.columns]
+    exprs: list[p.Expr | str | None] = [None] * len(select)
+    select += [F.when(matches, F.col(f"`{x}`")).alias(x) for x in n.right.columns]
+    exprs += [n.residual] * len(n.right.columns)
+    hidden = [F.col(h) for h in c.hidden(out)]
+    return c.guards.select(n, out, [*select, *hidden], [*exprs, *(None for _ in hidden)])
 
 
 def _probe(c: Compiler, n: p.ProbeJoin) -> DataFrame:
-    left, right, spec, kind = _sides(c, n.left, n.right, n.left_keys, n.right_keys, (n.left_time, n.right_time))
-    assert kind is not None
     timed = {t.column for t in (*n.left.times, *n.right.times)}
     eager = n.left_time.column not in timed or n.right_time.column not in timed
     if not eager:
         _prompt(n)
+    # A probe before the left row may be due when the row comes.
+    slack = None if eager else (min(0, *n.offsets) * 1000, 0)
+    times = n.left_time, n.right_time
+    left, right, spec, kind = _sides(c, n, times, slack=slack)
+    assert kind is not None
+    if eager:
+        _hand_on(n.left, left, spec)
     spec |= {
         "offsetsMicros": [o * 1000 for o in n.offsets],
         "offsetName": n.offset_ms,

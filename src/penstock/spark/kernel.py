@@ -10,10 +10,13 @@ LOG_SOURCE = f"{ROOT}.log.LogSource"
 LOG_SINK = f"{ROOT}.log.LogSink"
 SESSION_EXTENSION = f"{ROOT}.plan.PlanCut$Extension"
 CHECKPOINT_FILES = f"{ROOT}.host.CheckpointFiles"
+RESULT_TOO_LARGE = f"{ROOT}.host.ResultTooLarge"
+END_WITH_CONTEXT = f"{ROOT}.host.EndWithContext"
 
 PACKAGES = {
     "aggregate": ("Aggregate", "Session"),
-    "host": ("ClassArchive", "FolderHold", "HadoopSettings"),
+    "error": ("Attempts", "ErrorChannel", "PythonFunctions"),
+    "host": ("ArrowFiles", "ClassArchive", "FolderHold", "HadoopSettings"),
     "join": ("AsofJoin", "IntervalJoin", "Join", "LookupJoin", "ProbeJoin", "TemporalJoin"),
     "log": ("EpochClock", "LogIndex", "Outbox"),
     "order": ("Analytic", "TopN"),

@@ -10,6 +10,8 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from penstock.errors import fail
 from penstock.plan import nodes as p
+from penstock.plan.shown import shown, text
+from penstock.spark.guards import told
 from penstock.spark.joins import key_types
 
 if TYPE_CHECKING:
@@ -24,7 +26,11 @@ def recursive(c: Compiler, n: p.Recursive) -> DataFrame:
     rows = c.typed(base.select(*(F.col(f"`{x}`").cast(t).alias(name) for x, name, t in _zip(n, types))))
     keys = key_types([rows, other], (n.left_keys, n.right_keys))
     right = [F.col(f"`{x}`") for x in n.right.columns]
+    exprs: list[p.Expr | str | None] = [None] * len(right)
     right += [F.expr(k.sql()).cast(t).alias(f"__k{i}") for i, (k, t) in enumerate(zip(n.right_keys, keys, strict=True))]
+    exprs += n.right_keys
+    weight = [F.col(w) for w in _weight(other)]
+    others = c.guards.select(n, other, [*right, *weight], [*exprs, *(None for _ in weight)], shown(n.right))
     spec: dict[str, object] = {
         "columns": list(n.names),
         "types": [t.simpleString() for t in types],
@@ -38,8 +44,36 @@ def recursive(c: Compiler, n: p.Recursive) -> DataFrame:
         "baseWeight": c.weight(base),
         "otherWeight": c.weight(other),
     }
-    left = base.select(*(F.col(f"`{x}`") for x in n.left.columns), *_weight(base))
-    return c.kernel("Recursion", spec, left, other.select(*right, *_weight(other)))
+    spec |= _failing(c, n, rows, other, keys)
+    return c.kernel("Recursion", spec, _base(c, n, base, types), others)
+
+
+def _base(c: Compiler, n: p.Recursive, base: DataFrame, types: list[DataType]) -> DataFrame:
+    """The rows of the base in the types of r."""
+    names = shown(n.left)
+    select, exprs = [], []
+    for x, _, t in _zip(n, types):
+        same = base.schema[x].dataType == t
+        select.append(F.col(f"`{x}`") if same else F.col(f"`{x}`").cast(t).alias(x))
+        exprs.append(None if same else f"CAST({names[x]} AS {t.simpleString()})")
+    weight = [F.col(w) for w in _weight(base)]
+    return c.guards.select(n, base, [*select, *weight], [*exprs, *(None for _ in weight)], names)
+
+
+def _failing(c: Compiler, n: p.Recursive, rows: DataFrame, other: DataFrame, keys: list[DataType]) -> dict[str, object]:
+    """What the kernel is told of the channel, if a step can fail."""
+    both = c.spark.createDataFrame([], StructType([*rows.schema.fields, *(other.schema[x] for x in n.right.columns)]))
+    made = [F.expr(e.sql()).cast(f.dataType) for e, f in zip(n.outputs, rows.schema.fields, strict=True)]
+    made += [F.expr(k.sql()).cast(t) for k, t in zip(n.left_keys, keys, strict=True)]
+    made += [F.expr(n.residual.sql())] if n.residual is not None else []
+    if not c.guards.fallible(both, [m.alias(f"x{i}") for i, m in enumerate(made)]):
+        return {}
+    others = shown(n.right)
+    plain = {x: x.rpartition("$")[2] for x in n.names}
+    names = {x: x.replace("$", ".") if y in others.values() else y for x, y in plain.items()} | others
+    exprs = [*n.left_keys, *([n.residual] if n.residual is not None else []), *n.outputs]
+    step = ", ".join(text(e, names) for e in exprs if told(e))
+    return {"errors": c.guards.spec(names) | {"expression": step}}
 
 
 def _zip(n: p.Recursive, types: list[DataType]) -> list[tuple[str, str, DataType]]:

@@ -25,7 +25,7 @@ def write_seed(path: Path, object_id: int, lsn: int, table: pa.Table, changelog:
 def unit_entry(path: Path) -> Entry:
     """The one row of the unit object, as an entry of the first commit of the log."""
     batches = _write(path, pa.table({"u": pa.array([1], pa.int64())}))
-    return Entry(1, UNIT_OBJECT, str(path), 0, path.stat().st_size, 1, batches, None, 1, -1, 0, 1)
+    return Entry(1, UNIT_OBJECT, str(path), 0, path.stat().st_size, 1, batches, None, 1, -1, 0, 1, 1)
 
 
 def _write(path: Path, table: pa.Table) -> tuple[tuple[int, int, int], ...]:

@@ -10,6 +10,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from penstock.errors import PenstockError, fail
+from penstock.spark.kernel import RESULT_TOO_LARGE
+from penstock.spark.session import ended
 
 _BY_CONDITION = {
     "UNRESOLVED_ROUTINE": "PSK-1006",
@@ -30,16 +32,25 @@ _BY_CONDITION = {
     "RECURSION_TOO_DEEP": "PSK-4003",
 }
 
+_TOO_LARGE = (RESULT_TOO_LARGE, "spark.driver.maxResultSize")
+"""What stands in the message when a result was given up for its size."""
+
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Everything that Spark raises inside comes out as a PenstockError."""
+    """Everything that Spark raises inside comes out as a PenstockError, and so does what a JVM that ends leaves behind."""
     try:
         yield
     except PenstockError:
         raise
     except (PySparkException, Py4JError) as error:
-        raise translate(error) from error
+        raise (ended() or translate(error)) from error
+    except (OSError, EOFError) as error:
+        # The sockets on which PySpark takes rows are not those of its calls.
+        end = ended(soon=True)
+        if end is None:
+            raise
+        raise end from error
 
 
 def translate(error: BaseException) -> PenstockError:
@@ -49,6 +60,8 @@ def translate(error: BaseException) -> PenstockError:
     if isinstance(error, PySparkException):
         condition = error.getCondition() or ""
         text = error.getMessage() or text
+    if any(sign in text for sign in _TOO_LARGE):
+        return fail("PSK-7009", "The result is too large to be held in memory.")
     return fail(_code(condition, text), _sentence(text))
 
 

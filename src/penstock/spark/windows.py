@@ -6,13 +6,22 @@ is arithmetic: TUMBLE is HOP with slide = size.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.column import Column
 from pyspark.sql.types import DataType, IntegerType, LongType, TimestampNTZType, TimestampType
 
 from penstock.errors import fail
-from penstock.plan.nodes import Interval, WindowAssign
+from penstock.plan.nodes import Expr, Interval, WindowAssign
+from penstock.spark.guards import told
+
+if TYPE_CHECKING:
+    from penstock.spark.compile import Compiler
+
+_FARTHEST_MS = (1 << 62) // 1000
+"""A number of milliseconds beyond which a time is an error: what is computed from a time must not overflow."""
 
 
 def micros(df: DataFrame, expr: str) -> tuple[Column, DataType]:
@@ -27,6 +36,24 @@ def micros(df: DataFrame, expr: str) -> tuple[Column, DataType]:
     raise fail("PSK-2002", f"Event time must be TIMESTAMP or BIGINT, but {expr} is {kind.simpleString()}.")
 
 
+def compared_micros(df: DataFrame, expr: str) -> Column:
+    """The same for a time that is only compared with the watermark: one that is too far away is as far as can be, and no error."""
+    found, kind = micros(df, expr)
+    if not isinstance(kind, LongType):
+        return found
+    time, most = f"CAST({expr} AS BIGINT)", f"{_FARTHEST_MS}L"
+    return F.expr(f"CASE WHEN {time} > {most} THEN {most} WHEN {time} < -{most} THEN -{most} ELSE {time} END * 1000L")
+
+
+def safe_micros(df: DataFrame, time: Expr) -> tuple[Column, DataType, Expr | None]:
+    """The same for a column of a guarded projection, with the expression that can fail."""
+    found, kind = micros(df, time.sql())
+    if not isinstance(kind, LongType):
+        return found, kind, told(time)
+    far = f"CAST({time.sql()} AS BIGINT) NOT BETWEEN -{_FARTHEST_MS} AND {_FARTHEST_MS}"
+    return F.when(F.expr(far), F.raise_error(F.lit("the time is out of range"))).otherwise(found), kind, time
+
+
 def restore(value: Column, kind: DataType) -> Column:
     """Microseconds back as the type that the time expression had."""
     if isinstance(kind, TimestampType):
@@ -36,11 +63,28 @@ def restore(value: Column, kind: DataType) -> Column:
     return F.floor(value / F.lit(1000))
 
 
-def assign(df: DataFrame, node: WindowAssign) -> DataFrame:
+def moment(df: DataFrame, time: Column, slack_micros: int = 0) -> list[Column]:
+    """When a row came that is not ahead of the watermark in force: the two columns of the kernel's `Moment`, NULL for all other rows.
+
+    `slack_micros`: how far behind the watermark a row may be. Nothing if the frame does not say when its rows came.
+    """
+    if "__pwm" not in df.columns:
+        return []
+    behind = time <= F.col("__pwm") * 1000 - slack_micros
+    lsn = F.col("__lsn") if "__lsn" in df.columns else F.col("__pwm")
+    return [F.when(behind, lsn).alias("__came"), F.when(behind, F.col("__pwm")).alias("__before")]
+
+
+def assign(c: Compiler, df: DataFrame, node: WindowAssign) -> DataFrame:
     """Adds the bounds of every window that covers a row (one output row each); rows without a time are dropped."""
-    time, kind = micros(df, node.time.sql())
+    time, kind, expr = safe_micros(df, node.time)
     calendar = node.size.months > 0
-    df = df.withColumn("__t", time).where("__t IS NOT NULL")
+    if expr is None:
+        df = df.withColumn("__t", time)
+    else:
+        kept = [F.col(f"`{x}`") for x in df.columns]
+        df = c.guards.select(node, df, [*kept, time.alias("__t")], [*(None for _ in kept), expr])
+    df = df.where("__t IS NOT NULL")
     axis = "(year(timestamp_micros(__t)) * 12L + month(timestamp_micros(__t)) - 1L)" if calendar else "__t"
     size, step = _length(node.size, calendar), _length(node.step or node.size, calendar)
     offset = _length(node.offset, calendar)

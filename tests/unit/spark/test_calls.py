@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from penstock.spark.calls import drop_interrupted, interruptible
+from penstock.spark.calls import end_calls, interruptible
 
 
 def test_a_call_that_is_left_is_abandoned() -> None:
@@ -45,38 +45,25 @@ def test_an_answer_or_an_error_of_the_call_abandons_nothing() -> None:
     assert not abandoned.is_set()
 
 
-class Connection:
-    closed = False
+def test_calls_that_are_under_way_can_be_ended_from_outside() -> None:
+    running, release = threading.Event(), threading.Event()
+    ends: list[BaseException] = []
 
-    def close(self) -> None:
-        self.closed = True
+    def wait() -> None:
+        try:
+            interruptible(lambda: (running.set(), release.wait(10)))
+        except OSError as error:
+            ends.append(error)
 
-
-class Client:
-    """The part of a gateway's client that calls go through."""
-
-    def __init__(self, raised: BaseException | None) -> None:
-        self.raised = raised
-        self.connection = Connection()
-
-    def send_command(self, command: str, retry: bool = True) -> str:
-        if self.raised is not None:
-            raise self.raised
-        return f"!{command}"
-
-    def get_thread_connection(self) -> Connection:
-        return self.connection
-
-
-@pytest.mark.parametrize(
-    ("raised", "closed"), [(None, False), (OSError("gone"), False), (KeyboardInterrupt(), True), (SystemExit(), True)]
-)
-def test_a_call_that_is_struck_takes_its_connection_with_it(raised: BaseException | None, closed: bool) -> None:
-    client = Client(raised)
-    drop_interrupted(client)
-    if raised is None:
-        assert client.send_command("c", retry=False) == "!c"
-    else:
-        with pytest.raises(type(raised)):
-            client.send_command("c")
-    assert client.connection.closed is closed
+    waiting = [threading.Thread(target=wait) for _ in range(3)]
+    for t in waiting:
+        running.clear()
+        t.start()
+        assert running.wait(10)
+    end_calls(lambda: OSError("gone"))
+    for t in waiting:
+        t.join(10)
+    assert len(ends) == 3 and len({id(e) for e in ends}) == 3
+    # Threads whose calls come back late serve the next calls.
+    release.set()
+    assert interruptible(lambda: 42) == 42

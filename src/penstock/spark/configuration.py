@@ -1,0 +1,186 @@
+"""What Spark's JVM is started with: settings, Java options, environment."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from enum import Enum
+from importlib.resources import files
+from pathlib import Path
+
+from pyspark.find_spark_home import _find_spark_home
+
+from penstock.config import Settings
+from penstock.errors import fail
+from penstock.spark.kernel import CHECKPOINT_FILES, END_WITH_CONTEXT, SESSION_EXTENSION
+from penstock.spark.process import HEAP_EXIT
+
+LOG4J = """
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex
+"""
+
+
+class Master(Enum):
+    """The kinds of cluster manager. All but `LOCAL` run tasks in other processes than the driver."""
+
+    LOCAL = "local"
+    LOCAL_CLUSTER = "local-cluster["
+    STANDALONE = "spark://"
+    YARN = "yarn"
+    KUBERNETES = "k8s://"
+
+    @classmethod
+    def of(cls, address: str) -> Master:
+        return next(m for m in (*list(cls)[1:], cls.LOCAL) if address.startswith(m.value))
+
+    @property
+    def here(self) -> bool:
+        """Whether all of it runs on this machine, and nothing has to be reached from another one."""
+        return self in (Master.LOCAL, Master.LOCAL_CLUSTER)
+
+
+_FIXED = {
+    "spark.sql.variable.substitute": (
+        "false",
+        "Spark would replace ${…} in the text of a statement, and in the values bound to it.",
+    ),
+}
+"""Settings of Spark that cannot be changed, and what would go wrong."""
+
+_JOINED = {
+    "spark.jars": ",",
+    "spark.driver.extraClassPath": os.pathsep,
+    "spark.extraListeners": ",",
+    "spark.sql.extensions": ",",
+}
+"""Lists, which a database's own setting adds to."""
+
+_HEAP_UNITS = {"k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def kernel_jar() -> Path:
+    """The jar of the Java kernel that is shipped with the package."""
+    jar = Path(str(files("penstock.spark") / "penstock-kernel.jar"))
+    if not jar.is_file():
+        raise fail("PSK-0007", f"The kernel {jar.name} is missing.", hint="Build it: python kernel/build.py.")
+    return jar
+
+
+def check_conf(conf: Mapping[str, str]) -> None:
+    """Refuses settings under which Spark would not do what Penstock promises (PSK-0002)."""
+    for key, (value, why) in _FIXED.items():
+        if conf.get(key, value).strip().lower() != value:
+            raise fail("PSK-0002", f"{key} cannot be {conf[key]}.", hint=why)
+    if "spark.master" in conf:
+        raise fail(
+            "PSK-0002", "spark.master cannot be set in spark.conf.", hint="It is a setting of its own: spark.master."
+        )
+
+
+def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str, str]:
+    """Spark settings that must be right before the first checkpoint exists, and those that keep epochs short."""
+    check_conf(settings.spark.conf)
+    streaming = "spark.sql.streaming."
+    master = Master.of(settings.spark.master)
+    java = f"-Xss16m {HEAP_EXIT}"
+    conf = {
+        "spark.app.name": "penstock",
+        "spark.master": settings.spark.master,
+        "spark.driver.memory": settings.spark.heap,
+        # What one query may collect in the driver, which also plans and serves all others.
+        "spark.driver.maxResultSize": f"{_heap_bytes(settings.spark.heap) // 4}b",
+        "spark.driver.extraClassPath": str(kernel_jar()),
+        "spark.driver.defaultJavaOptions": (
+            # A page of a sort is smaller than half a region, so that the collector does not begin to mark for it.
+            f'{java} -XX:+UseG1GC -XX:G1HeapRegionSize=8m "-Djava.io.tmpdir={scratch}"'
+            f" -Dlog4j2.configurationFile={(scratch / 'log4j2.properties').as_uri()} {classes}"
+        ),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # What Spark remembers of work that is done, for a page that nobody sees.
+        "spark.ui.retainedJobs": "50",
+        "spark.ui.retainedStages": "50",
+        "spark.ui.retainedTasks": "200",
+        "spark.sql.ui.retainedExecutions": "10",
+        "spark.sql.ui.explainMode": "simple",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.extensions": SESSION_EXTENSION,
+        "spark.extraListeners": END_WITH_CONTEXT,
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.codegen.cache.maxEntries": "2000",
+        # Every sort of every epoch takes a page before its first row, by default of 32 MiB and more.
+        "spark.buffer.pageSize": "2m",
+        "spark.scheduler.mode": "FAIR",
+        streaming + "stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        streaming + "stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        streaming + "stateStore.rocksdb.boundedMemoryUsage": "true",
+        streaming + "stateStore.rocksdb.maxMemoryUsageMB": "512",
+        streaming + "stateStore.rocksdb.trackTotalNumberOfRows": "false",
+        streaming + "stateStore.checkpointFormatVersion": "2",
+        streaming + "checkpointFileManagerClass": CHECKPOINT_FILES,
+        streaming + "checkpoint.fileChecksum.enabled": "false",
+        streaming + "minBatchesToRetain": "10",
+        streaming + "numRecentProgressUpdates": "2",
+        streaming + "metricsEnabled": "false",
+        streaming + "pollingDelay": "1ms",
+        streaming + "noDataProgressEventInterval": "60s",
+        **{key: value for key, (value, _) in _FIXED.items()},
+    }
+    if master is Master.LOCAL:
+        conf["spark.locality.wait"] = "0"
+    else:
+        conf["spark.jars"] = str(kernel_jar())
+        conf["spark.executor.defaultJavaOptions"] = java
+    if master.here:
+        conf["spark.driver.host"] = "localhost"
+        conf["spark.driver.bindAddress"] = "127.0.0.1"
+    # A standalone cluster has one secret for all that talk to it, which only its operator knows. Elsewhere Spark makes one for each
+    # application, but for a cluster in one process.
+    if master is not Master.STANDALONE:
+        conf["spark.authenticate"] = "true"
+    if master is Master.LOCAL_CLUSTER:
+        conf["spark.authenticate.secret"] = secrets.token_hex(32)
+    for key, value in settings.spark.conf.items():
+        ours = conf.get(key)
+        conf[key] = f"{ours}{_JOINED[key]}{value}" if ours is not None and key in _JOINED else value
+    return conf
+
+
+def environment(settings: Settings, scratch: Path) -> dict[str, str]:
+    """The environment variables that the JVM needs besides those of this process."""
+    master = Master.of(settings.spark.master)
+    # Spark asks a small JVM for the command line of the real one.
+    out = {"SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "PYSPARK_PYTHON": sys.executable}
+    out = {key: os.environ.get(key, value) for key, value in out.items()}
+    if master.here:
+        out |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
+    if master is Master.LOCAL_CLUSTER:
+        out["SPARK_HOME"] = str(_home(scratch))
+    return out
+
+
+def _home(scratch: Path) -> Path:
+    """A home of Spark in which its workers can make their folders; the installed one may not be ours to write to."""
+    home = scratch / "home"
+    home.mkdir()
+    for part in Path(_find_spark_home()).iterdir():
+        (home / part.name).symlink_to(part)
+    return home
+
+
+def _heap_bytes(heap: str) -> int:
+    return int(heap[:-1]) << _HEAP_UNITS[heap[-1].lower()]

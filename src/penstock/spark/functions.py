@@ -1,0 +1,49 @@
+"""Python functions in streaming queries: what a call raises belongs to its row, and not to the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.functions import udf
+from pyspark.sql.types import DataType, StringType, StructType, _parse_datatype_string
+
+from penstock.spark.session import jvm
+
+_VALUE, _ERROR = "__value", "__error"
+
+
+def register(spark: SparkSession, name: str, function: Callable[..., object], returns: str) -> None:
+    """Makes a function callable in the SQL of a session. What it raises becomes the error of the row that it is called for."""
+    kind = _parse_datatype_string(returns)
+    pair = StructType().add(_VALUE, kind).add(_ERROR, StringType())
+    # Spark would take type hints for those of its own vectorized functions, and warn where they are not.
+    spark.udf.register(name, udf(_attempted(function, kind), pair, useArrow=False))
+    jvm().PythonFunctions.unwrap(spark._jsparkSession, name)
+
+
+def _attempted(function: Callable[..., object], kind: DataType) -> Callable[..., Any]:
+    """The function with its value or its error as the result. It runs where this package may not be, so it is all in here."""
+    pair = Row(_VALUE, _ERROR)
+    names = [_VALUE, _ERROR]
+    converts = kind.needConversion()
+
+    def call(*arguments: object) -> Any:
+        given = []
+        for argument in arguments:
+            if isinstance(argument, Row) and getattr(argument, "__fields__", None) == names:
+                if argument[1] is not None:
+                    return pair(None, argument[1])
+                given.append(argument[0])
+            else:
+                given.append(argument)
+        try:
+            value = function(*given)
+            if converts and value is not None:
+                kind.toInternal(value)
+            return pair(value, None)
+        except Exception as error:
+            return pair(None, f"{type(error).__name__}: {error}")
+
+    return call

@@ -1,0 +1,175 @@
+"""The connection to the JVM. A call that finds it dead raises PSK-7005; nothing of Py4J's network comes out of here."""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, ClientServer, JavaClient, JavaParameters, PythonParameters
+from py4j.java_gateway import java_import
+from py4j.protocol import EMPTY_RESPONSE, ERROR_ON_SEND, Py4JNetworkError, is_fatal_error
+from pyspark.find_spark_home import _find_spark_home
+
+from penstock.errors import fail
+from penstock.spark.process import JvmProcess
+from penstock.spark.scratch import Scratch
+
+IMPORTS = (
+    "org.apache.spark.SparkConf",
+    "org.apache.spark.api.java.*",
+    "org.apache.spark.api.python.*",
+    "org.apache.spark.ml.python.*",
+    "org.apache.spark.mllib.api.python.*",
+    "org.apache.spark.resource.*",
+    "org.apache.spark.sql.Encoders",
+    "org.apache.spark.sql.OnSuccessCall",
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.*",
+    "org.apache.spark.sql.api.python.*",
+    "org.apache.spark.sql.hive.*",
+    "scala.Tuple2",
+)
+"""The names that PySpark uses without their packages."""
+
+_PROPERTIES = "spark.properties"
+_CONNECTION = "connection"
+
+_START_S = 180.0
+"""Two JVMs that start one after the other, on a loaded machine with a cold disk."""
+
+_LOOK_S = 0.02
+
+
+class _Client(JavaClient):  # type: ignore[misc]
+    """Sends commands to one JVM. Each thread has a connection of its own."""
+
+    def __init__(self, *arguments: Any, process: JvmProcess, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._process = process
+
+    def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
+        while True:
+            end = self._process.end()
+            if end is not None:
+                raise end
+            connection = None
+            try:
+                connection = self._get_connection()
+                answer = connection.send_command(command)
+            except (Py4JNetworkError, OSError) as error:
+                if connection is not None:
+                    connection.close()
+                end = self._process.end_soon()
+                if end is not None:
+                    raise end from error
+                if not (retry and connection is not None and self._unheard(error, connection)):
+                    raise
+                retry = False
+            except BaseException:
+                # Ctrl-C: a reply that nobody has read would be taken for that of the next call.
+                if connection is not None:
+                    connection.close()
+                raise
+            else:
+                return self._answered(answer, connection, binary)
+
+    def _unheard(self, error: Exception, connection: Any) -> bool:
+        """Whether the JVM closed an idle connection before it heard the command."""
+        return connection.initiated_from_client and getattr(error, "when", None) in (ERROR_ON_SEND, EMPTY_RESPONSE)
+
+    def _answered(self, answer: str, connection: Any, binary: bool) -> Any:
+        if binary:
+            return answer, self._create_connection_guard(connection)
+        if is_fatal_error(answer):
+            connection.close(False)
+        else:
+            self._give_back_connection(connection)
+        return answer
+
+
+class Gateway(ClientServer):  # type: ignore[misc]
+    """PySpark's gateway to the JVM of `process`. Every connection carries a token that only this process knows."""
+
+    def __init__(self, process: JvmProcess, port: int, token: str) -> None:
+        self.proc = process
+        super().__init__(
+            java_parameters=JavaParameters(port=port, auth_token=token, auto_convert=True),
+            python_parameters=PythonParameters(port=0, eager_load=False),
+        )
+        try:
+            for name in IMPORTS:
+                java_import(self.jvm, name)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _create_gateway_client(self) -> _Client:
+        return _Client(
+            self.java_parameters,
+            self.python_parameters,
+            finalizer_deque=self._create_finalizer_worker(),
+            process=self.proc,
+        )
+
+    def abandon(self) -> None:
+        """Closes what is left on this side when the JVM has ended: sockets, threads, and the objects that Python still has of it."""
+        client = self._gateway_client
+        client.is_connected = False
+        client.close()
+        client.finalizer_deque.appendleft(SHUTDOWN_FINALIZER_WORKER)
+        self.shutdown_callback_server()
+
+
+def start_process(conf: Mapping[str, str], scratch: Scratch, environment: Mapping[str, str]) -> JvmProcess:
+    """Starts Spark's JVM. Its settings go by a file that only this user can read, since some are secrets and anybody can list processes."""
+    properties = scratch.path / _PROPERTIES
+    properties.touch(mode=0o600)
+    properties.write_text("".join(f"{_escaped(k, True)}={_escaped(v)}\n" for k, v in conf.items()))
+    home = environment.get("SPARK_HOME") or _find_spark_home()
+    submit = str(Path(home, "bin", "spark-submit"))
+    return JvmProcess(
+        [submit, "--properties-file", str(properties), "--load-spark-defaults", "pyspark-shell"],
+        scratch,
+        {
+            **os.environ,
+            **environment,
+            "SPARK_CONNECT_MODE": "0",
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(scratch.path / _CONNECTION),
+        },
+    )
+
+
+def connect(process: JvmProcess, scratch: Scratch) -> Gateway:
+    """Waits until the JVM listens, and connects to it."""
+    connection = scratch.path / _CONNECTION
+    deadline = time.monotonic() + _START_S
+    while not connection.is_file():
+        end = process.end()
+        if end is not None:
+            raise end
+        if time.monotonic() > deadline:
+            raise fail("PSK-0010", f"The JVM did not answer within {_START_S:.0f} s.")
+        time.sleep(_LOOK_S)
+    port, length = struct.unpack_from(">ii", told := connection.read_bytes())
+    connection.unlink()
+    return Gateway(process, port, told[8 : 8 + length].decode())
+
+
+def _escaped(text: str, key: bool = False) -> str:
+    """As a file of Java properties has it."""
+    out = []
+    for i, c in enumerate(text):
+        if c in "\\=:#!" or (c == " " and (key or i == 0)):
+            out.append("\\" + c)
+        elif c == "\n":
+            out.append("\\n")
+        elif " " <= c <= "~":
+            out.append(c)
+        else:
+            units = c.encode("utf-16-be")
+            out += [f"\\u{units[j : j + 2].hex()}" for j in range(0, len(units), 2)]
+    return "".join(out)

@@ -1,0 +1,146 @@
+"""Projections and filters in which a row may fail: where one can, it is left out and told of in the job's errors.
+
+The kernel decides, by what Spark has made of the expressions, whether a row can fail at all; where none can the frame is the plain one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.column import Column
+
+from penstock.plan import nodes as p
+from penstock.plan.shown import shown, text
+from penstock.spark.session import jvm
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What one query makes of a row that others read as well: its condition and its columns, the expressions that these are over
+    the query's own columns, the names of those for users, and the names that they have in the frame.
+    """
+
+    query: int
+    condition: Column
+    columns: Sequence[Column]
+    predicate: p.Expr | None
+    items: Sequence[p.Expr]
+    shown: Mapping[str, str]
+    names: Mapping[str, str]
+
+
+class Guards:
+    """The guarded nodes of one job. `query` says which of its queries is being compiled, `current` which of its nodes."""
+
+    def __init__(self, spark: SparkSession, current: Callable[[], p.Node]) -> None:
+        self._spark = spark
+        self._current = current
+        self._channel: Any = None
+        self._silent = False
+        self.query = 0
+        self.nodes: list[p.Node] = []
+        """The nodes in which rows can fail."""
+
+    @property
+    def channel(self) -> Any:
+        """The kernel's channel of the job's errors; None if no row can fail."""
+        return self._channel
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Rows that fail here are left out without a word: the same expressions are evaluated elsewhere."""
+        before, self._silent = self._silent, True
+        try:
+            yield
+        finally:
+            self._silent = before
+
+    def select(
+        self,
+        n: p.Node,
+        df: DataFrame,
+        columns: Sequence[Column],
+        exprs: Sequence[p.Expr | str | None],
+        names: Mapping[str, str] | None = None,
+    ) -> DataFrame:
+        """Columns of a frame. `exprs` are their expressions; None for what cannot fail. `names` are those that the frame's columns
+        have for users; without them the frame is that of the node's child.
+        """
+        if all(e is None for e in exprs):
+            return df.select(*columns)
+        known = shown(*n.children) if names is None else names
+        told = [e if isinstance(e, str) or e is None else text(e, known) for e in exprs]
+        spec = [self._spec(known) | {"texts": told}]
+        made = jvm().Attempts.select(df._jdf, [c._jc for c in columns], json.dumps(spec))
+        return self._noted(made)
+
+    def where(self, n: p.Node, df: DataFrame, condition: Column, expr: p.Expr) -> DataFrame:
+        """The rows of the child's frame that fulfil a condition, which is `expr` as users know it."""
+        known = shown(*n.children)
+        spec = [self._spec(known) | {"condition": text(expr, known)}]
+        return self._noted(jvm().Attempts.filter(df._jdf, condition._jc, json.dumps(spec)))
+
+    def wide(self, df: DataFrame, attempts: Sequence[Attempt]) -> DataFrame:
+        """What several queries make of each row of a frame: `k<query>`, whether a query wants the row, and the columns of all."""
+        specs = []
+        for a in attempts:
+            self.query = a.query
+            specs.append(
+                self._spec({a.names[c]: name for c, name in a.shown.items()})
+                | {
+                    "condition": text(a.predicate, a.shown) if a.predicate is not None else "",
+                    "texts": [text(e, a.shown) for e in a.items],
+                }
+            )
+        made = jvm().Attempts.wide(
+            df._jdf,
+            [a.condition._jc for a in attempts],
+            [[c._jc for c in a.columns] for a in attempts],
+            [f"k{a.query}" for a in attempts],
+            json.dumps(specs),
+        )
+        return DataFrame(made, self._spark)
+
+    @staticmethod
+    def fallible(df: DataFrame, columns: Sequence[Column]) -> bool:
+        """Whether one of the expressions can fail for a row of a frame."""
+        return bool(jvm().Attempts.fallible(df._jdf, [c._jc for c in columns]))
+
+    @staticmethod
+    def guards(df: DataFrame) -> bool:
+        """Whether a row can fail in the outermost node of a frame."""
+        return bool(jvm().Attempts.guards(df._jdf))
+
+    def spec(self, names: Mapping[str, str]) -> dict[str, object]:
+        """What an operator of the kernel, in which rows with columns of these names can fail, is told of the channel."""
+        self._note()
+        return self._spec(names)
+
+    def _spec(self, names: Mapping[str, str]) -> dict[str, object]:
+        told: dict[str, object] = {"query": self.query, "names": dict(names)}
+        return told if self._silent else told | {"channel": self._open().id()}
+
+    def _open(self) -> Any:
+        if self._channel is None:
+            self._channel = jvm().ErrorChannel.create(self._spark._jsparkSession)
+        return self._channel
+
+    def _noted(self, made: Any) -> DataFrame:
+        if jvm().Attempts.guards(made):
+            self._note()
+        return DataFrame(made, self._spark)
+
+    def _note(self) -> None:
+        node = self._current()
+        if not any(known is node for known in self.nodes):
+            self.nodes.append(node)
+
+
+def told(expr: p.Expr) -> p.Expr | None:
+    """The expression, if it is more than a column, which cannot fail."""
+    return expr if expr.column is None else None

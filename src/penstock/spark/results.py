@@ -1,0 +1,100 @@
+"""Arrow tables on their way into Spark and out of it, as files: neither inputs nor results have to fit into the heap.
+
+Only where tasks run on this machine. On a cluster of others, PySpark carries them through the driver, within `spark.driver.maxResultSize`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from penstock.spark.configuration import Master
+from penstock.spark.session import jvm
+
+_IN_HEAP_BYTES = 32 << 20
+"""Spark plans better with tables that it holds itself: it knows their sizes, and sends small ones to every task of a join."""
+
+_BATCH_BYTES = 4 << 20
+
+_AT_LEAST_BYTES = 1 << 20
+
+
+@contextmanager
+def exchange(spark: SparkSession) -> Iterator[Path | None]:
+    """A folder for the files of one query, or None where tasks do not see this machine's disk."""
+    context = spark.sparkContext
+    if not Master.of(str(context.master)).here:
+        yield None
+        return
+    # Where Spark itself puts what does not fit into memory.
+    folder = Path(tempfile.mkdtemp(dir=context._temp_dir))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def given(session: SparkSession, table: pa.Table, folder: Path | None) -> DataFrame:
+    """A table as a DataFrame. What is in `folder` must stay there while it is used."""
+    if table.num_rows == 0:
+        return session.createDataFrame([], from_arrow_schema(table.schema))
+    if folder is None or table.nbytes <= _IN_HEAP_BYTES:
+        return session.createDataFrame(table)
+    struct = from_arrow_schema(table.schema)
+    table = table.cast(
+        to_arrow_schema(
+            struct, timezone="UTC", error_on_duplicated_field_names_in_struct=True, prefers_large_types=False
+        )
+    )
+    rows = max(1, table.num_rows * _BATCH_BYTES // table.nbytes)
+    offsets = []
+    with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+        for batch in table.to_batches(max_chunksize=rows):
+            offsets.append(str(file.tell()))
+            file.write(batch.serialize())
+    return DataFrame(
+        jvm().ArrowFiles.read(session._jsparkSession, file.name, "\n".join(offsets), struct.json()), session
+    )
+
+
+def taken(df: DataFrame, folder: Path | None) -> pa.Table:
+    """The rows of a DataFrame. They are in files that are mapped, and that are gone with the table."""
+    if folder is None:
+        return df.toArrow()
+    schema = to_arrow_schema(
+        df.schema, timezone="UTC", error_on_duplicated_field_names_in_struct=True, prefers_large_types=False
+    )
+    out = Path(tempfile.mkdtemp(dir=folder))
+    names = jvm().ArrowFiles.write(df._jdf, str(out), _room(out)).split()
+    parts = [_mapped(out / name) for name in names]
+    return pa.concat_tables(parts).cast(schema) if parts else schema.empty_table()
+
+
+def _mapped(path: Path) -> pa.Table:
+    # The mapping stays as long as the table, the open file does not.
+    with pa.memory_map(str(path)) as file:
+        return pa.ipc.open_stream(file).read_all()
+
+
+def _room(folder: Path) -> int:
+    """The bytes that a result may have: it is written to disk first, and then belongs to somebody who will want it in memory."""
+    return max(_AT_LEAST_BYTES, min([shutil.disk_usage(folder).free // 2, *_memory()]))
+
+
+def _memory() -> Iterator[int]:
+    """What is left of the machine's memory, and of the container's where one is set."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        yield int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]) * 1024
+    with suppress(OSError, ValueError, KeyError):
+        group = Path("/sys/fs/cgroup")
+        used = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        # The cache of files counts as used, and gives way.
+        yield int((group / "memory.max").read_text()) - int(used["anon"])
