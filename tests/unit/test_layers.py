@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 
 def contract() -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (layers,) = (c["layers"] for c in project["tool"]["importlinter"]["contracts"] if c["type"] == "layers")
+    contracts = project["tool"]["importlinter"]["contracts"]
+    (layers,) = (c["layers"] for c in contracts if c.get("containers") == ["penstock"])
     return [layer.strip("()") for layer in layers]
 
 

@@ -8,8 +8,9 @@ import builtins
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -19,13 +20,16 @@ from penstock.catalog.objects import ObjectInfo
 from penstock.config import Settings
 from penstock.connect import register_callable
 from penstock.errors import fail
-from penstock.runtime import execute as ex
 from penstock.runtime.engine import Engine
-from penstock.runtime.inspect import ObjectStatus, find, status
-from penstock.runtime.subscribe import subscribe
-from penstock.runtime.topology import Topology, topology
-from penstock.runtime.writes import Write, Writer
+from penstock.runtime.lifecycle import State
+from penstock.runtime.statements import execute as ex
+from penstock.runtime.statements.inspect import ObjectStatus, find, status
+from penstock.runtime.statements.session import Session
+from penstock.runtime.statements.subscribe import subscribe
+from penstock.runtime.statements.topology import Topology, topology
+from penstock.runtime.storage.writes import Write
 from penstock.serve.change import Change
+from penstock.serve.options import Policy, SubscribeOptions
 from penstock.serve.subscription import Subscription
 from penstock.sql import statements as st
 from penstock.sql.script import parse_script
@@ -35,7 +39,6 @@ if TYPE_CHECKING:
     from typing import Self
 
 Params = Sequence[object] | Mapping[str, object] | None
-Policy = Literal["block", "coalesce", "latest", "resync", "disconnect"]
 
 
 _open: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -67,30 +70,30 @@ def opened(folder: Path | None, settings: Settings, start: bool, progress: Calla
 class Transaction:
     """Writes that become one commit when the `with` block ends without an error."""
 
-    def __init__(self, engine: Engine, writer: Writer) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._writer = writer
         self._writes: list[Write] = []
         self.lsn: int | None = None
 
     def insert(self, name: str, data: object) -> None:
         """Rows are checked now and stored at the end."""
-        info = self._writer.target(name)
-        self._writes.append((info, "insert", self._engine.feeds[info.id].part(data)))
+        info = self._engine.writer.target(name)
+        self._writes.append((info, "insert", self._engine.storage.feed(info).part(data)))
 
     def delete(self, name: str, data: object) -> None:
         """Takes whole rows out of a table."""
-        info = self._writer.target(name)
-        self._writes.append((info, "delete", self._engine.feeds[info.id].part(data)))
+        info = self._engine.writer.target(name)
+        self._writes.append((info, "delete", self._engine.storage.feed(info).part(data)))
 
     def execute(self, sql: str, params: Params = None) -> None:
         """INSERT, UPDATE and DELETE statements as part of the commit; each sees what the transaction has written before."""
-        session = ex.Session(self._engine, self._writer, pending=self._writes)
+        session = Session(self._engine, pending=self._writes)
         ex.execute(session, sql, params)
 
     def _commit(self) -> None:
         if self._writes:
-            self.lsn = self._writer.commit(self._writes)
+            self._engine.check_open()
+            self.lsn = self._engine.writer.commit(self._writes)
 
 
 class Database:
@@ -98,8 +101,7 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._writer = Writer(engine)
-        self._session = ex.Session(engine, self._writer)
+        self._session = Session(engine)
 
     # Statements
 
@@ -129,19 +131,20 @@ class Database:
 
     def insert(self, name: str, data: object) -> int:
         """One commit into a source or table; its LSN, when it is durable. On an error nothing of it is stored."""
-        return self._writer.insert(name, data)
+        self._engine.check_open()
+        return self._engine.writer.insert(name, data)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Writes over several objects in one atomic commit."""
         self._engine.check_open()
-        transaction = Transaction(self._engine, self._writer)
+        transaction = Transaction(self._engine)
         yield transaction
         transaction._commit()
 
     def source(self, name: str) -> SourceHandle:
         self._engine.check_open()
-        return SourceHandle(self._engine, self._writer, self._writer.target(name))
+        return SourceHandle(self._engine, self._engine.writer.target(name))
 
     # Changes out
 
@@ -158,28 +161,28 @@ class Database:
         policy: Policy = "block",
         buffer_bytes: int | None = None,
         on_change: Callable[[Change], object] | None = None,
+        on_error: Callable[[BaseException], object] | None = None,
     ) -> Subscription:
         """The changes of a stream, view or table, or of a SELECT, from now on or from a past epoch."""
         target: Any = name_or_select
         if self._engine.catalog.get(name_or_select) is None and len(name_or_select.split()) > 1:
-            statements = parse_script(name_or_select)
+            programs = self._engine.settings.security.allow_programs
+            statements = parse_script(name_or_select, programs=programs)
             statement = statements[0] if len(statements) == 1 else None
             if not isinstance(statement, st.Select):
                 raise fail("PSK-1001", "Only a name or a SELECT can be subscribed to.")
             target = statement.query
-        return subscribe(
-            self._engine,
-            target,
+        options = SubscribeOptions(
             snapshot=snapshot,
             as_of=as_of,
             up_to=up_to,
             where=where,
-            envelope=envelope,
+            envelope=envelope,  # type: ignore[arg-type]
             progress=progress,
             policy=policy,
             buffer_bytes=buffer_bytes,
-            on_change=on_change,
         )
+        return subscribe(self._engine, target, options, on_change, on_error)
 
     async def subscribe_async(self, name_or_select: str, **options: Any) -> AsyncIterator[Change]:
         """`async for change in await db.subscribe_async(…)`."""
@@ -198,7 +201,9 @@ class Database:
         self._engine.wait(lsn, timeout)
 
     def start(self) -> None:
-        self._engine.check_open()
+        """Starts every query, sink and connector; after the end of the JVM with a new one."""
+        if self._engine.lifecycle.state is not State.FAULTED:
+            self._engine.check_open()
         self._engine.start()
 
     def stop(self) -> None:
@@ -221,7 +226,7 @@ class Database:
 
     def checkpoints(self) -> list[dict[str, int]]:
         self._engine.check_open()
-        return list(self._engine.catalog.facts.get("checkpoints", []))
+        return [asdict(c) for c in self._engine.catalog.checkpoints]
 
     # Insight
 
@@ -258,7 +263,7 @@ class Database:
     @property
     def spark(self) -> Any:
         self._engine.check_open()
-        return self._engine.spark
+        return self._engine.compute.spark
 
     def __enter__(self) -> Self:
         return self

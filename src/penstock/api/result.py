@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.errors import fail
+
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
@@ -91,7 +93,18 @@ class Result:
 def _tuples(table: pa.Table) -> list[tuple[Any, ...]]:
     if table.num_columns == 0:
         return [()] * table.num_rows
-    return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
+    return list(zip(*(_values(c, n) for c, n in zip(table.columns, table.column_names, strict=True)), strict=True))
+
+
+def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except (OverflowError, UnicodeDecodeError, ValueError) as why:
+        raise fail(
+            "PSK-7001",
+            f"Column {name!r} has a value that Python cannot hold: {why}.",
+            hint="Dates and times are of the years 1 to 9999, and text is UTF-8. Result.arrow() gives all values.",
+        ) from None
 
 
 def _cell(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.catalog.objects import Column, Kind, ObjectInfo
 from penstock.connect.decode import JsonDecoder
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.log import Part
 
 if TYPE_CHECKING:
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.runtime.engine import Engine
-    from penstock.runtime.writes import Writer
 
 _BACKPRESSURE_ROWS = 10_000_000
+_MISFITS = frozenset({"PSK-5003", "PSK-5006", "PSK-5007"})
+"""What is wrong with a row itself."""
 
 
 class SourceHandle:
     """`db.source(name)`."""
 
-    def __init__(self, engine: Engine, writer: Writer, info: ObjectInfo) -> None:
+    def __init__(self, engine: Engine, info: ObjectInfo) -> None:
         self._engine = engine
-        self._writer = writer
         self._id = info.id
         self.name = info.name
 
@@ -37,7 +37,12 @@ class SourceHandle:
 
     def insert(self, data: object) -> int:
         """One durable commit; its LSN."""
-        return self._writer.insert(self.name, data)
+        self._engine.check_open()
+        return self._engine.writer.insert(self.name, data)
+
+    def check(self, data: object) -> None:
+        """Raises what `insert` would find wrong with rows; nothing is stored."""
+        self._engine.storage.feed(self._info).part(data, count=False)
 
     def insert_json(self, lines: Any) -> int:
         """Raw JSON documents, decoded as the source's FORMAT and `json.column.*` options say; one commit."""
@@ -57,7 +62,8 @@ class SourceHandle:
         current = self.current_watermark
         if current is not None and millis <= current:
             return self._engine.log.head
-        return self._engine.log.append([Part(object_id=info.id, watermark=millis, schema_version=len(info.columns))])
+        mark = Part(object_id=info.id, watermark=millis, schema_version=len(info.columns))
+        return self._engine.storage.commit([mark]).lsn
 
     @property
     def schema(self) -> tuple[Column, ...]:
@@ -74,11 +80,9 @@ class SourceHandle:
         info = self._info
         behind = 0
         for d in self._engine.catalog.dependents(info.id):
-            job = self._engine.jobs.get(d.id)
+            job = self._engine.jobs.by_object.get(d.id)
             if job is not None:
-                behind = max(
-                    behind, sum(e.rows for e in self._engine.log.entries(info.id, after=job.kernel.position[0]))
-                )
+                behind = max(behind, self._engine.log.amount(info.id, after=job.kernel.position[0])[1])
         return behind
 
     @property
@@ -93,7 +97,8 @@ class SourceHandle:
 class BatchingWriter:
     """Rows are committed when `max_rows` have gathered or the first has waited `max_delay` seconds, and on `flush` and exit.
 
-    An error of a commit in the background is raised by the next call.
+    An error of a commit in the background is raised by the next call. A row that does not fit is left out and named in the error;
+    the rows gathered with it are committed. Rows that could not be committed for another reason are kept, and go with the next commit.
     """
 
     def __init__(self, source: SourceHandle, max_rows: int, max_delay: float) -> None:
@@ -129,7 +134,35 @@ class BatchingWriter:
 
     def _commit(self) -> int | None:
         rows, self._rows = self._rows, []
-        return self._source.insert(rows) if rows else None
+        if not rows:
+            return None
+        try:
+            return self._source.insert(rows)
+        except PenstockError as error:
+            if error.code not in _MISFITS:
+                self._rows = [*rows, *self._rows]
+                raise
+        return self._commit_fitting(rows)
+
+    def _commit_fitting(self, rows: list[Any]) -> int | None:
+        """Commits the rows that fit and raises what is wrong with the first of the others."""
+        fitting: list[Any] = []
+        refused: list[tuple[Any, PenstockError]] = []
+        for row in rows:
+            try:
+                self._source.check([row])
+                fitting.append(row)
+            except PenstockError as error:
+                refused.append((row, error))
+        lsn = self._source.insert(fitting) if fitting else None
+        if refused:
+            row, first = refused[0]
+            raise fail(
+                first.code,
+                f"{len(refused)} of {len(rows)} rows were left out, the others are committed. The first: {row!r}: {first.detail}",
+                hint=first.hint,
+            ) from first
+        return lsn
 
     def _run(self) -> None:
         with self._lock:

@@ -1,205 +1,221 @@
-"""The engine: one open database. It owns the log, the catalogue, the view store, the subscription hub and the jobs."""
+"""The engine: one open database. It composes storage, jobs and connectors, and owns their lifecycle."""
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import threading
 import time
-import uuid
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import pyarrow as pa
-
-from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.catalog.objects import Kind, ObjectInfo, Role
 from penstock.catalog.store import Catalog
-from penstock.catalog.types import schema_of
-from penstock.config import Settings, changed, substitute
+from penstock.config import Settings, changed
+from penstock.connect import Access, Sink
+from penstock.disk import make_folder
 from penstock.errors import PenstockError, fail
-from penstock.log import Entry, FolderLock, Log, Part
-from penstock.runtime.feed import Feed
-from penstock.runtime.intake import Intake
-from penstock.runtime.job import Job, JobState
-from penstock.runtime.layout import Layout
-from penstock.runtime.lifecycle import Lifecycle, State
-from penstock.runtime.lookups import FedLookup
-from penstock.runtime.ondemand import OnDemand
-from penstock.runtime.planned import Planned, plan_object
-from penstock.runtime.probes import LOOKUP, probe_owner, probes_of
-from penstock.runtime.recording import Recorder
-from penstock.runtime.replica import Replica
-from penstock.runtime.shared import SharedJobs
-from penstock.runtime.sinks import SinkRunner, open_sink
-from penstock.runtime.subscribe import ANONYMOUS
+from penstock.log import FolderLock, Log, Part
+from penstock.runtime.connect.intake import Intake
+from penstock.runtime.connect.lookups import FedLookup
+from penstock.runtime.connect.ondemand import OnDemand
+from penstock.runtime.connect.replica import Replica
+from penstock.runtime.connect.sinks import SinkRunner
+from penstock.runtime.jobs.compute import Compute
+from penstock.runtime.jobs.jobs import QUERIES, Jobs, Trouble
+from penstock.runtime.lifecycle import STEPS, Lifecycle, State
+from penstock.runtime.storage.interrupts import uninterrupted
+from penstock.runtime.storage.storage import FED, Storage
+from penstock.runtime.storage.writes import TableWriter
 from penstock.runtime.ticker import Ticker
 from penstock.serve.hub import Hub
 from penstock.serve.store import ViewStore
-from penstock.spark.batch import BatchReader
-from penstock.spark.bridge import FolderClaim, KernelJob
 from penstock.spark.compile import UNIT_OBJECT
-from penstock.spark.index import KernelIndex
-from penstock.spark.seeds import unit_entry
-from penstock.spark.session import database_session, keep_classes
+from penstock.spark.session import keep_classes, watch
 
-QUERIES = (Kind.STREAM, Kind.VIEW)
+_logger = logging.getLogger(__name__)
 
 
 class Engine:
-    """Thread-safe. Changes of the catalogue and of the lifecycle exclude each other; reads and commits do not wait for them."""
+    """Thread-safe. Changes of the catalogue and of the lifecycle exclude each other (`ddl`); reads and commits do not wait for them."""
 
     def __init__(self, folder: Path | None, settings: Settings, progress: Callable[[str], None] | None = None) -> None:
         say = progress or (lambda _: None)
-        self.settings = settings
-        self.lifecycle = Lifecycle()
+        self.lifecycle = Lifecycle("The pipeline", State.CREATED, STEPS)
+        self.fault: PenstockError | None = None
         self.temporary = folder is None
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-")) if folder is None else folder.absolute()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.layout = Layout(self.folder)
+        make_folder(self.folder)
         self.ddl = threading.RLock()
-        self.writing = threading.RLock()
-        self.commits = threading.Condition()
+        self.sinks: dict[int, SinkRunner] = {}
+        self.intakes: dict[int, Intake] = {}
+        self.lookups: dict[int, FedLookup] = {}
+        self.refusals: dict[int, PenstockError] = {}
+        """Sources and sinks whose connector could not be started, and why."""
+        self._functions: dict[str, tuple[Callable[..., object], str]] = {}
         self._lock = FolderLock(self.folder)
         self._lock.acquire()
-        self._claim: FolderClaim | None = None
         with ExitStack() as undo:
             undo.callback(self._let_go)
-            say("starting Spark")
-            self.spark = database_session(settings)
-            self._claim = FolderClaim(self.folder / "jvm.lock")
             say("opening the log")
-            self.uid = uuid.uuid4().hex[:8]
-            self.catalog = Catalog(self.layout.catalog)
-            self.index = KernelIndex(self.uid)
-            undo.callback(self.index.close)
-            self.log = Log.open(
-                self.folder,
-                mode=settings.log.wal_mode,
-                async_interval_ms=settings.log.async_interval_ms,
-                segment_bytes=settings.log.segment_bytes,
-                on_durable=self._durable,
-            )
-            undo.callback(self.log.close)
-            self.store = ViewStore()
-            undo.callback(self.store.close)
-            self.hub = Hub()
-            self.batch = BatchReader(self.spark)
-            self.feeds: dict[int, Feed] = {}
-            self.jobs: dict[int, Job] = {}
-            self.sinks: dict[int, SinkRunner] = {}
-            self.intakes: dict[int, Intake] = {}
-            self.lookups: dict[int, FedLookup] = {}
-            self.planned: dict[int, Planned] = {}
-            self.recorder = Recorder(self)
-            self.shared = SharedJobs(self)
-            self.parallelism = self.spark.sparkContext.defaultParallelism
+            self.storage = Storage(self.folder, settings)
+            undo.callback(self.storage.close)
+            self._forget_unowned()
+            say("starting Spark")
+            self._connect()
+            undo.callback(lambda: self.compute.close())
+            undo.callback(lambda: self._unwatch())
             say("recovering")
-            self._recover()
-            self._ticker = Ticker(self)
+            for info in self.catalog.objects():
+                self.attach(info)
+            self.writer = TableWriter(self.storage)
+            self.ticker = Ticker(self)
             undo.pop_all()
 
+    def _connect(self) -> None:
+        """Makes the JVM side of the database, which may be a new JVM. Whoever watches before it asks for a session misses no death."""
+        self._unwatch = watch(self._died)
+        try:
+            self.compute = Compute(self.storage)
+        except BaseException:
+            self._unwatch()
+            raise
+        self.jobs = Jobs(self.storage, self.compute, self.ddl, self.lookups, lambda: self.running)
+
     def _let_go(self) -> None:
-        claim, self._claim = self._claim, None
-        if claim is not None:
-            claim.release()
         self._lock.release()
         if self.temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
 
+    # Parts
+
+    @property
+    def settings(self) -> Settings:
+        return self.storage.settings
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.storage.catalog
+
+    @property
+    def log(self) -> Log:
+        return self.storage.log
+
+    @property
+    def store(self) -> ViewStore:
+        return self.storage.store
+
+    @property
+    def hub(self) -> Hub:
+        return self.storage.hub
+
     # Recovery
 
-    def _durable(self, entries: list[Entry]) -> None:
-        self.index.add(entries, entries[-1].lsn)
-        with self.commits:
-            self.commits.notify_all()
-
-    def _recover(self) -> None:
-        self._forget_unowned()
-        if self.log.head == 0:
-            self.log.append([Part(object_id=UNIT_OBJECT)])
-        self.index.add([unit_entry(self.layout.unit)], 1)
+    def _forget_unowned(self) -> None:
+        """Drops what has no owner any more: the queries of subscriptions ended with the process that had them, and a crash may have
+        left parts of an object that the catalogue never had."""
+        gone = [o for o in self.catalog.objects() if self._unowned(o)]
+        if gone:
+            self.catalog.remove(*(o.id for o in gone))
         known = {o.id for o in self.catalog.objects()}
         for object_id in self.log.object_ids():
             if object_id not in known and object_id != UNIT_OBJECT:
                 self.log.forget(object_id)
-                continue
-            watermark = self.log.watermark(object_id)
-            if watermark is not None:
-                self.index.watermark(object_id, watermark)
-            self.index.add([e for e in self.log.entries(object_id) if object_id != UNIT_OBJECT], self.log.head)
-        self.index.add([], self.log.head)
-        for info in self.catalog.objects():
-            self.attach(info)
-            last = self.log.last_entry(info.id)
-            self.hub.open(info.id, info.name, epoch=self.log.epoch(info.id), lsn=last.lsn if last else 0)
+        self.storage.layout.sweep(known, self.catalog.shared)
+        if self.log.head == 0:
+            self.log.append([Part(object_id=UNIT_OBJECT)])
 
-    def _forget_unowned(self) -> None:
-        """The queries of subscriptions ended with the process that had them, and probes may be left of a query that was never made."""
-        for info in self.catalog.objects():
-            owner = probe_owner(info.name)
-            orphan = owner is not None and self.catalog.get(owner) is None
-            if orphan or (owner or info.name).startswith(ANONYMOUS):
-                self.catalog.facts.get("plans", {}).pop(str(info.id), None)
-                self.catalog.remove(info.id)
-                self.layout.snapshot(info.id).unlink(missing_ok=True)
-                shutil.rmtree(self.layout.job(info.id), ignore_errors=True)
+    def _unowned(self, info: ObjectInfo) -> bool:
+        if info.role is Role.SUBSCRIPTION:
+            return True
+        if info.owner_id is None:
+            return False
+        owner = self.catalog.by_id(info.owner_id) if self.catalog.has_id(info.owner_id) else None
+        return owner is None or self._unowned(owner)
 
     def attach(self, info: ObjectInfo) -> None:
-        """Makes what an object needs in this process; contents come from its snapshot and the log."""
-        if info.kind in (Kind.SOURCE, Kind.TABLE, Kind.LOOKUP):
-            defaults = self.batch.defaults(info.columns)
-            self.feeds[info.id] = Feed(info, defaults, self.settings.engine.max_future_skew_ms)
-        if info.kind in (Kind.TABLE, Kind.LOOKUP, Kind.VIEW):
-            self._attach_contents(info)
+        """Makes what an object needs in this process."""
+        defaults = self.compute.batch.defaults(info.columns) if info.kind in FED else {}
+        self.storage.attach(info, defaults)
         if info.kind is Kind.LOOKUP and info.connector is not None:
-            self.lookups[info.id] = OnDemand(self, info) if info.on_demand else Replica(self, info)
-
-    def _attach_contents(self, info: ObjectInfo) -> None:
-        schema = schema_of(info.columns)
-        self.store.create(info.id, schema, keys=info.key, append_only=not info.changelog)
-        path = self.layout.snapshot(info.id)
-        if path.exists():
-            self.store.load(info.id, path)
-        _, lsn = self.store.position(info.id)
-        stored = stored_schema(info)
-        for entry in self.log.entries(info.id, after=lsn):
-            table = self.log.read(entry, stored) if entry.rows else stored.empty_table()
-            self.store.apply(info.id, table, epoch=entry.epoch, lsn=entry.lsn)
+            make = OnDemand if info.on_demand else Replica
+            self.lookups[info.id] = make(self.storage, info, lambda: self.access)
 
     # Lifecycle
 
     def start(self) -> None:
-        """Starts every job, in order of dependency. A job that cannot be started unwinds all others, and can be tried again."""
+        """Starts every query, sink and connector. One that cannot be started is reported in its status and keeps no other from it.
+
+        After the JVM has ended it begins with a new one.
+        """
         with self.ddl:
             if self.lifecycle.state in (State.RUNNING, State.STARTING):
                 return
+            if self.lifecycle.state is State.FAULTED:
+                self._revive()
             self.lifecycle.to(State.STARTING)
             try:
-                for lookup in self.lookups.values():
-                    lookup.start()
-                for info in self.catalog.objects(*QUERIES):
-                    if not self.shared.member(info.id):
-                        self.start_query(info)
-                self.shared.start_all()
-                for info in self.catalog.objects(Kind.SINK):
-                    self.start_sink(info)
-                for info in self.catalog.objects(Kind.SOURCE):
-                    self.start_connector(info)
+                self._start_all()
             except BaseException:
-                self._stop_all()
-                self.lifecycle.to(State.CREATED)
+                with uninterrupted():
+                    self._stop_all()
+                    self.lifecycle.attempt(State.STOPPED)
                 raise
-            self.lifecycle.to(State.RUNNING)
+            # The JVM may have ended meanwhile.
+            self.lifecycle.attempt(State.RUNNING)
+        self.check_open()
+
+    def _start_all(self) -> None:
+        for lookup in self.lookups.values():
+            lookup.start()
+        self.jobs.start_all()
+        for info in self.catalog.objects(Kind.SINK):
+            self.attempt(info, self.start_sink)
+        for info in self.catalog.objects(Kind.SOURCE):
+            self.attempt(info, self.start_connector)
+
+    def attempt(self, info: ObjectInfo, start: Callable[[ObjectInfo], None]) -> None:
+        """Starts something for an object. If that fails its status says why, and it is tried again when the pipeline is started."""
+        try:
+            start(info)
+            self.refusals.pop(info.id, None)
+        except Exception as why:
+            _logger.error("%s could not be started: %s", info.name, why, exc_info=why)
+            coded = (
+                why if isinstance(why, PenstockError) else fail("PSK-8001", f"{info.name}: {type(why).__name__}: {why}")
+            )
+            self.refusals[info.id] = coded
+
+    def _revive(self) -> None:
+        """A new JVM in place of the one that has ended; everything durable is as it was."""
+        self._stop_all()
+        self._unwatch()
+        self.compute.close()
+        self._connect()
+        for name, (function, returns) in self._functions.items():
+            self.compute.batch.register(name, function, returns)
+        self.fault = None
+
+    def _died(self, error: PenstockError) -> None:
+        """Called by another thread when the JVM has ended."""
+        self.fault = error
+        if self.lifecycle.attempt(State.FAULTED):
+            _logger.error("%s", error)
+            self.jobs.abandon(error)
+            with self.storage.commits:
+                self.storage.commits.notify_all()
 
     def stop(self) -> None:
         """Stops every job after its current epoch; rows can still be inserted and are taken in after the next start."""
         with self.ddl:
             if self.lifecycle.state is not State.RUNNING:
                 return
-            self.lifecycle.to(State.SHUTTING_DOWN)
-            self._stop_all()
-            self.lifecycle.to(State.STOPPED)
+            with uninterrupted():
+                self.lifecycle.to(State.SHUTTING_DOWN)
+                self._stop_all()
+                self.lifecycle.attempt(State.STOPPED)
 
     def _stop_all(self) -> None:
         for intake in [self.intakes.pop(i) for i in list(self.intakes)]:
@@ -208,193 +224,194 @@ class Engine:
             sink.stop()
         for lookup in list(self.lookups.values()):
             lookup.stop()
-        jobs = {id(j): j for j in (self.jobs.pop(i) for i in list(self.jobs))}.values()
-        threads = [threading.Thread(target=j.stop) for j in jobs]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
+        self.jobs.stop_all()
 
     def close(self) -> None:
-        """Ends everything and gives the folder back. Calling it again does nothing."""
-        with self.ddl:
+        """Ends everything and gives the folder back, whatever state the JVM and the disk are in. Calling it again does nothing."""
+        with self.ddl, uninterrupted(), ExitStack() as last:
             if self.lifecycle.state is State.CLOSED:
                 return
-            self._ticker.stop()
-            if self.lifecycle.state is State.RUNNING:
-                self.stop()
+            faulted = self.lifecycle.state is State.FAULTED
             self.lifecycle.to(State.CLOSED)
+            last.callback(self._let_go)
+            last.callback(self.compute.close)
+            last.callback(self.storage.close)
+            last.callback(self._unwatch)
+            self.ticker.stop()
+            self._stop_all()
             for lookup in self.lookups.values():
                 lookup.close()
-            self.hub.close()
             if not self.temporary:
-                self.save_contents()
-            self.log.close()
-            self.index.close()
-            self.store.close()
-            self._let_go()
-            keep_classes()
+                self._save()
+        if not faulted:
+            with suppress(PenstockError):
+                keep_classes()
 
-    def save_contents(self) -> None:
-        """Writes the contents of tables and views, so that the log before them is no longer needed to open the database."""
-        for info in self.catalog.objects(Kind.TABLE, Kind.LOOKUP, Kind.VIEW):
-            path = self.layout.snapshot(info.id)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.store.save(info.id, path)
-
-    def substitute(self, text: str) -> str:
-        """Replaces `${NAME}` in an option value."""
-        return substitute(text, self.settings.variables)
-
-    def change_setting(self, key: str, value: str) -> None:
-        """Changes one setting until the database is closed; it counts for what begins from now on."""
-        self.settings = changed(self.settings, key, value)
-
-    def check_open(self) -> None:
-        if self.lifecycle.state is State.CLOSED:
-            raise fail("PSK-0004", "The database is closed.")
+    def _save(self) -> None:
+        try:
+            self.storage.save_contents()
+        except PenstockError as error:
+            # The log has everything; only the next open takes longer.
+            _logger.warning("the contents were not written at the end: %s", error)
 
     @property
     def running(self) -> bool:
         return self.lifecycle.state in (State.RUNNING, State.STARTING)
 
-    # Jobs
+    def check_open(self) -> None:
+        """PSK-0004 after `close`, PSK-7005 after the end of the JVM."""
+        state = self.lifecycle.state
+        if state is State.CLOSED:
+            raise fail("PSK-0004", "The database is closed.")
+        if state is State.FAULTED and self.fault is not None:
+            raise self.fault
 
-    def start_query(self, info: ObjectInfo) -> None:
-        """Starts the job of a stream or view. The side stream of late rows has none of its own."""
-        planned = self.planned.get(info.id) or plan_object(self, info)
-        if planned is None:
-            return
-        self.planned[info.id] = planned
-        if self.shared.takes(info, planned):
-            self.shared.join(info, planned)
-            return
-        job = self._job(info, planned)
-        self.jobs[info.id] = job
-        try:
-            job.start()
-        except BaseException:
-            self.jobs.pop(info.id, None)
-            job.stop()
-            raise
+    def change_setting(self, key: str, value: str) -> None:
+        """Changes one setting until the database is closed; it holds for what begins from now on."""
+        self.storage.settings = changed(self.settings, key, value)
 
-    def plan(self, info: ObjectInfo) -> Planned:
-        """The plan of a stream or view, made at most once in this process."""
-        planned = self.planned.get(info.id) or plan_object(self, info)
-        assert planned is not None
-        self.planned[info.id] = planned
-        return planned
+    # Connectors
 
-    def stored_schema(self, info: ObjectInfo) -> pa.Schema:
-        return stored_schema(info)
+    @property
+    def access(self) -> Access:
+        """What connectors may reach, and what the variables in their options stand for now: secrets are never stored."""
+        return Access.of(self.settings, self.folder)
 
-    def _job(self, info: ObjectInfo, planned: Planned) -> Job:
-        outputs = [self.catalog.by_id(i) for i in planned.output_ids]
-        start, base = self.shared.begin(info)
-        kernel = KernelJob(
-            self.spark,
-            self.uid,
-            planned.job,
-            planned.compiled,
-            folder=self.layout.job(info.id),
-            schemas=[stored_schema(o) for o in outputs],
-            idle_ms=planned.idle_ms,
-            max_rows=self.settings.engine.max_rows_per_epoch,
-            poll_ms=self.settings.engine.poll_timeout_ms,
-            every_ms=planned.every_ms,
-            seeds=planned.seeds,
-            start=start,
-            state_limit=planned.state_limit,
+    def start_sink(self, info: ObjectInfo, opened: Sink | None = None) -> None:
+        feeding = self.catalog.by_id(info.depends_on[0])
+        self.sinks[info.id] = SinkRunner(
+            self.storage, info, lambda: self.access, lambda: self.jobs.uncomputed([feeding]), opened
         )
-        asks = self._asks(info)
-        owner = self.catalog.get(probe_owner(info.name) or "")
-        record = self.recorder.of(outputs, planned.compiled.outputs, base, asks, lambda: job.stopping)
-
-        def failed(error: PenstockError) -> None:
-            for o in [*outputs, *([owner] if owner is not None else [])]:
-                self.hub.fail(o.id, error)
-
-        name = f"lookups of {owner.name}" if owner is not None else info.name
-        interrupt = asks.interrupt if asks is not None else None
-        job = Job(planned.output_ids, name, kernel, record, failed, interrupt, planned.state_limit)
-        return job
-
-    def _asks(self, info: ObjectInfo) -> OnDemand | None:
-        """The lookup table that the rows of a probe ask."""
-        if probe_owner(info.name) is None:
-            return None
-        lookup = self.lookups[int(info.options[LOOKUP])]
-        assert isinstance(lookup, OnDemand)
-        return lookup
-
-    def jobs_of(self, info: ObjectInfo) -> list[Job]:
-        """The jobs that make the rows of a stream or view: its own, and those of its on-demand lookups."""
-        ids = [info.id, *(o.id for o in probes_of(self, info))]
-        return [j for i in ids if (j := self.jobs.get(i)) is not None]
-
-    def stop_query(self, info: ObjectInfo) -> None:
-        if self.shared.member(info.id):
-            self.shared.leave(info)
-            return
-        job = self.jobs.pop(info.id, None)
-        if job is not None:
-            job.stop()
-
-    def start_sink(self, info: ObjectInfo) -> None:
-        self.sinks[info.id] = open_sink(self, info)
 
     def start_connector(self, info: ObjectInfo) -> None:
         """Starts the connector that feeds a source, if it has one."""
         if info.connector is not None:
-            self.intakes[info.id] = Intake(self, info)
+            self.intakes[info.id] = Intake(self.storage, info, self.access)
 
     # Progress
 
     def flush(self, timeout: float | None = None) -> None:
-        """Returns when every running job has taken in all that was committed before, and sinks have it too."""
+        """Returns when every query has taken in all that was committed before, and sinks have it too. Raises, naming them, for those that cannot."""
         self.wait(self.log.head, timeout)
 
     def wait(self, lsn: int, timeout: float | None = None) -> None:
         self.check_open()
         deadline = None if timeout is None else time.monotonic() + timeout
-        for info in self.catalog.objects(*QUERIES):
-            target = max([lsn, *(self._last_lsn(i) for i in info.depends_on)])
-            while True:
-                job = self.jobs.get(info.id)
-                if job is not None and not job.settle(target, deadline):
-                    raise fail(
-                        "PSK-0010", f"{probe_owner(info.name) or info.name} has not caught up within {timeout} s."
-                    )
-                if (job is not None and job.state is not JobState.FAILED) or not self.shared.split_up(info):
-                    break
-        for sink in list(self.sinks.values()):
-            if not sink.settle(deadline):
-                raise fail("PSK-0010", f"Sink {sink.name} has not caught up within {timeout} s.")
+        queries = self.catalog.objects(*QUERIES)
+        if queries and not self.running:
+            names = ", ".join(o.name for o in queries if not o.hidden)
+            raise fail(
+                "PSK-7006", f"The pipeline is stopped, so {names} cannot catch up.", hint="START PIPELINE starts it."
+            )
+        failed: dict[str, PenstockError] = {}
+        for info in queries:
+            self._settle(info, lsn, deadline, timeout, failed)
+        for runner in list(self.sinks.values()):
+            try:
+                if not runner.settle(deadline):
+                    raise fail("PSK-0010", f"Sink {runner.name} has not caught up within {timeout} s.")
+            except PenstockError as error:
+                if error.code == "PSK-0010":
+                    raise
+                failed[runner.name] = error
+        if failed:
+            self.check_open()
+            raise _unsettled(failed)
 
-    def _last_lsn(self, object_id: int) -> int:
-        info = self.catalog.by_id(object_id) if self.catalog.has_id(object_id) else None
-        if info is None or info.kind not in QUERIES:
-            return 0
-        last = self.log.last_entry(object_id)
-        return last.lsn if last else 0
+    def _settle(
+        self,
+        info: ObjectInfo,
+        lsn: int,
+        deadline: float | None,
+        timeout: float | None,
+        failed: dict[str, PenstockError],
+    ) -> None:
+        name = self.owner(info).name
+        try:
+            done = self.jobs.settle(info, lsn, deadline)
+        except PenstockError as error:
+            if self.catalog.has_id(info.id):
+                failed[name] = error
+            return
+        if not done:
+            raise fail("PSK-0010", f"{name} has not caught up within {timeout} s.")
 
-    def late_rows(self, info: ObjectInfo) -> int:
-        """Rows that came too late for every window of a stream or view, since the job was started."""
-        return sum(j.late_rows for j in self.jobs_of(info))
+    def owner(self, info: ObjectInfo) -> ObjectInfo:
+        """The object that a user knows a hidden one by."""
+        while info.owner_id is not None and self.catalog.has_id(info.owner_id):
+            info = self.catalog.by_id(info.owner_id)
+        return info
+
+    # Reading
+
+    def check_readable(self, infos: Iterable[ObjectInfo], *, stale: bool = False) -> None:
+        """Returns when the contents of objects are right to read: sound, following their inputs, and with everything that this
+        database had committed before. Raises why they are not, and what to do; never lets old rows pass for new ones.
+        """
+        self.check_open()
+        wanted = list(infos)
+        for info in wanted:
+            self.storage.check_sound(info)
+        reading = self.settings.read
+        if stale or reading.stale:
+            return
+        behind = self.jobs.upstream(wanted)
+        for o in behind:
+            if (trouble := self.jobs.trouble(o)) is not None:
+                raise self._refusal(wanted, o, trouble)
+        if reading.consistency == "strong":
+            self._await(wanted, [o for o in behind if o.kind in QUERIES])
+        if (error := self.jobs.uncomputed(wanted)) is not None:
+            raise error
+
+    def _await(self, wanted: list[ObjectInfo], queries: list[ObjectInfo]) -> None:
+        seconds = self.settings.read.timeout_ms / 1000
+        deadline = time.monotonic() + seconds
+        lsn = self.log.head
+        for info in queries:
+            try:
+                done = self.jobs.settle(info, lsn, deadline)
+            except PenstockError as error:
+                self.check_open()
+                trouble = self.jobs.trouble(info) or Trouble(info.name, "failed", time.time(), 0, error)
+                raise self._refusal(wanted, info, trouble) from error
+            if not done:
+                raise fail(
+                    "PSK-0010",
+                    f"{self.owner(info).name} has not caught up with the last commit within {seconds:g} s.",
+                    hint="SET read.timeout_ms waits longer; SET read.consistency = 'eventual' reads what is there.",
+                )
+
+    def _refusal(self, wanted: list[ObjectInfo], blamed: ObjectInfo, trouble: Trouble) -> PenstockError:
+        if trouble.error is not None and trouble.error.code == "PSK-6004":
+            return trouble.error
+        owner = self.owner(blamed)
+        subject = ", ".join(i.name for i in wanted)
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(trouble.since)) + " UTC" if trouble.since else ""
+        state = "is stopped" if trouble.state == "stopped" else f"has failed since {since}"
+        cause = f" ({trouble.error.detail})" if trouble.error is not None else ""
+        way = "START PIPELINE" if trouble.state == "stopped" else f"RESTART {owner.kind.value.upper()} {owner.name}"
+        return fail(
+            "PSK-7006",
+            f"{subject} cannot be read: {owner.name} {state}{cause}. Contents stand at LSN {trouble.lsn}; the log is at {self.log.head}.",
+            hint=f"{way} brings it up to date; SELECT … WITH (stale = true) reads what is there.",
+        )
 
     def housekeeping_error(self, object_id: int) -> str | None:
         """What fails at present in the work that time alone asks for: watermarks of processing time, retention."""
-        return self._ticker.error(object_id)
+        return self.ticker.error(object_id)
 
     def register_function(self, name: str, function: Callable[..., object], returns: str) -> None:
         """Makes a Python function callable in SQL, in queries made from now on."""
-        self.batch.register(name, function, returns)
+        self.compute.batch.register(name, function, returns)
+        self._functions[name] = (function, returns)
 
 
-def stored_schema(info: ObjectInfo) -> pa.Schema:
-    """The Arrow schema of an object's rows in the log."""
-    schema = schema_of(info.columns)
-    return schema.append(pa.field("__weight", pa.int64())) if info.changelog else schema
+def _unsettled(failed: dict[str, PenstockError]) -> PenstockError:
+    named = "; ".join(f"{name}: {error.detail}" for name, error in failed.items())
+    only = next(iter(failed.values())) if len(failed) == 1 else None
+    hint = only.hint if only is not None and only.hint else "SHOW QUERIES says more; RESTART … tries a query again."
+    return fail("PSK-7006", f"Not everything can catch up: {named}", hint=hint)
 
 
-__all__ = ["QUERIES", "Engine", "stored_schema"]
+__all__ = ["QUERIES", "Engine"]

@@ -1,17 +1,28 @@
-"""Which part of the log is still needed: by jobs, by sinks, by the retained history, and to open the database again."""
+"""Which part of the log is still needed, and by whom: jobs, sinks, the retained history, and the next open."""
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.catalog.objects import Kind, ObjectInfo, Role
+from penstock.errors import fail
 from penstock.runtime.durations import duration_ms, size_bytes
-from penstock.runtime.probes import probe_owner
+from penstock.runtime.lifecycle import JobState
 
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
+
+HISTORY = "its history"
+
+
+class Floor(NamedTuple):
+    """The highest LSN at or below which nothing of an object is needed, and who needs what is above it."""
+
+    lsn: int
+    held_by: str
 
 
 class Retention:
@@ -20,66 +31,100 @@ class Retention:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._saved: dict[int, int] = {}
+        self.floors: dict[int, Floor] = {}
+        """What the last look found, by object."""
+        self._pressed = False
 
-    def trim(self, floors: Mapping[int, int]) -> None:
+    def trim(self) -> None:
         """Removes what is at or below each object's floor."""
         engine = self._engine
-        if any(floors.values()):
-            engine.log.trim(floors)
-            for object_id, lsn in floors.items():
-                engine.index.trim(object_id, lsn)
+        floors = {i: f.lsn for i, f in self.floors.items() if engine.catalog.has_id(i)}
+        # Also without a floor: segments that few entries need are thinned out.
+        engine.log.trim(floors)
+        for object_id, lsn in floors.items():
+            if lsn:
+                engine.storage.index.trim(object_id, lsn)
+        self._measure()
 
-    def floor(self, info: ObjectInfo) -> int:
-        """The highest LSN at or below which nothing of the object is needed."""
+    def _measure(self) -> None:
+        """Compares the log with `log.max_bytes`: beyond it history goes, and if that was not enough, no new rows are taken."""
+        engine, limit = self._engine, self._engine.settings.log.max_bytes
+        size = engine.log.size if limit else 0
+        over = size > limit > 0
+        if over and self._pressed:
+            held = max(self.floors, key=lambda i: engine.log.retained(i)[0], default=None)
+            by = f"; most of it is held by {self.floors[held].held_by}" if held is not None else ""
+            engine.storage.full = fail("PSK-5013", f"The log has {size} bytes, log.max_bytes allows {limit}{by}.")
+        elif not over:
+            engine.storage.full = None
+        # Not below the limit alone: history would come and go with every look.
+        self._pressed = over or (self._pressed and size > limit * 0.8)
+
+    def look(self, info: ObjectInfo) -> None:
+        """Finds the floor of one object."""
         engine = self._engine
-        floor = self._history(info)
-        if floor == 0:
-            return 0
+        floor = Floor(self._history(info), HISTORY)
         for dependent in engine.catalog.dependents(info.id):
-            floor = min(floor, self._consumed(dependent))
-        if info.kind in (Kind.TABLE, Kind.LOOKUP, Kind.VIEW):
-            floor = min(floor, self._saved_lsn(info, floor))
-        return floor
+            consumed = self._consumed(dependent)
+            if consumed < floor.lsn:
+                floor = Floor(consumed, f"{dependent.kind.value} {engine.owner(dependent).name}")
+        if info.has_contents and floor.lsn:
+            saved = self._saved_lsn(info, floor.lsn)
+            if saved < floor.lsn:
+                floor = Floor(saved, "its contents, which are not written down yet")
+        self.floors[info.id] = floor
+
+    def forget(self, known: Mapping[int, ObjectInfo]) -> None:
+        for object_id in [i for i in self.floors if i not in known]:
+            del self.floors[object_id]
+            self._saved.pop(object_id, None)
 
     def _history(self, info: ObjectInfo) -> int:
         """The LSN up to which the object's history may go, by the size or age that it is kept for."""
         engine = self._engine
         option = info.options.get("retain_history")
         limit = size_bytes(option) if option else engine.settings.log.retain_bytes
-        if info.on_demand or probe_owner(info.name) is not None:
-            limit = 0  # Nobody can ask for their past.
-        entries = engine.log.entries(info.id)
+        if info.on_demand or info.role is Role.PROBE or self._pressed:
+            limit = 0  # Nobody can ask for their past, or it has to go.
         if limit is None:
             assert option is not None
-            oldest = int(time.time() * 1000) - duration_ms(option)
-            gone = [e.lsn for e in entries if e.time_ms < oldest]
-            return gone[-1] if gone else 0
-        size = 0
-        for e in reversed(entries):
-            size += e.length
-            if size > limit:
-                return e.lsn
-        return 0
+            return engine.log.before_time(info.id, int(time.time() * 1000) - duration_ms(option))
+        return engine.log.beyond_bytes(info.id, limit)
 
     def _consumed(self, dependent: ObjectInfo) -> int:
+        """The LSN up to which a dependent needs nothing any more."""
         engine = self._engine
         if dependent.kind is Kind.SINK:
             sink = engine.sinks.get(dependent.id)
             return sink.durable_lsn if sink is not None else 0
-        job = engine.jobs.get(dependent.id)
-        if job is None:
-            return engine.log.head if dependent.sql.startswith("LATE DATA") else 0
-        return job.kernel.durable_lsn
+        if dependent.role in (Role.LATE_ROWS, Role.ERRORS):
+            return engine.log.head
+        if self._let_go(dependent):
+            return engine.log.head
+        job = engine.jobs.by_object.get(dependent.id)
+        return job.kernel.durable_lsn if job is not None else 0
+
+    def _let_go(self, info: ObjectInfo) -> bool:
+        """A query that has failed for too long holds nothing back any more: it is made again from the beginning when it is restarted."""
+        trouble = self._engine.jobs.trouble(info)
+        if trouble is None or trouble.state != JobState.FAILED.value:
+            return False
+        patience = 0 if self._pressed else self._engine.settings.engine.release_failed_ms / 1000
+        if time.time() - trouble.since < patience:
+            return False
+        shutil.rmtree(self._engine.storage.layout.job(info.id), ignore_errors=True)
+        return True
 
     def _saved_lsn(self, info: ObjectInfo, floor: int) -> int:
         engine = self._engine
         saved = self._saved.get(info.id, 0)
-        pending = sum(e.length for e in engine.log.entries(info.id, after=saved, up_to=floor))
-        path = engine.layout.snapshot(info.id)
-        # Less than a segment would free nothing, and contents are not written more often than changes as large as they are come.
+        pending, _ = engine.log.amount(info.id, after=saved, up_to=floor)
+        path = engine.storage.layout.snapshot(info.id)
+        # Anything less than a whole segment frees nothing. Don't rewrite the snapshot until the pending changes are at least as large as it is.
         if pending > max(engine.settings.log.segment_bytes, path.stat().st_size if path.exists() else 0):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _, saved = engine.store.position(info.id)
-            engine.store.save(info.id, path)
-            self._saved[info.id] = saved
+            engine.storage.check_sound(info)
+            saved = self._saved[info.id] = engine.storage.save(info)
         return saved
+
+
+__all__ = ["HISTORY", "Floor", "Retention"]

@@ -1,4 +1,4 @@
-"""What happens with time alone: processing-time watermarks, and the removal of history that nobody needs."""
+"""What happens with time alone: processing-time watermarks, idle sources, and the removal of history that nobody needs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.log import Part
+from penstock.runtime.durations import duration_ms
+from penstock.runtime.lifecycle import State
 from penstock.runtime.retention import Retention
+from penstock.runtime.storage.pervalue import ValueWatermark
 
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
@@ -19,8 +23,18 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 _TICK_S = 1.0
 _RETENTION_TICKS = 5
-_WATERMARK = "the watermark of processing time"
+_WATERMARK = "the watermark"
+_IDLE = "the mark of an idle source"
 _HISTORY = "the removal of history"
+
+
+@dataclass
+class _Quiet:
+    """Since when (monotonic clock) a source has had no commit, and how many it had had then."""
+
+    since: float
+    commits: int
+    marked: bool = False
 
 
 class Ticker:
@@ -28,7 +42,8 @@ class Ticker:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._retention = Retention(engine)
+        self.retention = Retention(engine)
+        self._quiet: dict[int, _Quiet] = {}
         self._errors: dict[tuple[str, int | None], str] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-ticker", daemon=True)
@@ -44,7 +59,7 @@ class Ticker:
             ticks += 1
             self._try(_WATERMARK, None, self._heartbeats)
             if ticks % _RETENTION_TICKS == 0:
-                self._try(_HISTORY, None, self._trim)
+                self._try(_HISTORY, None, self.trim)
 
     def _try(self, what: str, object_id: int | None, work: Callable[[], None]) -> None:
         key = (what, object_id)
@@ -64,24 +79,56 @@ class Ticker:
         engine = self._engine
         if not engine.running:
             return
-        timed = {t.object_id for planned in list(engine.planned.values()) for t in planned.compiled.timed}
+        timed = {t.object_id for planned in list(engine.jobs.planned.values()) for t in planned.compiled.timed}
         for info in engine.catalog.objects(Kind.SOURCE):
-            if info.id in timed and info.watermark is not None and info.watermark.proctime:
+            if info.id not in timed or info.watermark is None:
+                continue
+            if info.watermark.proctime:
                 self._try(_WATERMARK, info.id, partial(self._heartbeat, info))
+            elif "idle_timeout" in info.options:
+                self._try(_IDLE, info.id, partial(self._mark_idle, info))
+                self._try(_WATERMARK, info.id, partial(self._leave_idle_values, info))
 
     def _heartbeat(self, info: ObjectInfo) -> None:
-        now = int(time.time() * 1000)
-        self._engine.log.append([Part(object_id=info.id, watermark=now, schema_version=len(info.columns))])
+        """A commit without rows: processing time gives it the time of its commit."""
+        self._engine.storage.commit([Part(object_id=info.id, schema_version=len(info.columns))])
+
+    def _mark_idle(self, info: ObjectInfo) -> None:
+        """Makes a source idle that has had no commit for as long as it may. Its next commit ends that."""
+        log = self._engine.log
+        quiet = self._quiet.get(info.id)
+        if quiet is None or quiet.commits != log.epoch(info.id):
+            self._quiet[info.id] = _Quiet(time.monotonic(), log.epoch(info.id))
+        elif not quiet.marked and (time.monotonic() - quiet.since) * 1000 >= duration_ms(info.options["idle_timeout"]):
+            self._engine.storage.commit([Part(object_id=info.id, idle=True, schema_version=len(info.columns))])
+            quiet.commits, quiet.marked = quiet.commits + 1, True
+
+    def _leave_idle_values(self, info: ObjectInfo) -> None:
+        """Moves the watermark of a source on that waited for values that are idle now."""
+        engine = self._engine
+        clock = engine.storage.feeds[info.id].clock
+        if isinstance(clock, ValueWatermark) and clock.due():
+            engine.storage.commit([Part(object_id=info.id, schema_version=len(info.columns))])
+
+    def trim(self) -> None:
+        """Removes the part of the log that nobody needs; not now if somebody changes who that is."""
+        engine = self._engine
+        # A query that is being made counts on the history that it has seen, and one that is being restarted on its checkpoint.
+        if not engine.ddl.acquire(blocking=False):
+            return
+        try:
+            if engine.lifecycle.state is not State.FAULTED:
+                self._trim()
+        finally:
+            engine.ddl.release()
 
     def _trim(self) -> None:
-        floors: dict[int, int] = {}
-
-        def add(info: ObjectInfo) -> None:
-            floors[info.id] = self._retention.floor(info)
-
-        for info in self._engine.catalog.objects():
-            self._try(_HISTORY, info.id, partial(add, info))
-        self._retention.trim(floors)
+        engine = self._engine
+        known = {o.id: o for o in engine.catalog.objects()}
+        self.retention.forget(known)
+        for info in known.values():
+            self._try(_HISTORY, info.id, partial(self.retention.look, info))
+        self.retention.trim()
 
     def stop(self) -> None:
         self._stop.set()

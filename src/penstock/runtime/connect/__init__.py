@@ -1,0 +1,1 @@
+"""What brings rows in and carries them out: connectors, sinks, lookup tables with a source."""

@@ -1,0 +1,1 @@
+"""Streaming queries: how they are planned, run, shared, limited and restarted."""

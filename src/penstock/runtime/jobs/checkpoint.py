@@ -1,0 +1,39 @@
+"""What the checkpoint of a query says while the query does not run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from penstock.errors import fail
+
+
+def begun(job: Path) -> bool:
+    """True if a checkpoint has an epoch."""
+    return bool(_numbers(job / "checkpoint" / "offsets"))
+
+
+def reached(job: Path, recorded: int) -> int | None:
+    """The LSN up to which the epochs of a stopped query are in the log; None if none of them is.
+
+    `recorded` is the number of the newest epoch in the log, which Spark need not have committed; -1 if there is none. An epoch that is neither
+    recorded nor committed has put out nothing, and may be computed again.
+    """
+    last = max([recorded, *_numbers(job / "checkpoint" / "commits")])
+    if last < 0:
+        return None
+    path = job / "checkpoint" / "offsets" / str(last)
+    try:
+        lines = path.read_text().splitlines()
+        # A header, settings, and the offset of each scan; those of one epoch are the same.
+        return max(int(json.loads(line)["lsn"]) for line in lines[2:] if line.startswith("{"))
+    except (OSError, ValueError, KeyError, TypeError) as why:
+        raise fail(
+            "PSK-6003",
+            f"{path} is missing or damaged, so nobody knows where the query was.",
+            hint="Drop the query and create it again.",
+        ) from why
+
+
+def _numbers(folder: Path) -> list[int]:
+    return [int(f.name) for f in folder.glob("*") if f.name.isdecimal()]

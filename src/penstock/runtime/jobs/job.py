@@ -1,0 +1,254 @@
+"""One job: a streaming query, the thread that records its epochs, and its figures."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from penstock.errors import PenstockError, fail
+from penstock.runtime.jobs.limits import StateGuard
+from penstock.runtime.lifecycle import JOB_STEPS, JobState, Lifecycle, wait_s
+from penstock.runtime.storage.record import Recorder
+from penstock.spark.bridge import Epoch, KernelJob
+from penstock.spark.operators import StateFigures
+
+_logger = logging.getLogger(__name__)
+
+_POLL_MS = 500
+"""How often the pump looks whether its query still lives, when nothing comes."""
+_ATTEMPTS = 5
+"""How many failures in a row, without an epoch between, end a query. What a full disk refuses is tried for ever."""
+_PASSING = frozenset({"PSK-5002", "PSK-7001", "PSK-7004", "PSK-8001"})
+_LASTING = frozenset({"PSK-7004"})
+
+
+@dataclass
+class JobFigures:
+    """Counted since the job was started."""
+
+    epochs: int = 0
+    rows_by_output: list[int] = field(default_factory=list)
+    last_epoch_ms: float = 0.0
+    watermark: int | None = None
+    started_at: float = field(default_factory=time.time)
+    reached: int = 0
+    """The LSN up to which the recorded epochs have taken in the log."""
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """What a job runs, into which objects (in the order of its outputs), and who hears of its fate: `failed` and `healed` of the job
+    itself, `erred` of changes in the rows that could not be computed.
+
+    `make` gives a fresh kernel job for each attempt. `interrupt` wakes a recorder that waits for something, so that it sees that
+    the job is to stop. `alone`: a failure that can pass is tried again; a job that others share is split up instead.
+    """
+
+    name: str
+    objects: tuple[int, ...]
+    make: Callable[[], KernelJob]
+    recorder: Recorder
+    failed: Callable[[PenstockError], None]
+    healed: Callable[[], None] = lambda: None
+    erred: Callable[[], None] = lambda: None
+    interrupt: Callable[[], None] = lambda: None
+    state_limit: int = 0
+    alone: bool = True
+
+
+class Job:
+    """Runs one query until it is stopped, or fails on something that cannot pass."""
+
+    def __init__(self, spec: JobSpec) -> None:
+        self.spec = spec
+        self.error: PenstockError | None = None
+        self.failed_at: float | None = None
+        self.figures = JobFigures()
+        self.kernel: KernelJob = spec.make()
+        self._life = Lifecycle(spec.name, JobState.STARTING, JOB_STEPS)
+        self._guard = StateGuard(spec.name, spec.state_limit) if spec.state_limit else None
+        self._failures = 0
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._pump = threading.Thread(target=self._run, name=f"penstock-pump-{spec.name}", daemon=True)
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def objects(self) -> tuple[int, ...]:
+        return self.spec.objects
+
+    @property
+    def state(self) -> JobState:
+        return self._life.state
+
+    def start(self) -> None:
+        """Starts the query; raises, with nothing left running, if Spark refuses it."""
+        try:
+            self.kernel.start()
+            if not self._life.attempt(JobState.RUNNING):
+                # The JVM has ended meanwhile.
+                raise self.error or fail("PSK-7006", f"{self.name} was stopped.")
+        except BaseException:
+            self._life.attempt(JobState.STOPPED)
+            with suppress(PenstockError):
+                self.kernel.stop()
+            raise
+        self._pump.start()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._follow()
+                return
+            except Exception as error:
+                if not self._failed(error) or not self._again():
+                    return
+
+    def _follow(self) -> None:
+        """Records epochs until the job is to stop."""
+        ack = False
+        while not self._stopping.is_set():
+            epoch = self.kernel.take(ack, _POLL_MS)
+            ack = False
+            if epoch is not None:
+                self._one(epoch)
+                ack = True
+            elif not self._stopping.is_set() and not self.kernel.active:
+                raise self.kernel.error or fail("PSK-7001", f"{self.name} ended unexpectedly.")
+
+    def _one(self, epoch: Epoch) -> None:
+        begin = time.perf_counter()
+        if self._guard is not None:
+            self._guard.check(self.kernel.state())
+        if self.spec.recorder.record(epoch, self._stopping.is_set):
+            self.spec.erred()
+        for path in epoch.files:
+            path.unlink(missing_ok=True)
+        rows = [sum(b.num_rows for b in output) for output in epoch.batches]
+        figures = self.figures
+        figures.epochs += 1
+        figures.rows_by_output = [a + b for a, b in zip(figures.rows_by_output or [0] * len(rows), rows, strict=True)]
+        figures.watermark = epoch.watermark
+        figures.reached = max(figures.reached, epoch.lsn)
+        figures.last_epoch_ms = (time.perf_counter() - begin) * 1000
+        if self._failures:
+            self._failures = 0
+            self.error = self.failed_at = None
+            self.spec.healed()
+
+    def _failed(self, why: Exception) -> bool:
+        """Takes note of a failure; True if the query is to be tried again."""
+        if self._stopping.is_set():
+            return False
+        error = why
+        if not isinstance(error, PenstockError):
+            error = fail("PSK-8001", f"{self.name}: {type(why).__name__}: {why}")
+            error.__cause__ = why
+        self._failures += 1
+        self.failed_at = self.failed_at or time.time()
+        self.error = error
+        with suppress(Exception):
+            self.kernel.refuse(str(error))
+        passing = error.code in _PASSING and (error.code in _LASTING or self._failures < _ATTEMPTS)
+        if self.spec.alone and passing:
+            return self._life.attempt(JobState.RETRYING)
+        if self._life.attempt(JobState.FAILED):
+            _logger.error("%s failed: %s", self.name, error)
+            self.spec.failed(error)
+        return False
+
+    def _again(self) -> bool:
+        """Waits, then starts the query again from its checkpoint; False if it is to stop or has failed for good."""
+        while self._waited():
+            with suppress(PenstockError):
+                self.kernel.stop()
+            try:
+                self._life.to(JobState.STARTING)
+                self.kernel = self.spec.make()
+                self.kernel.start()
+            except Exception as error:
+                if self._failed(error):
+                    continue
+            else:
+                if self._life.attempt(JobState.RUNNING):
+                    return True
+            # Whoever has stopped the job meanwhile has stopped the kernel before, not this one.
+            if self._stopping.is_set():
+                with suppress(PenstockError):
+                    self.kernel.stop()
+            return False
+        return False
+
+    def _waited(self) -> bool:
+        """Waits for the time of the next attempt; False if there is none."""
+        self._wake.wait(wait_s(self._failures))
+        self._wake.clear()
+        return not self._stopping.is_set()
+
+    def rows_out(self, object_id: int) -> int:
+        """Rows emitted for one of its objects since the job was started."""
+        rows = self.figures.rows_by_output
+        return rows[self.objects.index(object_id)] if rows and object_id in self.objects else 0
+
+    @property
+    def state_figures(self) -> list[StateFigures]:
+        """What each of its operators keeps."""
+        return self.kernel.state()
+
+    @property
+    def warning(self) -> str | None:
+        return self._guard.warning(self.kernel.state()) if self._guard is not None else None
+
+    @property
+    def late_rows(self) -> int:
+        return self.kernel.late_rows()
+
+    def settle(self, lsn: int, deadline: float | None) -> bool:
+        """Waits until everything up to an LSN is recorded; False when the time is over.
+
+        A job that waits for its next attempt makes it now. Raises what keeps the job from getting there, if it fails twice meanwhile.
+        """
+        known = self._failures
+        while True:
+            state = self.state
+            if state is JobState.RETRYING:
+                self._wake.set()
+            if state is JobState.STOPPED:
+                raise fail("PSK-7006", f"{self.name} was stopped.", hint="START PIPELINE starts it again.")
+            if self.error is not None and (state is JobState.FAILED or self._failures > known + 1):
+                raise self.error
+            left = 0.25 if deadline is None else min(0.25, deadline - time.monotonic())
+            if state is JobState.RUNNING:
+                if self.kernel.settled(lsn, max(0, int(left * 1000))):
+                    return True
+            elif left > 0:
+                self._stopping.wait(min(left, 0.05))
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+
+    def abandon(self, error: PenstockError) -> None:
+        """The JVM has ended, and the query with it: nothing is left to stop."""
+        self.error, self.failed_at = error, time.time()
+        self._stopping.set()
+        self._wake.set()
+        self._life.attempt(JobState.FAILED)
+        self.spec.interrupt()
+
+    def stop(self) -> None:
+        """Ends the query after the epoch that is under way."""
+        self._stopping.set()
+        self._wake.set()
+        self.spec.interrupt()
+        try:
+            self.kernel.stop()
+        finally:
+            self._life.attempt(JobState.STOPPED)
+            if self._pump.is_alive() and threading.current_thread() is not self._pump:
+                self._pump.join(timeout=10)

@@ -1,0 +1,446 @@
+"""The running queries of a database."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from penstock.catalog.objects import Kind, ObjectInfo, Role
+from penstock.catalog.types import stored_schema
+from penstock.errors import PenstockError, fail
+from penstock.runtime.connect.lookups import FedLookup
+from penstock.runtime.connect.ondemand import OnDemand
+from penstock.runtime.jobs.compute import Compute
+from penstock.runtime.jobs.job import Job, JobSpec
+from penstock.runtime.jobs.planned import Planned, Planner
+from penstock.runtime.jobs.relocate import relocate
+from penstock.runtime.jobs.shared import SharedJobs
+from penstock.runtime.lifecycle import JobState
+from penstock.runtime.storage.contents import complete, contents
+from penstock.runtime.storage.interrupts import uninterrupted
+from penstock.runtime.storage.record import Recorder, change_part
+from penstock.runtime.storage.storage import Storage
+from penstock.serve.zset import negated
+from penstock.spark.bridge import KernelJob
+
+QUERIES = (Kind.STREAM, Kind.VIEW)
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why the contents of an object do not follow its inputs: who is to blame, since when (Unix time), and up to which LSN they stand."""
+
+    name: str
+    state: str
+    since: float
+    lsn: int
+    error: PenstockError | None
+
+
+class Jobs:
+    """Jobs by the object that they maintain. Changes are made under the lock of DDL; reading needs none."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        compute: Compute,
+        ddl: threading.RLock,
+        lookups: Mapping[int, FedLookup],
+        running: Callable[[], bool],
+    ) -> None:
+        self.storage = storage
+        self.compute = compute
+        self.ddl = ddl
+        self.running = running
+        self.planner = Planner(storage, compute)
+        self.planned: dict[int, Planned] = {}
+        self.by_object: dict[int, Job] = {}
+        self.shared = SharedJobs(self)
+        self._lookups = lookups
+        self._refused: dict[int, tuple[PenstockError, float]] = {}
+
+    # Starting and stopping
+
+    def start_all(self) -> None:
+        """Starts every query, in order of dependency. One that cannot be started is reported, and keeps no other from it."""
+        catalog = self.storage.catalog
+        for info in catalog.objects(*QUERIES):
+            if not self.shared.member(info.id):
+                self._try([info], lambda info=info: self.start(info))  # type: ignore[misc]
+        for input_id in self.shared.inputs():
+            known = [catalog.by_id(m) for m in catalog.shared[input_id].members if catalog.has_id(m)]
+            self._try(known, lambda input_id=input_id: self.shared.start(input_id))  # type: ignore[misc]
+
+    def _try(self, infos: Sequence[ObjectInfo], start: Callable[[], None]) -> None:
+        try:
+            start()
+        except PenstockError as error:
+            for info in infos:
+                self.refused(info, error)
+
+    def refused(self, info: ObjectInfo, error: PenstockError) -> None:
+        """A query could not be planned or started. It is tried again when the pipeline is started, and by RESTART."""
+        self._refused[info.id] = (error, time.time())
+        self.storage.hub.suspend(info.id, error)
+
+    def start(self, info: ObjectInfo, planned: Planned | None = None) -> None:
+        """Starts the job of a stream or view; one without a query of its own has none."""
+        if planned is not None:
+            self.planned[info.id] = planned
+        known = self.planned.get(info.id) or self.planner.stored(info)
+        if known is None:
+            return
+        self.planned[info.id] = known
+        self.storage.check_sound(info)
+        if self._lost(info):
+            self._begin_again(info)
+        if self.shared.takes(info, known):
+            self.shared.join(info, known)
+        else:
+            relocate(self.storage.layout.job(info.id))
+            self.run(self._spec(info, known))
+        self._refused.pop(info.id, None)
+
+    def _lost(self, info: ObjectInfo) -> bool:
+        """True if epochs of the query are in the log, and its checkpoint is gone: its state cannot go on where the log is."""
+        recorded = self.storage.log.job_epoch(info.id)
+        if recorded < 0 or recorded < self.shared.begin(info).base or self.shared.member(info.id):
+            return False
+        offsets = self.storage.layout.job(info.id) / "checkpoint" / "offsets"
+        return not offsets.is_dir() or not any(offsets.iterdir())
+
+    def check_repeatable(self, info: ObjectInfo) -> None:
+        """PSK-6003 or PSK-5011 for a query that cannot begin again: what it has emitted cannot be taken back, or not be computed again."""
+        if self.storage.log.job_epoch(info.id) < 0:
+            return
+        planned = self.plan(info)
+        way = f"Drop {info.name} and create it again."
+        if not info.changelog or len(planned.output_ids) > 1:
+            raise fail("PSK-6003", f"{info.name} cannot begin again: its rows cannot be taken back.", hint=way)
+        catalog, log = self.storage.catalog, self.storage.log
+        for i in planned.compiled.objects:
+            known = catalog.by_id(i) if catalog.has_id(i) else None
+            if known is not None and not known.has_contents and not complete(log, i):
+                raise fail(
+                    "PSK-5011", f"{info.name} cannot be computed again: the history of {known.name} is gone.", hint=way
+                )
+
+    def _begin_again(self, info: ObjectInfo) -> None:
+        """Takes back all that the query has emitted, so that it can be computed again from what it reads. A crash on the way is no
+        matter: it begins again.
+        """
+        self.check_repeatable(info)
+        storage = self.storage
+        rows = contents(storage, info)
+        if rows.num_rows:
+            storage.commit([change_part(info, negated(rows).cast(stored_schema(info)))])
+        with storage.catalog.edit():
+            storage.catalog.solo[info.id] = self.shared.after(storage.log.job_epoch(info.id))
+
+    def run(self, spec: JobSpec) -> None:
+        job = Job(spec)
+        for i in spec.objects:
+            self.by_object[i] = job
+        try:
+            # Ctrl-C finds a query that runs and is known, or none.
+            with uninterrupted():
+                job.start()
+        except BaseException:
+            for i in spec.objects:
+                self.by_object.pop(i, None)
+            if job.state is not JobState.STOPPED:
+                _quietly(job)
+            raise
+        for i in spec.objects:
+            self._refused.pop(i, None)
+        spec.healed()
+
+    def plan(self, info: ObjectInfo) -> Planned:
+        """The plan of a stream or view, made at most once in this process."""
+        planned = self.planned.get(info.id) or self.planner.stored(info)
+        assert planned is not None
+        self.planned[info.id] = planned
+        return planned
+
+    def _spec(self, info: ObjectInfo, planned: Planned) -> JobSpec:
+        storage, compute = self.storage, self.compute
+        outputs = [storage.info(i) for i in planned.output_ids]
+        solo = self.shared.begin(info)
+        settings = storage.settings.engine
+        asks = self._asks(info)
+        owner = storage.info(info.owner_id) if info.role is Role.PROBE and info.owner_id is not None else None
+
+        def make() -> KernelJob:
+            return KernelJob(
+                compute.spark,
+                compute.uid,
+                planned.job,
+                planned.compiled,
+                folder=storage.layout.job(info.id),
+                schemas=[stored_schema(o) for o in outputs],
+                max_rows=settings.max_rows_per_epoch,
+                poll_ms=settings.poll_timeout_ms,
+                every_ms=planned.every_ms,
+                seeds=planned.seeds,
+                start=solo.start,
+                state_limit=planned.state_limit,
+            )
+
+        told = [*outputs, *([owner] if owner is not None else [])]
+        return JobSpec(
+            name=f"lookups of {owner.name}" if owner is not None else info.name,
+            objects=planned.output_ids,
+            make=make,
+            recorder=Recorder(storage, outputs, planned.compiled.outputs, solo.base, asks, [self.errors_of(info)]),
+            failed=self.teller(told),
+            healed=self.healer(told),
+            erred=self.erred,
+            interrupt=asks.interrupt if asks is not None else lambda: None,
+            state_limit=planned.state_limit,
+        )
+
+    def teller(self, infos: Sequence[ObjectInfo]) -> Callable[[PenstockError], None]:
+        """Tells subscribers of a failure."""
+
+        def failed(error: PenstockError) -> None:
+            for o in infos:
+                self.storage.hub.suspend(o.id, error)
+
+        return failed
+
+    def healer(self, infos: Sequence[ObjectInfo]) -> Callable[[], None]:
+        """Lets subscribers go on."""
+
+        def healed() -> None:
+            for o in infos:
+                self._tell(o)
+
+        return healed
+
+    def erred(self) -> None:
+        """The errors of some query have changed: subscribers of what is above it are stopped, or let go on."""
+        for o in self.storage.catalog.objects(*QUERIES):
+            self._tell(o)
+
+    def _tell(self, info: ObjectInfo) -> None:
+        error = self.uncomputed([info])
+        if error is not None:
+            self.storage.hub.suspend(info.id, error)
+        elif self.trouble(info) is None:
+            self.storage.hub.resume(info.id)
+
+    def errors_of(self, info: ObjectInfo) -> ObjectInfo | None:
+        """The object that takes the rows of a query that could not be computed."""
+        return self.storage.owned(info.id, Role.ERRORS)
+
+    def _asks(self, info: ObjectInfo) -> OnDemand | None:
+        """The lookup table that the rows of a probe ask."""
+        if info.lookup_id is None:
+            return None
+        lookup = self._lookups[info.lookup_id]
+        assert isinstance(lookup, OnDemand)
+        return lookup
+
+    def stop(self, info: ObjectInfo) -> None:
+        if self.shared.member(info.id):
+            self.shared.leave(info)
+            return
+        job = self.by_object.pop(info.id, None)
+        if job is not None:
+            for i in job.objects:
+                self.by_object.pop(i, None)
+            job.stop()
+
+    def halt(self, info: ObjectInfo) -> None:
+        """Stops a query that is to be started again. Until it is, nobody takes its contents for those of now."""
+        stopped = fail("PSK-7006", f"{info.name} was stopped, and not started again.")
+        self.refused(info, stopped)
+        self.stop(info)
+
+    def restart(self, info: ObjectInfo) -> None:
+        """Stops a query and starts it again; if that is refused, its status says why."""
+        self.halt(info)
+        self._try([info], lambda: self.start(info))
+
+    def lose(self, info: ObjectInfo) -> None:
+        """Makes a query that is stopped begin again when it is started: all that it has emitted is taken back first."""
+        shutil.rmtree(self.storage.layout.job(info.id), ignore_errors=True)
+        self.planned.pop(info.id, None)
+        with self.storage.catalog.edit():
+            self.storage.catalog.solo.pop(info.id, None)
+
+    def forget(self, info: ObjectInfo) -> None:
+        """The query was dropped: it leaves no job, no plan and no files."""
+        try:
+            self.stop(info)
+        finally:
+            self.planned.pop(info.id, None)
+            self._refused.pop(info.id, None)
+            shutil.rmtree(self.storage.layout.job(info.id), ignore_errors=True)
+
+    def stop_all(self) -> None:
+        jobs = self._all()
+        self.by_object.clear()
+        threads = [threading.Thread(target=_quietly, args=(j,), name=f"penstock-stop-{j.name}") for j in jobs]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+
+    def abandon(self, error: PenstockError) -> None:
+        """The JVM has ended, and every query with it."""
+        for job in self._all():
+            job.abandon(error)
+        for info in self.storage.catalog.objects(*QUERIES):
+            self.storage.hub.suspend(info.id, error)
+
+    def _all(self) -> list[Job]:
+        return list({id(j): j for j in list(self.by_object.values())}.values())
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._all())
+
+    # Insight
+
+    def of(self, info: ObjectInfo) -> list[Job]:
+        """The jobs that make the rows of a stream or view: its own, and those of its on-demand lookups."""
+        ids = [info.id, *(o.id for o in self.probes(info))]
+        return [j for i in ids if (j := self.by_object.get(i)) is not None]
+
+    def probes(self, owner: ObjectInfo) -> list[ObjectInfo]:
+        """The probes of a query, in the order in which they feed each other."""
+        streams = self.storage.catalog.objects(Kind.STREAM)
+        return [o for o in streams if o.role is Role.PROBE and o.owner_id == owner.id]
+
+    def trouble(self, info: ObjectInfo) -> Trouble | None:
+        """Why the contents of one object do not follow its inputs; None if they do, or will."""
+        damage = self.storage.damage.get(info.id)
+        if damage is not None:
+            return Trouble(info.name, "damaged", 0.0, 0, damage)
+        if info.kind not in QUERIES:
+            return None
+        last = self.storage.log.last_entry(info.id)
+        lsn = last.lsn if last else 0
+        if info.id in self._refused:
+            error, since = self._refused[info.id]
+            return Trouble(info.name, "failed", since, lsn, error)
+        owner = info
+        if info.role in (Role.LATE_ROWS, Role.ERRORS) and info.owner_id is not None:
+            owner = self.storage.info(info.owner_id)
+        job = self.by_object.get(owner.id)
+        if job is None:
+            return Trouble(info.name, "stopped", 0.0, lsn, None) if not self.running() else None
+        if job.error is not None and job.state in (JobState.FAILED, JobState.RETRYING):
+            if job.state is JobState.FAILED and not job.spec.alone:
+                return None  # It is being split up; whoever waits for the query waits for that.
+            return Trouble(info.name, job.state.value, job.failed_at or 0.0, max(lsn, job.figures.reached), job.error)
+        return None
+
+    def upstream(self, infos: Iterable[ObjectInfo], *, errors: bool = True) -> list[ObjectInfo]:
+        """Objects and everything that they are made from, in order of dependency. Without `errors` the errors of a query do not count as made from it."""
+        catalog = self.storage.catalog
+        seen: set[int] = set()
+        todo = [i.id for i in infos]
+        while todo:
+            object_id = todo.pop()
+            if object_id in seen or not catalog.has_id(object_id):
+                continue
+            seen.add(object_id)
+            info = catalog.by_id(object_id)
+            if info.role is Role.ERRORS and not errors:
+                todo += [i for of in info.depends_on if catalog.has_id(of) for i in catalog.by_id(of).depends_on]
+            else:
+                todo += info.depends_on
+        return [o for o in catalog.objects() if o.id in seen]
+
+    def uncomputed(self, infos: Iterable[ObjectInfo]) -> PenstockError | None:
+        """Why nothing of objects may be shown now: rows of a query that they are made from could not be computed, and go nowhere else."""
+        behind = {o.id: o for o in self.upstream(infos, errors=False)}
+        for errors in self.storage.catalog.objects(Kind.VIEW):
+            owner = behind.get(errors.owner_id or 0)
+            if errors.role is Role.ERRORS and owner is not None and owner.options.get("on_error", "fail") == "fail":
+                error = self._failing(owner, errors)
+                if error is not None:
+                    return error
+        return None
+
+    def _failing(self, owner: ObjectInfo, errors: ObjectInfo) -> PenstockError | None:
+        count = self.storage.store.count(errors.id)
+        if not count:
+            return None
+        rows = self.storage.store.query('SELECT * FROM "errors" LIMIT 3', {"errors": errors.id}).to_pylist()
+        named = "; ".join(f"{r['expression']}: {r['error']} Row {r['row']}" for r in rows)
+        return fail(
+            "PSK-7007",
+            f"{owner.name} has {count} row{'s' if count != 1 else ''} that could not be computed. {named}",
+            hint=f"Delete or correct them; or create {owner.name} with ERRORS TO name, which puts them aside. "
+            "SELECT … WITH (stale = true) reads the others.",
+        )
+
+    def late_rows(self, info: ObjectInfo) -> int:
+        """Rows that came too late for every window of a stream or view, since the job was started."""
+        return sum(j.late_rows for j in self.of(info))
+
+    # Progress
+
+    def settle(self, info: ObjectInfo, lsn: int, deadline: float | None) -> bool:
+        """Waits until a query has recorded everything up to an LSN, and what its inputs have made of it. Raises what keeps it from it."""
+        target = max([lsn, *(self._last_lsn(i) for i in info.depends_on)])
+        while True:
+            if info.id in self._refused:
+                raise self._refused[info.id][0]
+            job = self.by_object.get(info.id)
+            if job is None and self._expected(info):
+                # A statement exchanges it, or the pipeline is just being started.
+                if not self._quiet(deadline):
+                    return False
+                job = self.by_object.get(info.id)
+                if job is None and info.id in self._refused:
+                    continue
+            if job is None:
+                return True
+            if self._reached(info, job, target):
+                return True
+            try:
+                return job.settle(target, deadline)
+            except PenstockError:
+                if not self.shared.split_up(info):
+                    raise
+
+    def _expected(self, info: ObjectInfo) -> bool:
+        """True if a query has a job of its own, or one with others, when the pipeline runs."""
+        of_another = info.role in (Role.LATE_ROWS, Role.ERRORS)
+        return self.running() and not of_another and self.storage.catalog.has_id(info.id)
+
+    def _quiet(self, deadline: float | None) -> bool:
+        """Waits until no statement changes the queries; False when the time is over."""
+        while True:
+            with uninterrupted():
+                if self.ddl.acquire(timeout=0.05):
+                    self.ddl.release()
+                    return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+
+    def _reached(self, info: ObjectInfo, job: Job, target: int) -> bool:
+        """True without asking the JVM if no input has anything that the recorded epochs have not taken in."""
+        if job.state is not JobState.RUNNING or not job.figures.reached:
+            return False
+        ends = [last.lsn for i in info.depends_on if (last := self.storage.log.last_entry(i)) is not None]
+        return all(min(end, target) <= job.figures.reached for end in ends)
+
+    def _last_lsn(self, object_id: int) -> int:
+        catalog = self.storage.catalog
+        if not catalog.has_id(object_id) or catalog.by_id(object_id).kind not in QUERIES:
+            return 0
+        last = self.storage.log.last_entry(object_id)
+        return last.lsn if last else 0
+
+
+def _quietly(job: Job) -> None:
+    with suppress(Exception):
+        job.stop()

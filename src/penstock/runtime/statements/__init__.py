@@ -1,0 +1,1 @@
+"""Statements, each carried out on an engine."""

@@ -1,0 +1,401 @@
+"""Objects are made, replaced, changed and dropped, also while the pipeline runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+import pyarrow as pa
+
+from penstock.catalog.objects import Column, Connector, Kind, ObjectInfo, Role
+from penstock.catalog.types import to_arrow
+from penstock.connect import LookupSource, make_source
+from penstock.errors import PenstockError, fail
+from penstock.plan import nodes as p
+from penstock.runtime.connect.lookups import check_asked, lookup_options, make_lookup, unique
+from penstock.runtime.connect.replica import Replica
+from penstock.runtime.durations import duration_ms, size_bytes
+from penstock.runtime.engine import Engine
+from penstock.runtime.jobs.limits import state_limit
+from penstock.runtime.jobs.planned import Planned
+from penstock.runtime.jobs.probes import Probe, refuse_late_data, split
+from penstock.runtime.statements.draft import Draft, drafting, remove_remains
+from penstock.runtime.storage.interrupts import uninterrupted
+from penstock.runtime.storage.pervalue import check as check_values
+from penstock.serve.layout import WEIGHT
+from penstock.spark.bridge import ERROR_SCHEMA
+from penstock.spark.compile import UNIT_OBJECT, Output, output_key, output_times
+from penstock.sql import statements as st
+from penstock.sql.bind import bind
+from penstock.sql.located import located
+from penstock.sql.names import suggestion
+from penstock.sql.query import ParsedQuery
+
+
+def create_fed(engine: Engine, s: st.CreateSource | st.CreateTable | st.CreateLookupTable) -> None:
+    """CREATE SOURCE, TABLE and LOOKUP TABLE."""
+    with engine.ddl:
+        gone = replaced(engine, s.name, s.or_replace, s.if_not_exists)
+        if gone is None:
+            return
+        kind = {st.CreateSource: Kind.SOURCE, st.CreateTable: Kind.TABLE, st.CreateLookupTable: Kind.LOOKUP}[type(s)]
+        _check_columns(engine, s.columns)
+        _check_retention(s.options)
+        connector = _connector(engine, kind, s)
+        watermark = s.watermark if isinstance(s, st.CreateSource) else None
+        if watermark is not None:
+            _check_time(s.columns, watermark.column)
+        key = s.key if not isinstance(s, st.CreateSource) else ()
+        info = ObjectInfo(
+            id=engine.catalog.new_id(),
+            name=s.name,
+            kind=kind,
+            columns=tuple(replace(c, nullable=False) if c.name in key else c for c in s.columns),
+            key=key,
+            changelog=kind is not Kind.SOURCE,
+            times=(p.TimeAttr(watermark.column),) if watermark is not None else (),
+            watermark=watermark,
+            connector=connector,
+            options=dict(s.options),
+            sql=s.text,
+        )
+        if "watermark_per" in info.options:
+            check_values(info)
+        read = _read_lookup(engine, info)
+        with drafting(engine, gone) as draft:
+            draft.attach(info)
+            if read is not None:
+                _begin_lookup(engine, info, *read)
+            elif engine.running:
+                draft.then(info, engine.start_connector)
+
+
+def _connector(
+    engine: Engine, kind: Kind, s: st.CreateSource | st.CreateTable | st.CreateLookupTable
+) -> Connector | None:
+    """What feeds the object, checked; None where rows come through INSERT alone, which `static` says of a lookup table."""
+    if kind is Kind.SOURCE:
+        if s.connector is not None:
+            make_source(s.connector, s.columns, engine.access)
+        if not s.columns:
+            raise fail(
+                "PSK-1016", f"{s.name} has no columns, and nothing that could tell them.", hint="Write the columns."
+            )
+        if "idle_timeout" in s.options:
+            duration_ms(s.options["idle_timeout"])
+        return s.connector
+    if isinstance(s, st.CreateLookupTable):
+        return None if s.connector is None or s.connector.name == "static" else s.connector
+    if s.connector is not None:
+        raise fail("PSK-5001", f"A {kind.value} cannot be fed by {s.connector.name}.", hint="Fill it with INSERT.")
+    return None
+
+
+def _read_lookup(engine: Engine, info: ObjectInfo) -> tuple[LookupSource, pa.Table | None] | None:
+    """The source of a lookup table, asked once: all rows, or, on demand, whether it is there. None if it has no source."""
+    if info.kind is not Kind.LOOKUP:
+        return None
+    options = lookup_options(info.options, info.connector)
+    if info.connector is None:
+        return None
+    if options.on_demand:
+        check_asked(info)
+    source = make_lookup(info, engine.access)
+    try:
+        if not options.on_demand:
+            return source, unique(info, source.scan())
+        source.check()
+        return source, None
+    except BaseException:
+        source.close()
+        raise
+
+
+def _begin_lookup(engine: Engine, info: ObjectInfo, source: LookupSource, rows: pa.Table | None) -> None:
+    lookup = engine.lookups[info.id]
+    lookup.source = source
+    if rows is not None:
+        assert isinstance(lookup, Replica)
+        lookup.become(rows)
+        lookup.figures.requests, lookup.figures.rows_read = 1, rows.num_rows
+    if engine.running:
+        lookup.start()
+
+
+def create_query(engine: Engine, s: st.CreateStream | st.CreateView) -> None:
+    """CREATE STREAM and CREATE MATERIALIZED VIEW; the job is started if the pipeline runs."""
+    kind = Kind.VIEW if isinstance(s, st.CreateView) else Kind.STREAM
+    with engine.ddl:
+        gone = replaced(engine, s.name, s.or_replace, s.if_not_exists)
+        if gone is None:
+            return
+        with drafting(engine, gone) as draft:
+            add_query(draft, s.name, kind, s.query, s.text)
+
+
+def add_query(
+    draft: Draft,
+    name: str,
+    kind: Kind,
+    parsed: ParsedQuery,
+    text: str,
+    role: Role = Role.USER,
+    owner_id: int | None = None,
+) -> ObjectInfo:
+    """Plans a query, attaches its objects to a draft and starts it."""
+    engine = draft.engine
+    query = bind(parsed, engine.catalog, statement_text=text)
+    _check_retention(parsed.options)
+    _unique(query.names)
+    for clause, side in (("LATE DATA TO", parsed.late_to), ("ERRORS TO", parsed.errors_to)):
+        if side is not None and draft.taken(side):
+            raise fail("PSK-1003", f"{side} already exists.", hint=f"{clause} names a new stream.")
+    object_id = draft.new_id()
+    with located(parsed):
+        query = split(query, name, draft.by_id, lambda probe: _add_probe(draft, probe, text, object_id))
+        late = engine.catalog.new_id() if parsed.late_to is not None else None
+        planned = engine.jobs.planner.plan(object_id, query, late, limit=state_limit(parsed.options), by_id=draft.by_id)
+        _refuse_replaced(draft, name, planned)
+        options = dict(parsed.options) | ({"on_error": "dead_letter"} if parsed.errors_to is not None else {})
+        info = _query_info(draft, object_id, name, kind, query, planned, options, text)
+        info = replace(info, role=role, owner_id=owner_id)
+        _attach(draft, info)
+        if late is not None:
+            assert parsed.late_to is not None
+            _attach(draft, _late_info(late, parsed.late_to, object_id, planned.compiled.outputs[1]))
+        if planned.compiled.fallible or parsed.errors_to is not None:
+            _attach(draft, _errors_info(engine.catalog.new_id(), info, parsed.errors_to))
+        draft.start(info, planned)
+        return info
+
+
+def _add_probe(draft: Draft, probe: Probe, text: str, owner_id: int) -> ObjectInfo:
+    refuse_late_data(probe)
+    object_id = draft.new_id()
+    planned = draft.engine.jobs.planner.plan(object_id, probe.query, None, by_id=draft.by_id)
+    info = _query_info(draft, object_id, probe.name, Kind.STREAM, probe.query, planned, {}, text)
+    info = replace(info, role=Role.PROBE, owner_id=owner_id, lookup_id=probe.lookup.id)
+    _attach(draft, info)
+    if planned.compiled.fallible:
+        _attach(draft, _errors_info(draft.engine.catalog.new_id(), info, None))
+    draft.start(info, planned)
+    return info
+
+
+def _attach(draft: Draft, info: ObjectInfo) -> None:
+    for c in info.columns:
+        to_arrow(c.type)
+    draft.attach(info)
+
+
+def _refuse_replaced(draft: Draft, name: str, planned: Planned) -> None:
+    own = {o.id for o in draft.gone}
+    if own & set(planned.compiled.objects):
+        raise fail("PSK-1017", f"{name} would read itself.", hint="Give the new query another name.")
+
+
+def _query_info(
+    draft: Draft,
+    object_id: int,
+    name: str,
+    kind: Kind,
+    query: p.Query,
+    planned: Planned,
+    options: Mapping[str, str],
+    text: str,
+) -> ObjectInfo:
+    out = planned.compiled.outputs[0]
+    return ObjectInfo(
+        id=object_id,
+        name=name,
+        kind=kind,
+        columns=out.columns,
+        key=output_key(query),
+        changelog=out.changelog,
+        times=output_times(query, planned.compiled),
+        options=dict(options) | {"emit": query.emit.kind},
+        depends_on=tuple(i for i in planned.compiled.objects if i != UNIT_OBJECT),
+        sql=text,
+    )
+
+
+def _late_info(late: int, name: str, of: int, output: Output) -> ObjectInfo:
+    return ObjectInfo(
+        id=late,
+        name=name,
+        kind=Kind.STREAM,
+        columns=output.columns,
+        options={"emit": "append"},
+        depends_on=(of,),
+        sql=f"LATE DATA TO {name}",
+        role=Role.LATE_ROWS,
+        owner_id=of,
+    )
+
+
+def _errors_info(object_id: int, of: ObjectInfo, name: str | None) -> ObjectInfo:
+    """The view of a query's rows that could not be computed; hidden where the query does not name it."""
+    return ObjectInfo(
+        id=object_id,
+        name=name or f"__errors_{of.name}",
+        kind=Kind.VIEW,
+        columns=tuple(Column(f.name, "string") for f in ERROR_SCHEMA if f.name != WEIGHT),
+        changelog=True,
+        options={"emit": "changes"},
+        depends_on=(of.id,),
+        sql=f"ERRORS TO {name}",
+        role=Role.ERRORS,
+        owner_id=of.id,
+    )
+
+
+def replaced(engine: Engine, name: str, or_replace: bool, if_not_exists: bool) -> list[ObjectInfo] | None:
+    """What a new object of a name takes the place of; None if there is nothing to do. A replaced object must have no dependents."""
+    have = engine.catalog.get(name)
+    if have is None:
+        return []
+    if if_not_exists:
+        return None
+    if not or_replace:
+        raise fail("PSK-1003", f"{have.name} already exists.")
+    return _goes_with(engine, have, cascade=False)
+
+
+def drop_statement(engine: Engine, s: st.Drop) -> None:
+    with engine.ddl:
+        info = engine.catalog.get(s.name)
+        if info is None:
+            if s.if_exists:
+                return
+            names = [o.name for o in engine.catalog.objects() if o.kind.value == s.kind]
+            raise fail("PSK-1002", f"{s.kind.capitalize()} {s.name} is not found.", hint=suggestion(s.name, names))
+        if info.kind.value != s.kind:
+            raise fail(
+                "PSK-1008", f"{info.name} is a {info.kind.value}.", hint=f"DROP {info.kind.value.upper()} {info.name}"
+            )
+        drop(engine, info, cascade=s.cascade)
+
+
+def drop(engine: Engine, info: ObjectInfo, *, cascade: bool) -> None:
+    """Drops an object: from the catalogue first, then what is left of it."""
+    gone = _goes_with(engine, info, cascade=cascade)
+    with uninterrupted():
+        engine.catalog.remove(*(o.id for o in gone))
+        for o in gone:
+            remove_remains(engine, o)
+
+
+def _goes_with(engine: Engine, info: ObjectInfo, *, cascade: bool) -> list[ObjectInfo]:
+    """An object and all that is dropped with it, dependents first: what belongs to it, and, with `cascade`, what depends on it."""
+    if info.role in (Role.LATE_ROWS, Role.ERRORS) and info.owner_id is not None:
+        owner = engine.catalog.by_id(info.owner_id)
+        rows = "late rows" if info.role is Role.LATE_ROWS else "errors"
+        raise fail("PSK-1009", f"{info.name} takes the {rows} of {owner.name}.", hint=f"Drop {owner.name}.")
+    gone = _with_dependents(engine, info)
+    others = sorted({engine.owner(o).name for o in gone if engine.owner(o).id != info.id})
+    if others and not cascade:
+        raise fail("PSK-1009", f"{info.name} is in use by {', '.join(others)}.")
+    return gone
+
+
+def _with_dependents(engine: Engine, info: ObjectInfo) -> list[ObjectInfo]:
+    """The object, all that depends on it and all that belongs to any of these, dependents first."""
+    seen: dict[int, ObjectInfo] = {}
+    objects = engine.catalog.objects()
+
+    def visit(o: ObjectInfo) -> None:
+        if o.id in seen:
+            return
+        seen[o.id] = o
+        for other in objects:
+            owned = other.owner_id == o.id or o.owner_id == other.id
+            if owned or o.id in other.depends_on:
+                visit(other)
+
+    visit(info)
+    order = [o.id for o in objects]
+    return sorted(seen.values(), key=lambda o: -order.index(o.id))
+
+
+def add_column(engine: Engine, s: st.AlterSourceAddColumn) -> None:
+    """ALTER SOURCE … ADD COLUMN: NULL in older rows; queries that exist go on with the columns that they name."""
+    with engine.ddl:
+        info = engine.catalog.get(s.name)
+        if info is None or info.kind is not Kind.SOURCE:
+            raise fail("PSK-1002", f"Source {s.name} is not found.")
+        if info.column(s.column.name) is not None:
+            raise fail("PSK-1014", f"{info.name} already has a column {s.column.name}.")
+        if not s.column.nullable:
+            raise fail(
+                "PSK-5006",
+                "An added column is NULL in older rows, so it cannot be NOT NULL.",
+                hint="Leave NOT NULL out.",
+            )
+        _check_columns(engine, [s.column])
+        grown = replace(info, columns=(*info.columns, s.column))
+        again = _planned_again(engine, grown)
+        defaults = engine.compute.batch.defaults(grown.columns)
+        with uninterrupted():
+            engine.catalog.replace(grown)
+            # Readers come first: they take rows without the new column, but the old ones could not take rows with it.
+            for reader, planned in again:
+                engine.jobs.planned[reader.id] = planned
+                if engine.running and not engine.jobs.shared.member(reader.id):
+                    engine.jobs.restart(reader)
+            # Who cannot go on says so.
+            with suppress(PenstockError):
+                engine.jobs.shared.renew(info.id)
+            engine.storage.regrow(grown, defaults)
+
+
+def _planned_again(engine: Engine, grown: ObjectInfo) -> list[tuple[ObjectInfo, Planned]]:
+    """The plans of a source's readers now that it has a column more; one that would change stands in the way."""
+    imagined = engine.catalog.imagined(grown)
+    again = []
+    for reader in engine.catalog.dependents(grown.id):
+        try:
+            planned = engine.jobs.planner.stored(reader, imagined)
+        except PenstockError as error:
+            if error.code != "PSK-6003":
+                raise
+            planned = None
+        if planned is None:
+            raise fail(
+                "PSK-1009",
+                f"{engine.owner(reader).name} takes all columns of {grown.name}.",
+                hint="Name the columns there, or drop it first.",
+            )
+        again.append((reader, planned))
+    return again
+
+
+def _check_columns(engine: Engine, columns: tuple[Column, ...] | list[Column]) -> None:
+    _unique([c.name for c in columns])
+    for c in columns:
+        if c.name.startswith("__"):
+            raise fail("PSK-1015", f"{c.name} is a reserved column name.")
+        to_arrow(c.type)
+    engine.compute.batch.check_columns(columns)
+
+
+def _check_time(columns: tuple[Column, ...], name: str) -> None:
+    column = next((c for c in columns if c.name.lower() == name.lower()), None)
+    if column is None:
+        raise fail("PSK-1004", f"The watermark's column {name} is not a column of the source.")
+    if column.type not in ("timestamp", "timestamp_ntz", "bigint"):
+        raise fail("PSK-2002", f"Event time must be TIMESTAMP or BIGINT, but {name} is {column.type}.")
+
+
+def _check_retention(options: dict[str, str]) -> None:
+    text = options.get("retain_history")
+    if text is not None and size_bytes(text) is None:
+        duration_ms(text)
+
+
+def _unique(names: tuple[str, ...] | list[str]) -> None:
+    seen: set[str] = set()
+    for n in names:
+        if n.lower() in seen:
+            raise fail("PSK-1014", f"The column name {n} appears twice.", hint="Give one of them another name with AS.")
+        seen.add(n.lower())

@@ -1,0 +1,203 @@
+"""Statements are carried out. Parsing and binding are done before anything happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from penstock.catalog.objects import Checkpoint, Kind
+from penstock.errors import PenstockError, fail
+from penstock.log import Part
+from penstock.runtime.connect.replica import Replica
+from penstock.runtime.engine import QUERIES, Engine
+from penstock.runtime.statements import ddl, dml
+from penstock.runtime.statements.explain import explain_analyze, explain_object, explain_query
+from penstock.runtime.statements.inspect import describe, find, show, show_create
+from penstock.runtime.statements.restart import restart
+from penstock.runtime.statements.select import select
+from penstock.runtime.statements.session import Session
+from penstock.runtime.statements.sinks import create_sink
+from penstock.runtime.statements.subscribe import subscribe_statement
+from penstock.serve.subscription import Subscription
+from penstock.sql import statements as st
+from penstock.sql.bind import bind
+from penstock.sql.located import located
+from penstock.sql.names import suggestion
+from penstock.sql.params import apply_params
+from penstock.sql.script import parse_script
+
+Outcome: TypeAlias = pa.Table | Subscription | None
+Params: TypeAlias = Sequence[object] | Mapping[str, object] | None
+
+_CHECKPOINT_S = 300.0
+"""How long CHECKPOINT waits for queries to catch up before it gives up."""
+
+
+def execute(session: Session, sql: str, params: Params = None) -> Outcome:
+    """All statements of a script, in order; the last one's outcome. The first error ends it and says which statement it was."""
+    session.engine.check_open()
+    text = apply_params(sql, params)
+    engine = session.engine
+    statements = parse_script(
+        text,
+        substitute=engine.access.substitute,
+        connectors="check",
+        programs=engine.settings.security.allow_programs,
+    )
+    outcome: Outcome = None
+    for number, statement in enumerate(statements, 1):
+        try:
+            outcome = run(session, statement)
+        except PenstockError as error:
+            if error.sql is None:
+                error.sql = text
+            if len(statements) > 1:
+                error.add_note(f"in statement {number} of {len(statements)}")
+            raise
+    return outcome
+
+
+def run(session: Session, s: st.Statement) -> Outcome:
+    engine = session.engine
+    match s:
+        case st.CreateSource() | st.CreateTable() | st.CreateLookupTable():
+            ddl.create_fed(engine, s)
+        case st.CreateStream() | st.CreateView():
+            ddl.create_query(engine, s)
+        case st.CreateSink():
+            create_sink(engine, s)
+        case st.Drop():
+            ddl.drop_statement(engine, s)
+        case st.AlterSourceAddColumn():
+            ddl.add_column(engine, s)
+        case st.AlterQuery():
+            raise fail("PSK-1012", "ALTER … AS is not supported.", hint="Drop and create it again.")
+        case st.Insert() | st.Update() | st.Delete() | st.Begin() | st.Commit() | st.Rollback():
+            return dml.run_write(session, s)
+        case st.Select():
+            return select(session, s.query)
+        case st.Subscribe():
+            return subscribe_statement(engine, s)
+        case st.DeclareCursor():
+            _declare(session, s)
+        case st.Fetch():
+            return _fetch(session, s)
+        case st.CloseCursor():
+            _cursor(session, s.cursor).cancel()
+            del session.cursors[s.cursor.lower()]
+        case st.Explain():
+            return _explain(session, s)
+        case st.Show():
+            return show(engine, s.what)
+        case st.ShowCreate():
+            return show_create(engine, s)
+        case st.Describe():
+            return describe(engine, s)
+        case st.Checkpoint():
+            return pa.table({"checkpoint": [checkpoint(engine)]})
+        case st.Restore():
+            raise fail(
+                "PSK-1012",
+                "RESTORE FROM CHECKPOINT is not supported.",
+                hint="A database recovers to its last commit when it is opened.",
+            )
+        case st.SetOption():
+            engine.change_setting(s.key, s.value)
+        case st.StartPipeline():
+            engine.start()
+        case st.StopPipeline():
+            engine.stop()
+        case st.Restart():
+            restart(engine, s)
+        case st.ExplainObject():
+            return _explain_object(engine, s)
+        case st.Refresh():
+            return _refresh(engine, s)
+        case st.Flush():
+            engine.flush()
+        case _:
+            raise fail("PSK-8001", f"No way to run {type(s).__name__}.")
+    return None
+
+
+def checkpoint(engine: Engine) -> int:
+    """Waits until everything committed is in every view, marks the place in the log and writes contents down; its number.
+
+    Objects that had no epoch since the last checkpoint get an empty one, so that every checkpoint is a barrier that subscribers can name.
+    """
+    taken_in = engine.log.head
+    if engine.running:
+        engine.wait(taken_in, _CHECKPOINT_S)
+    with engine.ddl:
+        catalog = engine.catalog
+        last = catalog.checkpoints[-1] if catalog.checkpoints else Checkpoint(0, 0, 0)
+        quiet = [
+            o
+            for o in catalog.objects(Kind.STREAM, Kind.VIEW)
+            if (entry := engine.log.last_entry(o.id)) is None or entry.lsn <= last.lsn
+        ]
+        if quiet:
+            engine.storage.commit(
+                [
+                    Part(object_id=o.id, input_lsn=taken_in, schema_version=len(o.columns) + int(o.changelog))
+                    for o in quiet
+                ]
+            )
+        engine.log.sync()
+        engine.storage.save_contents()
+        with catalog.edit():
+            catalog.checkpoints.append(Checkpoint(last.id + 1, engine.log.head, int(time.time() * 1000)))
+        return last.id + 1
+
+
+def _declare(session: Session, s: st.DeclareCursor) -> None:
+    name = s.cursor.lower()
+    if name in session.cursors:
+        raise fail("PSK-1003", f"Cursor {s.cursor} already exists.", hint=f"CLOSE {s.cursor} first.")
+    session.cursors[name] = subscribe_statement(session.engine, s.subscribe)
+
+
+def _cursor(session: Session, name: str) -> Subscription:
+    found = session.cursors.get(name.lower())
+    if found is None:
+        raise fail("PSK-1002", f"Cursor {name} is not found.", hint=suggestion(name, session.cursors))
+    return found
+
+
+def _fetch(session: Session, s: st.Fetch) -> pa.Table:
+    """Up to `count` changes that have come, or, if none has, those that come within a second."""
+    subscription = _cursor(session, s.cursor)
+    changes = subscription.fetch(s.count, timeout=1.0)
+    return pa.concat_tables([c.table for c in changes]) if changes else subscription.schema.empty_table()
+
+
+def _refresh(engine: Engine, s: st.Refresh) -> pa.Table:
+    lookup = engine.lookups.get(find(engine, s.name).id)
+    if not isinstance(lookup, Replica):
+        raise fail(
+            "PSK-1008",
+            f"{s.name} is not a replicated lookup table with a source.",
+            hint="Only those are refreshed: CREATE LOOKUP TABLE … FROM ….",
+        )
+    return pa.table({"changes": pa.array([lookup.refresh()], pa.int64())})
+
+
+def _explain(session: Session, s: st.Explain) -> pa.Table:
+    engine = session.engine
+    inner = s.statement
+    if not isinstance(inner, st.CreateStream | st.CreateView | st.Select):
+        raise fail("PSK-1012", "EXPLAIN takes a SELECT, CREATE STREAM or CREATE MATERIALIZED VIEW.")
+    query = bind(inner.query, engine.catalog, statement_text=inner.text)
+    with located(inner.query):
+        lines = explain_analyze(engine, inner, query) if s.analyze else explain_query(engine, inner, query)
+    return pa.table({"plan": lines})
+
+
+def _explain_object(engine: Engine, s: st.ExplainObject) -> pa.Table:
+    info = find(engine, s.name)
+    if info.kind not in QUERIES:
+        raise fail("PSK-1008", f"{info.name} is a {info.kind.value}; a stream or view has a plan.")
+    return pa.table({"plan": explain_object(engine, info, analyze=s.analyze)})

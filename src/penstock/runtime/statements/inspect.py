@@ -1,0 +1,325 @@
+"""SHOW, DESCRIBE and the figures behind `status()` and `metrics()`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+
+import pyarrow as pa
+
+from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.connect import connectors, masked
+from penstock.errors import fail
+from penstock.runtime.connect.lookups import LookupFigures
+from penstock.runtime.engine import QUERIES, Engine
+from penstock.runtime.jobs.job import Job
+from penstock.runtime.lifecycle import JobState, State
+from penstock.serve.hub import ChannelStats
+from penstock.sql import statements as st
+from penstock.sql.names import suggestion
+
+_KINDS = {
+    "sources": (Kind.SOURCE,),
+    "tables": (Kind.TABLE, Kind.LOOKUP),
+    "streams": (Kind.STREAM,),
+    "views": (Kind.VIEW,),
+    "sinks": (Kind.SINK,),
+}
+
+
+@dataclass(frozen=True)
+class OperatorStatus:
+    """An operator of a query and what it keeps: rows, and bytes of keys and values."""
+
+    name: str
+    state_rows: int
+    state_bytes: int
+
+
+@dataclass(frozen=True)
+class ObjectStatus:
+    """What is known of one object now."""
+
+    name: str
+    kind: str
+    state: str
+    rows: int
+    epoch: int
+    lsn: int
+    watermark: int | None
+    lag_ms: int
+    late_rows: int
+    dropped_null_time: int
+    future_rows: int
+    retained_bytes: int
+    subscribers: int
+    state_rows: int
+    state_bytes: int
+    operators: tuple[OperatorStatus, ...]
+    warning: str | None
+    error: str | None
+    lookup: LookupFigures | None = None
+    """How often a lookup table's source was asked, and what came of it; None for objects without one."""
+
+
+def status(engine: Engine) -> list[ObjectStatus]:
+    """Every object: rows put in or out since the start, position, watermark, lag, state and last error."""
+    hub = engine.hub.stats()
+    return [_status(engine, info, hub) for info in engine.catalog.objects() if not info.hidden]
+
+
+def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> ObjectStatus:
+    job = engine.jobs.by_object.get(info.id)
+    feed = engine.storage.feeds.get(info.id)
+    sink = engine.sinks.get(info.id)
+    last = engine.log.last_entry(info.id)
+    state, rows, error, warning, lag = "ready", 0, None, None, 0
+    operators: tuple[OperatorStatus, ...] = ()
+    alive = engine.lifecycle.state is not State.FAULTED
+    if job is not None:
+        state, rows = job.state.value, job.rows_out(info.id)
+        for one in engine.jobs.of(info) if alive else []:
+            operators += operator_status(one)
+            warning = warning or one.warning
+        lag = max((lag_ms(engine, o) for o in [info, *engine.jobs.probes(info)] if alive), default=0)
+    elif info.kind in QUERIES:
+        state = "running" if engine.running else "stopped"
+    for o in [info, *engine.jobs.probes(info)]:
+        trouble = engine.jobs.trouble(o)
+        if trouble is not None:
+            state = trouble.state
+            error = error or (str(trouble.error) if trouble.error is not None else None)
+    if error is None and info.kind in QUERIES and (uncomputed := engine.jobs.uncomputed([info])) is not None:
+        error = str(uncomputed)
+    if feed is not None:
+        rows = feed.counters.rows
+        warning = feed.clock.warning if feed.clock is not None else None
+    intake = engine.intakes.get(info.id)
+    if intake is not None:
+        state, error = intake.state.value, intake.error
+    fed = engine.lookups.get(info.id)
+    if fed is not None:
+        state, error, rows = fed.state.value, fed.error, fed.figures.rows_read
+    if sink is not None:
+        state, rows, error = sink.state.value, sink.rows, str(sink.error) if sink.error else None
+    if info.id in engine.refusals:
+        state, error = "failed", str(engine.refusals[info.id])
+    subscribers = hub[info.id].subscribers if info.id in hub else 0
+    return ObjectStatus(
+        name=info.name,
+        kind=info.kind.value,
+        state=state,
+        rows=rows,
+        epoch=engine.log.epoch(info.id),
+        lsn=last.lsn if last else 0,
+        watermark=engine.log.watermark(info.id),
+        lag_ms=lag,
+        late_rows=engine.jobs.late_rows(info) if alive else 0,
+        dropped_null_time=feed.counters.null_time if feed else 0,
+        future_rows=feed.counters.future if feed else 0,
+        retained_bytes=engine.log.retained(info.id)[0],
+        subscribers=subscribers,
+        state_rows=sum(o.state_rows for o in operators),
+        state_bytes=sum(o.state_bytes for o in operators),
+        operators=operators,
+        warning=warning,
+        error=error or engine.housekeeping_error(info.id),
+        lookup=replace(fed.figures) if fed is not None else None,
+    )
+
+
+def operator_status(job: Job) -> tuple[OperatorStatus, ...]:
+    figures = job.state_figures
+    return tuple(OperatorStatus(o.name, f.rows, f.bytes) for o, f in zip(job.kernel.operators, figures, strict=True))
+
+
+def lag_ms(engine: Engine, info: ObjectInfo) -> int:
+    """How long the oldest row that the job of a query has not taken in has been waiting."""
+    job = engine.jobs.by_object.get(info.id)
+    if job is None:
+        return 0
+    lsn = job.figures.reached if job.state is not JobState.RUNNING else job.kernel.position[0]
+    waiting = [e.time_ms for i in info.depends_on for e in engine.log.entries(i, after=lsn, limit=1)]
+    return max(0, int(time.time() * 1000) - min(waiting)) if waiting else 0
+
+
+def _known(engine: Engine, job: Job) -> list[int]:
+    return [i for i in job.objects if engine.catalog.has_id(i)]
+
+
+def held_back(engine: Engine, object_id: int) -> str | None:
+    """What keeps a query from being further: another query, or the source whose watermark is the smallest."""
+    info = engine.catalog.by_id(object_id)
+    for o in engine.jobs.upstream([info])[:-1]:
+        trouble = engine.jobs.trouble(o)
+        if trouble is not None:
+            return f"{o.kind.value} {engine.owner(o).name}, which is {trouble.state}"
+    planned = engine.jobs.planned.get(object_id)
+    if planned is None or not planned.compiled.event_time:
+        return None
+    marks = [(engine.log.watermark(t.object_id), t) for t in planned.compiled.timed]
+    without = [t for mark, t in marks if mark is None]
+    if without:
+        return f"{engine.catalog.by_id(without[0].object_id).name}, which has no watermark yet"
+    mark, slowest = min(((m - t.lag_ms, t) for m, t in marks if m is not None), key=lambda x: x[0])
+    return f"the watermark of {engine.catalog.by_id(slowest.object_id).name} ({mark})"
+
+
+def show(engine: Engine, what: str) -> pa.Table:
+    if what in _KINDS:
+        by_name = {s.name: s for s in status(engine)}
+        rows = []
+        for o in engine.catalog.objects(*_KINDS[what]):
+            if o.name not in by_name:
+                continue
+            s = by_name[o.name]
+            columns = ", ".join(f"{c.name} {c.type}" for c in o.columns)
+            rows.append(
+                {"name": o.name, "columns": columns, "state": s.state, "rows": s.rows, "watermark": s.watermark}
+            )
+        schema = pa.schema(
+            [
+                ("name", pa.string()),
+                ("columns", pa.string()),
+                ("state", pa.string()),
+                ("rows", pa.int64()),
+                ("watermark", pa.int64()),
+            ]
+        )
+        return pa.Table.from_pylist(rows, schema=schema)
+    if what == "queries":
+        rows = [
+            {
+                "name": j.name,
+                "state": j.state.value,
+                "epochs": j.figures.epochs,
+                "rows_out": sum(j.figures.rows_by_output),
+                "watermark": j.figures.watermark,
+                "lag_ms": max((lag_ms(engine, engine.catalog.by_id(i)) for i in _known(engine, j)), default=0),
+                "held_back_by": next((h for i in _known(engine, j) if (h := held_back(engine, i))), None),
+                "state_rows": sum(f.rows for f in j.state_figures),
+                "state_bytes": sum(f.bytes for f in j.state_figures),
+                "warning": j.warning,
+                "error": str(j.error) if j.error else None,
+            }
+            for j in engine.jobs
+        ]
+        schema = pa.schema(
+            [
+                ("name", pa.string()),
+                ("state", pa.string()),
+                ("epochs", pa.int64()),
+                ("rows_out", pa.int64()),
+                ("watermark", pa.int64()),
+                ("lag_ms", pa.int64()),
+                ("held_back_by", pa.string()),
+                ("state_rows", pa.int64()),
+                ("state_bytes", pa.int64()),
+                ("warning", pa.string()),
+                ("error", pa.string()),
+            ]
+        )
+        return pa.Table.from_pylist(rows, schema=schema)
+    if what == "checkpoints":
+        schema = pa.schema([("id", pa.int64()), ("lsn", pa.int64()), ("time", pa.timestamp("us", tz="UTC"))])
+        rows = [{"id": c.id, "lsn": c.lsn, "time": c.time_ms * 1000} for c in engine.catalog.checkpoints]
+        return pa.Table.from_arrays(
+            [pa.array([r[f.name] for r in rows], pa.int64()).cast(f.type) for f in schema], schema=schema
+        )
+    if what == "log":
+        return _show_log(engine)
+    known = [{"name": c.name, "direction": c.direction} for c in connectors()]
+    return pa.Table.from_pylist(known, schema=pa.schema([("name", pa.string()), ("direction", pa.string())]))
+
+
+def _show_log(engine: Engine) -> pa.Table:
+    """What the log keeps of each object, and who needs it."""
+    floors = engine.ticker.retention.floors
+    rows = []
+    for o in engine.catalog.objects():
+        size, count, oldest = engine.log.retained(o.id)
+        if size or count:
+            held = floors[o.id].held_by if o.id in floors else None
+            rows.append(
+                {"name": engine.owner(o).name, "rows": count, "bytes": size, "oldest": oldest * 1000, "held_by": held}
+            )
+    schema = pa.schema(
+        [
+            ("name", pa.string()),
+            ("rows", pa.int64()),
+            ("bytes", pa.int64()),
+            ("oldest", pa.timestamp("us", tz="UTC")),
+            ("held_by", pa.string()),
+        ]
+    )
+    columns = [pa.array([r[f.name] for r in rows], pa.int64() if f.name == "oldest" else f.type) for f in schema]
+    return pa.Table.from_arrays([c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+
+
+def find(engine: Engine, name: str) -> ObjectInfo:
+    info = engine.catalog.get(name)
+    if info is None:
+        raise fail("PSK-1002", f"{name} is not found.", hint=suggestion(name, engine.catalog.names()))
+    return info
+
+
+def show_create(engine: Engine, s: st.ShowCreate) -> pa.Table:
+    info = find(engine, s.name)
+    if s.kind is not None and info.kind.value != s.kind:
+        raise fail("PSK-1008", f"{info.name} is a {info.kind.value}.")
+    return pa.table({"statement": [masked(info.sql)]})
+
+
+def describe(engine: Engine, s: st.Describe) -> pa.Table:
+    info = find(engine, s.name)
+    rows = [
+        {
+            "column": c.name,
+            "type": c.type,
+            "nullable": c.nullable,
+            "key": c.name in info.key,
+            "event_time": any(t.column == c.name for t in info.times),
+        }
+        for c in info.columns
+    ]
+    table = pa.Table.from_pylist(
+        rows,
+        schema=pa.schema(
+            [
+                ("column", pa.string()),
+                ("type", pa.string()),
+                ("nullable", pa.bool_()),
+                ("key", pa.bool_()),
+                ("event_time", pa.bool_()),
+            ]
+        ),
+    )
+    if not s.extended:
+        return table
+    (one,) = (x for x in status(engine) if x.name == info.name)
+    facts = {
+        "kind": one.kind,
+        "state": one.state,
+        "rows": one.rows,
+        "epoch": one.epoch,
+        "lsn": one.lsn,
+        "watermark": one.watermark,
+        "lag ms": one.lag_ms,
+        "held back by": held_back(engine, info.id) if info.kind in QUERIES else None,
+        "late rows": one.late_rows,
+        "retained bytes": one.retained_bytes,
+        "state rows": one.state_rows,
+        "state bytes": one.state_bytes,
+        "warning": one.warning,
+        "subscribers": one.subscribers,
+        "error": one.error,
+        "depends on": ", ".join(engine.catalog.by_id(i).name for i in info.depends_on) or None,
+    }
+    if one.lookup is not None:
+        facts |= {k.replace("_", " "): v for k, v in asdict(one.lookup).items()}
+    extra = [
+        {"column": f"# {k}", "type": str(v), "nullable": None, "key": None, "event_time": None}
+        for k, v in facts.items()
+        if v is not None
+    ]
+    return pa.concat_tables([table, pa.Table.from_pylist(extra, schema=table.schema)])

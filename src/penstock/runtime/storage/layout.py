@@ -1,0 +1,75 @@
+"""Where things are in a database folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.catalog.objects import Generation
+
+_SHARED = "shared-"
+
+
+@dataclass(frozen=True)
+class Layout:
+    root: Path
+
+    @property
+    def catalog(self) -> Path:
+        return self.root / "catalog.json"
+
+    @property
+    def unit(self) -> Path:
+        return self.root / "unit.arrow"
+
+    @property
+    def jobs(self) -> Path:
+        return self.root / "jobs"
+
+    def job(self, object_id: int) -> Path:
+        return self.jobs / str(object_id)
+
+    def shared(self, input_id: int, generation: int) -> Path:
+        """The folder of one generation of a shared job."""
+        return self.jobs / f"{_SHARED}{input_id}" / str(generation)
+
+    def snapshot(self, object_id: int) -> Path:
+        return self.root / "views" / f"{object_id}.arrow"
+
+    def sweep(self, objects: Collection[int], generations: Mapping[int, Generation]) -> None:
+        """Deletes what belongs to no object: a crash may have come between a change of the catalogue and of the folder."""
+        for folder in self.jobs.glob("*/"):
+            of = folder.name.removeprefix(_SHARED)
+            if not of.isdecimal():
+                continue
+            if of != folder.name:
+                self.sweep_shared(int(of), generations.get(int(of)))
+            elif int(of) not in objects:
+                remove(folder)
+        for file in self.root.glob("views/*"):
+            of = file.name.lstrip(".").partition(".")[0]
+            # One that was being written when the process ended is of no use, whoever it belongs to.
+            if of.isdecimal() and (int(of) not in objects or file != self.snapshot(int(of))):
+                remove(file)
+
+    def sweep_shared(self, input_id: int, now: Generation | None) -> None:
+        """Deletes the folders of all generations of a shared job but the one that it has now."""
+        folder = self.shared(input_id, 0).parent
+        if now is None:
+            remove(folder)
+            return
+        for old in folder.glob("*"):
+            if old.name != str(now.number):
+                remove(old)
+
+
+def remove(path: Path) -> None:
+    """Removes a file or folder that nobody needs. What cannot be removed now is swept up by the next open."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()

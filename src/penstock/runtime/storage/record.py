@@ -1,0 +1,151 @@
+"""How an epoch of a job becomes part of the database: one commit, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.catalog.types import stored_schema
+from penstock.errors import fail
+from penstock.log import Part
+from penstock.log.carry import NO_WATERMARK
+from penstock.runtime.storage.storage import Storage
+from penstock.serve.zset import canonical, consolidate
+
+if TYPE_CHECKING:
+    from penstock.spark.bridge import Epoch
+    from penstock.spark.compile import Output
+
+
+class Answers(Protocol):
+    """An on-demand lookup table, which the rows of an epoch ask for theirs."""
+
+    info: ObjectInfo
+
+    def asked(self, rows: pa.Table) -> pa.Table:
+        """The keys that rows of a probe ask for."""
+
+    def answer(
+        self, keys: pa.Table, stopping: Callable[[], bool], commit: Callable[[pa.Table | None], None]
+    ) -> None: ...
+
+
+class Recorder:
+    """Records the epochs of one job into `objects`, one per output.
+
+    `base` is added to Spark's number of an epoch, so that the numbers of an object go on rising when its rows come from another
+    job than before. What the rows of an epoch `ask` an on-demand lookup table for is recorded with it. `errors` are the objects that
+    take the rows that could not be computed, one for each query of the job that can have such rows.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        objects: Sequence[ObjectInfo],
+        outputs: Sequence[Output],
+        base: int = 0,
+        asks: Answers | None = None,
+        errors: Sequence[ObjectInfo | None] = (),
+    ) -> None:
+        self._storage = storage
+        self._objects = objects
+        self._outputs = outputs
+        self._schemas = [stored_schema(o) for o in objects]
+        self._base = base
+        self._asks = asks
+        self._errors = errors
+
+    def record(self, epoch: Epoch, stopping: Callable[[], bool]) -> bool:
+        """Commits an epoch; True if the errors of a query have changed."""
+        log = self._storage.log
+        number = self._base + epoch.number
+        owned = [*self._objects, *(o for o in self._errors if o is not None)]
+        if number <= max(log.job_epoch(o.id) for o in owned):
+            return False  # A replay of an epoch that was recorded before a crash.
+        tables = [
+            _ordered(pa.Table.from_batches(b, s), o)
+            for b, s, o in zip(epoch.batches, self._schemas, self._outputs, strict=True)
+        ]
+        inputs = self._input_lsn(epoch.lsn)
+        parts = [
+            Part(
+                object_id=info.id,
+                # What is known of the arrival of rows goes with their batches, as they came.
+                batches=tuple(t.to_batches() if output.changelog and t.num_rows else batches if t.num_rows else ()),
+                before=() if output.changelog or not t.num_rows or set(before) <= {NO_WATERMARK} else before,
+                watermark=epoch.watermark,
+                idle=epoch.idle,
+                job_epoch=number,
+                input_lsn=inputs,
+                schema_version=len(t.schema),
+            )
+            for info, t, output, batches, before in zip(
+                self._objects, tables, self._outputs, epoch.batches, epoch.before, strict=True
+            )
+            if t.num_rows or epoch.watermark is not None or epoch.idle
+        ]
+        failed = self._failed(epoch, number, inputs)
+        parts += failed
+        if not parts:
+            return False
+        asks = self._asks
+        if asks is None or not tables[0].num_rows:
+            self._storage.commit(parts)
+            return bool(failed)
+
+        def commit(found: pa.Table | None) -> None:
+            answered = [] if found is None else [change_part(asks.info, found)]
+            self._storage.commit([*answered, *parts])
+
+        asks.answer(asks.asked(tables[0]), stopping, commit)
+        return bool(failed)
+
+    def _failed(self, epoch: Epoch, number: int, input_lsn: int) -> list[Part]:
+        """What has changed in the errors of each query."""
+        parts = []
+        for info, changes in zip(self._errors, epoch.errors, strict=False):
+            if changes is None:
+                continue
+            if info is None:
+                row = changes.slice(0, 1).to_pylist()[0]
+                raise fail("PSK-7001", f"{row['expression']}: {row['error']} Row {row['row']}")
+            table = consolidate(changes)
+            if table.num_rows:
+                part = change_part(info, table.cast(stored_schema(info)))
+                parts.append(replace(part, job_epoch=number, input_lsn=input_lsn))
+        return parts
+
+    def _input_lsn(self, lsn: int) -> int:
+        """The LSN of the last commit into a source or table that everything up to `lsn` follows from."""
+        return min((self._origin(i, lsn) for o in self._objects for i in o.depends_on), default=lsn)
+
+    def _origin(self, object_id: int, lsn: int) -> int:
+        catalog, log = self._storage.catalog, self._storage.log
+        if not catalog.has_id(object_id) or catalog.by_id(object_id).kind not in (Kind.STREAM, Kind.VIEW):
+            return lsn
+        last = log.last_entry(object_id, up_to=lsn)
+        return min(lsn, last.input_lsn) if last is not None else lsn
+
+
+def change_part(info: ObjectInfo, delta: pa.Table, rows: int | None = None) -> Part:
+    """A change of a table as a part of a commit, in batches of at most `rows`."""
+    batches = delta.combine_chunks().to_batches(max_chunksize=rows) if delta.num_rows else []
+    return Part(object_id=info.id, batches=tuple(batches), schema_version=len(delta.schema))
+
+
+def _ordered(table: pa.Table, output: Output) -> pa.Table:
+    """One epoch of a changelog: each row once, retractions before assertions."""
+    if not output.changelog or not table.num_rows:
+        return table
+    if not output.consolidated:
+        return consolidate(table)
+    table = canonical(table)
+    retracts = pc.less(table.column("__weight"), 0)
+    if not pc.any(retracts).as_py():
+        return table
+    return pa.concat_tables([table.filter(retracts), table.filter(pc.invert(retracts))])

@@ -1,0 +1,196 @@
+"""Writes into sources and tables, one or several objects at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.errors import PenstockError, fail
+from penstock.log import Part
+from penstock.runtime.storage.interrupts import uninterrupted
+from penstock.runtime.storage.record import change_part
+from penstock.runtime.storage.storage import FED, Storage
+from penstock.serve.zset import canonical, consolidate, negated, weighted
+from penstock.sql.names import suggestion
+
+Action = Literal["insert", "delete", "place"]
+"""`insert` replaces the row of its key; `place` must not meet one; `delete` takes whole rows out."""
+Write = tuple[ObjectInfo, Action, Part]
+
+
+class TableWriter:
+    """A table is written by one thread at a time, because a change needs to know the row that it replaces."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._locks: dict[int, threading.RLock] = {}
+        self._lock = threading.Lock()
+
+    def insert(self, name: str, data: object) -> int:
+        """One commit into one object; its LSN. Nothing is stored if anything is wrong with any row."""
+        info = self.target(name)
+        part = self._storage.feed(info).part(data)
+        if info.kind is Kind.SOURCE:
+            return self._storage.commit([part]).lsn
+        return self.commit([(info, "insert", part)])
+
+    def target(self, name: str) -> ObjectInfo:
+        info = self._storage.catalog.get(name)
+        if info is None:
+            raise fail("PSK-1002", f"{name} is not found.", hint=suggestion(name, self._storage.catalog.names()))
+        if info.kind not in FED:
+            raise fail("PSK-5005", f"{info.name} is a {info.kind.value}; rows go into sources and tables.")
+        if info.kind is Kind.LOOKUP and info.connector is not None:
+            raise fail(
+                "PSK-5005",
+                f"{info.name} is fed by {info.connector.name.upper()}.",
+                hint=f"Change the rows there; REFRESH LOOKUP TABLE {info.name} reads them.",
+            )
+        return info
+
+    @contextmanager
+    def alone(self, infos: Iterable[ObjectInfo]) -> Iterator[None]:
+        """Held while a statement reads tables and writes what follows from it. Tables are taken in the order of their ids."""
+        yield from self._hold(sorted({i.id for i in infos if i.kind is not Kind.SOURCE}))
+
+    def _hold(self, ids: list[int]) -> Iterator[None]:
+        if not ids:
+            yield
+            return
+        with self._lock:
+            lock = self._locks.setdefault(ids[0], threading.RLock())
+        # `with` on a lock is one step to Ctrl-C. To take it and note that it is to be released are two, and between them it would be lost.
+        with lock:
+            yield from self._hold(ids[1:])
+
+    def commit(self, writes: Sequence[Write], *, fresh: bool = False) -> int:
+        """One atomic commit; later writes see earlier ones. `fresh`: what is deleted was read under `alone`, so it is still there."""
+        with self.alone(info for info, _, _ in writes), uninterrupted():
+            deltas, parts = self._changes(writes, fresh)
+            parts += [change_part(self._storage.info(i), delta) for i, delta in deltas.items()]
+            return self._storage.commit(_merged(parts)).lsn
+
+    def preview(self, writes: Sequence[Write]) -> dict[int, pa.Table]:
+        """What a commit of these writes would change now, by object, with weights; refused as the commit would be."""
+        with self.alone(info for info, _, _ in writes), uninterrupted():
+            deltas, parts = self._changes(writes, False)
+        for part in _merged(parts):
+            feed = self._storage.feed(self._storage.info(part.object_id))
+            rows = pa.Table.from_batches(part.batches, feed.schema)
+            deltas[part.object_id] = weighted(rows)
+        return deltas
+
+    def _changes(self, writes: Sequence[Write], fresh: bool) -> tuple[dict[int, pa.Table], list[Part]]:
+        """The changes of tables, consolidated, and the rows for sources."""
+        parts: list[Part] = []
+        pending: dict[int, pa.Table] = {}
+        for info, action, part in writes:
+            if info.kind is Kind.SOURCE:
+                parts.append(part)
+                continue
+            # Keys are compared here, so equal ones must look the same.
+            rows = canonical(pa.Table.from_batches(part.batches, self._storage.feed(info).schema))
+            before = pending.get(info.id)
+            if action == "delete" and not fresh:
+                self._check_there(info, rows, before)
+            change = self._change(info, action, rows, before)
+            pending[info.id] = change if before is None else pa.concat_tables([before, change])
+        return {i: consolidate(t) for i, t in pending.items()}, parts
+
+    def _change(self, info: ObjectInfo, action: Action, rows: pa.Table, pending: pa.Table | None) -> pa.Table:
+        """The changelog of one write: what it takes away and what it puts in its place."""
+        if action == "delete":
+            return negated(rows)
+        if not info.key:
+            return weighted(rows)
+        given, rows = rows.num_rows, _last_per_key(rows, info.key)
+        keys = rows.select(list(info.key))
+        for name in info.key:
+            if keys.column(name).null_count:
+                raise fail("PSK-5006", f"The key column {name} of {info.name} cannot be NULL.")
+        current = self._stored(info, keys)
+        if pending is not None:
+            touched = _with_keys(pending, keys)
+            current = consolidate(pa.concat_tables([current, touched.cast(current.schema)]))
+        if action == "place" and (current.num_rows or rows.num_rows < given):
+            raise fail("PSK-5006", f"Two rows of {info.name} would have the same key ({', '.join(info.key)}).")
+        return pa.concat_tables([negated(current), weighted(rows)])
+
+    def _check_there(self, info: ObjectInfo, rows: pa.Table, pending: pa.Table | None) -> None:
+        """Rows that are taken out must be there; another commit may have changed them since they were read."""
+        if not rows.num_rows:
+            return
+        names = list(info.key) or rows.column_names
+        old = self._stored(info, rows.select(names))
+        have = [old] if pending is None else [old, pending.cast(old.schema)]
+        if _debt(have) != _debt([*have, negated(rows).cast(old.schema)]):
+            raise fail(
+                "PSK-5008",
+                f"A row of {info.name} that the transaction changes is not there any more.",
+            )
+
+    def _stored(self, info: ObjectInfo, keys: pa.Table) -> pa.Table:
+        """The rows of a table that have these keys, each with weight 1."""
+        self._storage.check_sound(info)
+        try:
+            return weighted(self._storage.store.lookup(info.id, keys))
+        except PenstockError:
+            self._storage.info(info.id)  # PSK-1002 if that is why.
+            raise
+
+
+def _debt(parts: Sequence[pa.Table]) -> int:
+    """How many rows are missing for every weight to be zero or more."""
+    weights = consolidate(pa.concat_tables(parts)).column("__weight")
+    return int(pc.sum(pc.min_element_wise(weights, 0)).as_py() or 0)
+
+
+def _with_keys(table: pa.Table, keys: pa.Table) -> pa.Table:
+    """The rows whose key is in `keys`."""
+    names = keys.column_names
+    return table.take(_numbered(table, names).join(_plain(keys), names, join_type="left semi").column("__n"))
+
+
+def _numbered(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The key of each row and its place."""
+    return _plain(rows.select(key)).append_column("__n", pa.array(range(rows.num_rows), pa.int64()))
+
+
+def _plain(keys: pa.Table) -> pa.Table:
+    """Nested keys as text: Arrow groups and joins by plain columns only."""
+    for i, field in enumerate(keys.schema):
+        if pa.types.is_nested(field.type):
+            keys = keys.set_column(i, field.name, pa.array([repr(v) for v in keys.column(i).to_pylist()], pa.string()))
+    return keys
+
+
+def _last_per_key(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Of several rows with one key the last."""
+    if rows.num_rows < 2:
+        return rows
+    last = _numbered(rows, key).group_by(list(key)).aggregate([("__n", "max")]).column("__n_max")
+    return rows if len(last) == rows.num_rows else rows.take(last.take(pc.sort_indices(last)))
+
+
+def _merged(parts: Sequence[Part]) -> list[Part]:
+    """One part per object: several inserts into one source within a commit belong together."""
+    by_object: dict[int, Part] = {}
+    for part in parts:
+        have = by_object.get(part.object_id)
+        if have is None:
+            by_object[part.object_id] = part
+            continue
+        marks = [w for w in (have.watermark, part.watermark) if w is not None]
+        by_object[part.object_id] = Part(
+            object_id=part.object_id,
+            batches=have.batches + part.batches,
+            watermark=max(marks) if marks else None,
+            schema_version=part.schema_version,
+        )
+    return list(by_object.values())

@@ -1,0 +1,234 @@
+"""Stands in for Spark and the kernel: queries that copy the rows of their input, with a checkpoint, and that can be made to fail."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.catalog.types import stored_schema
+from penstock.errors import PenstockError, fail
+from penstock.runtime.storage.contents import read_entry
+from penstock.runtime.storage.storage import Storage
+
+POISON = "poison"
+"""A row with this value makes the queries fail that cannot take it."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    number: int
+    lsn: int
+    batches: tuple[tuple[pa.RecordBatch, ...], ...]
+    watermark: int | None = None
+    files: tuple[Path, ...] = ()
+    errors: tuple[pa.Table | None, ...] = ()
+    idle: bool = False
+
+    @property
+    def before(self) -> tuple[tuple[int, ...], ...]:
+        """Nothing is known of the arrival of the rows."""
+        return tuple(() for _ in self.batches)
+
+
+@dataclass(frozen=True)
+class Output:
+    changelog: bool = True
+    consolidated: bool = False
+
+
+@dataclass
+class Compiled:
+    """A job over one or several queries, which all read the same objects."""
+
+    names: tuple[str, ...]
+    objects: list[int]
+    outputs: list[Output]
+    event_time: bool = False
+    operators: tuple[object, ...] = ()
+    timed: tuple[object, ...] = ()
+    fallible: bool = False
+    times: tuple[object, ...] = ()
+    root: object = None
+
+
+@dataclass
+class World:
+    """What all kernels of a test share: the log that they read, what is to go wrong, and which of them run."""
+
+    storage: Storage
+    starts: deque[BaseException | None] = field(default_factory=deque)
+    """What the next starts come to; None, or nothing, is a success."""
+    epochs: deque[BaseException | None] = field(default_factory=deque)
+    """What the next epochs come to."""
+    sensitive: set[str] = field(default_factory=set)
+    """Queries that fail on a poisoned row."""
+    rest: bool = True
+    """Whether a query comes to rest when it is asked to."""
+    made: list[Kernel] = field(default_factory=list)
+    at_start: Callable[[], None] = lambda: None
+    """Called in every start, before it succeeds."""
+
+    def kernel(
+        self,
+        spark: object,
+        uid: object,
+        job: str,
+        compiled: Any,
+        *,
+        folder: Path,
+        schemas: Any,
+        start: int = 0,
+        **_: Any,
+    ) -> Any:
+        made = Kernel(self, job, compiled, folder, schemas, start)
+        self.made.append(made)
+        return made
+
+    @property
+    def running(self) -> list[Kernel]:
+        return [k for k in self.made if k.active]
+
+
+class Kernel:
+    """One attempt of one job."""
+
+    def __init__(
+        self, world: World, job: str, compiled: Compiled, folder: Path, schemas: Sequence[pa.Schema], start: int
+    ) -> None:
+        self.job = job
+        self.folder = folder
+        self.error: PenstockError | None = None
+        self.refused: list[str] = []
+        self.stops = 0
+        self._world = world
+        self._compiled = compiled
+        self._schemas = schemas
+        self._offsets, self._commits = folder / "checkpoint" / "offsets", folder / "checkpoint" / "commits"
+        self._started = self._closed = self._resting = False
+        self._changed = threading.Condition()
+        self._number, self._lsn, self._until = 0, start, None
+        self._taken: tuple[int, int] | None = None
+
+    def start(self) -> None:
+        error = self._world.starts.popleft() if self._world.starts else None
+        if error is not None:
+            raise error
+        self._world.at_start()
+        for folder in (self._offsets, self._commits):
+            folder.mkdir(parents=True, exist_ok=True)
+        done = [int(f.name) for f in self._commits.iterdir()]
+        if done:
+            self._number, self._lsn = max(done) + 1, _offset(self._offsets / str(max(done)))
+        planned = self._offsets / str(self._number)
+        # An epoch that was begun and not committed comes again as it was.
+        self._until = _offset(planned) if planned.exists() else None
+        # One that was stopped before it was started runs all the same.
+        self._started, self._closed = True, False
+
+    @property
+    def active(self) -> bool:
+        return self._started and not self._closed and self.error is None
+
+    def take(self, ack: bool, timeout_ms: int) -> Epoch | None:
+        if ack:
+            self._commit()
+        deadline = time.monotonic() + timeout_ms / 1000
+        while self.active and time.monotonic() < deadline:
+            epoch = self._next()
+            if epoch is not None or not self.active:
+                return epoch
+            with self._world.storage.commits:
+                self._world.storage.commits.wait(0.002)
+        return None
+
+    def _commit(self) -> None:
+        with self._changed:
+            assert self._taken is not None, "nothing was taken"
+            number, self._lsn = self._taken
+            (self._commits / str(number)).touch()
+            self._number, self._taken, self._until = number + 1, None, None
+            self._changed.notify_all()
+
+    def _next(self) -> Epoch | None:
+        log = self._world.storage.log
+        with self._changed:
+            if self._resting:
+                return None
+            entries = [e for i in self._compiled.objects for e in log.entries(i, after=self._lsn, up_to=self._until)]
+            if not entries:
+                return None
+            lsn = max(e.lsn for e in entries)
+            self._taken = self._number, lsn
+        # As Spark writes it.
+        (self._offsets / str(self._number)).write_text(f'v1\n{{"conf":{{}}}}\n{{"lsn":{lsn},"wm":-1,"beat":0}}')
+        rows = []
+        for e in entries:
+            schema = stored_schema(self._world.storage.info(e.object_id))
+            rows += read_entry(log, e, schema).to_pylist() if e.rows else []
+        error = self._world.epochs.popleft() if self._world.epochs else None
+        if any(r.get("v") == POISON for r in rows) and self._world.sensitive & set(
+            getattr(self._compiled, "names", ())
+        ):
+            error = fail("PSK-7001", "A poisoned row.")
+        if isinstance(error, PenstockError):
+            self.error = error
+            return None
+        if error is not None:
+            raise error
+        return Epoch(self._number, lsn, tuple(self._output(rows, s) for s in self._schemas))
+
+    def _output(self, rows: list[dict[str, Any]], schema: pa.Schema) -> tuple[pa.RecordBatch, ...]:
+        made = [{n: r.get(n, 1) for n in schema.names} for r in rows]
+        return tuple(pa.Table.from_pylist(made, schema).to_batches()) if made else ()
+
+    def refuse(self, message: str) -> None:
+        self.refused.append(message)
+
+    def settled(self, lsn: int, timeout_ms: int) -> bool:
+        deadline = time.monotonic() + timeout_ms / 1000
+        log = self._world.storage.log
+        while any(e.lsn > self._lsn for i in self._compiled.objects for e in log.entries(i, up_to=lsn)):
+            with self._changed:
+                if not self._changed.wait(max(0.0, min(0.01, deadline - time.monotonic()))) and (
+                    time.monotonic() >= deadline
+                ):
+                    return False
+        return True
+
+    def quiesce(self, timeout_ms: int) -> int | None:
+        with self._changed:
+            self._resting = True
+            if self._changed.wait_for(lambda: self._world.rest and self._taken is None, timeout_ms / 1000):
+                return self._lsn
+            self._resting = False
+            return None
+
+    @property
+    def durable_lsn(self) -> int:
+        return self._lsn
+
+    @property
+    def position(self) -> tuple[int, int | None, int]:
+        return self._lsn, None, self._number
+
+    def state(self) -> list[Any]:
+        return []
+
+    def late_rows(self) -> int:
+        return 0
+
+    def stop(self) -> None:
+        self.stops += 1
+        self._closed = True
+
+
+def _offset(path: Path) -> int:
+    return int(json.loads(path.read_text().splitlines()[2])["lsn"])

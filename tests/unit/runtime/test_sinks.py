@@ -1,0 +1,405 @@
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.unit.runtime.storing import Rows, added, eventually, fresh, in_contents, make, opened, part, summed
+
+from penstock.catalog.objects import Connector, Kind
+from penstock.connect import Sink
+from penstock.connect.access import Access
+from penstock.errors import PenstockError, fail
+from penstock.runtime.connect import sinks as sinks_module
+from penstock.runtime.connect.sinks import SinkRunner, check_start
+from penstock.runtime.lifecycle import SinkState
+from penstock.runtime.storage.storage import Storage
+
+AWAY = fail("PSK-5002", "The server is away.")
+
+
+class Away:
+    """What is delivered to, over all sinks that write there; it can fail, and be slow."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[int, int, Rows]] = []
+        self.opened: list[int] = []
+        self.closed = 0
+        self.fails: dict[str, deque[BaseException | None]] = {n: deque() for n in ("make", "open", "write", "flush")}
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def due(self, step: str) -> None:
+        error = self.fails[step].popleft() if self.fails[step] else None
+        if error is not None:
+            raise error
+
+    @property
+    def epochs(self) -> list[int]:
+        return [epoch for epoch, _, _ in self.written]
+
+    @property
+    def rows(self) -> Rows:
+        """What has come, each epoch once."""
+        return summed({e: r for e, _, r in self.written}.values())
+
+
+class Writer:
+    """One open sink."""
+
+    def __init__(self, away: Away) -> None:
+        self.away = away
+
+    accepts_changelog = True
+
+    def open(self, schema: pa.Schema, resume_epoch: int) -> None:
+        self.away.due("open")
+        self.away.opened.append(resume_epoch)
+
+    def write(self, epoch: int, lsn: int, table: pa.Table) -> None:
+        assert self.away.gate.wait(10)
+        self.away.due("write")
+        self.away.written.append((epoch, lsn, added(table)))
+
+    def flush(self) -> None:
+        self.away.due("flush")
+
+    def close(self) -> None:
+        self.away.closed += 1
+        raise ValueError("nobody wants to know")
+
+    def last_epoch(self) -> int:
+        return 0
+
+
+class World:
+    """A stream with a sink, which is made and stopped again and again."""
+
+    def __init__(self, storage: Storage, kind: Kind = Kind.STREAM, **more: Any) -> None:
+        self.storage = storage
+        self.stream = make(storage, fresh("s"), kind, **more)
+        self.info = make(storage, fresh("out"), Kind.SINK, depends_on=(self.stream.id,), connector=Connector("fake"))
+        self.away = Away()
+        self.held: PenstockError | None = None
+        self.runners: list[SinkRunner] = []
+        self.count = 0
+
+    def run(self, opened: Sink | None = None) -> SinkRunner:
+        runner = SinkRunner(self.storage, self.info, Access, lambda: self.held, opened)
+        self.runners.append(runner)
+        return runner
+
+    def emit(self, times: int = 1) -> int:
+        for _ in range(times):
+            self.count += 1
+            lsn = self.storage.commit([part(self.stream, (self.count, "x", 1))]).lsn
+        return lsn
+
+    @property
+    def position(self) -> Path:
+        return self.storage.layout.job(self.info.id) / "position.json"
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
+    with opened(tmp_path_factory.mktemp("sinks")) as storage:
+        yield storage
+
+
+@pytest.fixture
+def make_world(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., World]]:
+    made: list[World] = []
+
+    def world(kind: Kind = Kind.STREAM, **more: Any) -> World:
+        one = World(storage, kind, **more)
+        made.append(one)
+
+        def sink(connector: Connector, *, changelog: bool, access: Access) -> Any:
+            assert connector.name == "fake" and changelog
+            one.away.due("make")
+            return Writer(one.away)
+
+        monkeypatch.setattr(sinks_module, "make_sink", sink)
+        return one
+
+    monkeypatch.setattr(sinks_module, "wait_s", lambda failures: 0.001)
+    monkeypatch.setattr(sinks_module, "_LOOK_S", 0.02)
+    yield world
+    for one in made:
+        one.away.gate.set()
+        for runner in one.runners:
+            runner.stop()
+            assert not runner._thread.is_alive() and runner.state is SinkState.STOPPED
+
+
+def settled(runner: SinkRunner) -> bool:
+    return runner.settle(time.monotonic() + 10)
+
+
+def test_every_epoch_is_delivered_in_order(make_world: Callable[..., World]) -> None:
+    w = make_world()
+    w.emit(3)
+    runner = w.run()
+    assert settled(runner) and w.away.epochs == [1, 2, 3]
+    w.storage.commit([part(w.stream, (1, "x", -1), (9, "y", 2))])
+    w.storage.commit([part(w.stream)])
+    lsn = w.emit()
+    assert settled(runner)
+    # An epoch without rows is passed over.
+    assert w.away.epochs == [1, 2, 3, 4, 6] and w.away.written[3][2] == {(1, "x"): -1, (9, "y"): 2}
+    assert [n for _, n, _ in w.away.written] == [e.lsn for e in w.storage.log.entries(w.stream.id) if e.rows]
+    assert runner.rows == 6 and runner.durable_lsn == lsn and w.away.opened == [0]
+    assert json.loads(w.position.read_text()) == {"epoch": 6, "lsn": lsn}
+    assert runner.state is SinkState.RUNNING and runner.error is None
+
+
+def test_a_sink_that_is_open_already_is_used(make_world: Callable[..., World]) -> None:
+    w = make_world()
+    w.away.fails["make"].append(ValueError("nobody must make another"))
+    w.emit()
+    assert settled(w.run(Writer(w.away))) and w.away.epochs == [1] and w.away.opened == []
+
+
+def test_delivery_goes_on_after_what_was_acknowledged(make_world: Callable[..., World]) -> None:
+    w = make_world()
+    first = w.run()
+    w.emit(2)
+    assert settled(first)
+    first.stop()
+    w.emit(2)
+    second = w.run()
+    assert second.durable_lsn >= first.durable_lsn
+    assert settled(second)
+    assert w.away.epochs == [1, 2, 3, 4] and w.away.opened == [0, 2] and w.away.closed == 1
+
+
+@pytest.mark.parametrize("step", ["make", "open", "write", "flush"])
+@pytest.mark.parametrize("error", [AWAY, OSError("a defect")], ids=["coded", "raw"])
+def test_a_sink_that_fails_is_opened_again_and_nothing_is_lost(
+    make_world: Callable[..., World], step: str, error: Exception
+) -> None:
+    w = make_world()
+    w.away.fails[step].extend([error, None, error, error])
+    w.emit(4)
+    runner = w.run()
+    for _ in range(3):
+        eventually(lambda: runner.durable_lsn == w.storage.log.head, "the delivery")
+        w.emit()
+    eventually(lambda: runner.durable_lsn == w.storage.log.head, "the delivery")
+    assert w.away.rows == {(k, "x"): 1 for k in range(1, 8)}
+    # Each attempt goes on after the last position, so epochs come again, but no epoch before one that is older.
+    assert list(dict.fromkeys(w.away.epochs)) == [1, 2, 3, 4, 5, 6, 7]
+    assert len(w.away.epochs) <= 7 + 3 * 4
+    assert runner.error is None and runner.state is SinkState.RUNNING
+
+
+def test_a_position_that_cannot_be_written_is_not_one(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = make_world()
+    full = deque([fail("PSK-7004", "The disk is full.")] * 2)
+    write = sinks_module.write_durably
+
+    def refusing(path: Path, content: bytes) -> None:
+        if full:
+            raise full.popleft()
+        write(path, content)
+
+    monkeypatch.setattr(sinks_module, "write_durably", refusing)
+    w.emit()
+    runner = w.run()
+    eventually(lambda: runner.durable_lsn == w.storage.log.head, "the delivery")
+    assert w.away.epochs == [1, 1, 1]
+
+
+def test_failures_show_until_the_sink_works_again(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks_module, "wait_s", lambda failures: 60.0)
+    w = make_world()
+    w.away.fails["open"].append(AWAY)
+    runner = w.run()
+    eventually(lambda: runner.state is SinkState.RETRYING, "the failure")
+    assert runner.error is AWAY
+    # Nothing is to be delivered, and the sink is open: that is all that can be asked of it.
+    runner._wake.set()
+    eventually(lambda: runner.state is SinkState.RUNNING and runner.error is None, "the recovery")
+
+
+def test_settle_has_a_waiting_sink_try_now_and_says_why_it_cannot(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks_module, "wait_s", lambda failures: 60.0)
+    w = make_world()
+    runner = w.run()
+    assert settled(runner)
+    w.away.fails["write"].extend([AWAY] * 4)
+    w.emit()
+    eventually(lambda: runner.state is SinkState.RETRYING, "the failure")
+    with pytest.raises(PenstockError, match=r"PSK-7006: Sink \w+ cannot deliver: The server is away"):
+        settled(runner)
+    w.away.fails["write"].clear()
+    assert settled(runner) and w.away.epochs == [1]
+
+
+def test_settle_waits_no_longer_than_it_may(make_world: Callable[..., World]) -> None:
+    w = make_world()
+    w.away.gate.clear()
+    runner = w.run()
+    w.emit()
+    begin = time.monotonic()
+    assert runner.settle(begin + 0.05) is False and time.monotonic() - begin < 5
+    w.away.gate.set()
+    assert settled(runner)
+
+
+def test_a_held_sink_delivers_nothing_until_it_is_let_go(make_world: Callable[..., World]) -> None:
+    w = make_world()
+    runner = w.run()
+    w.emit()
+    assert settled(runner)
+    w.held = fail("PSK-7007", "s has a row that could not be computed.", hint="Correct it.")
+    w.emit(2)
+    eventually(lambda: runner.state is SinkState.HELD, "the hold")
+    with pytest.raises(PenstockError, match="could not be computed") as refused:
+        settled(runner)
+    assert refused.value.hint == "Correct it." and w.away.epochs == [1] and runner.error is w.held
+    w.held = None
+    assert settled(runner)
+    assert w.away.epochs == [1, 2, 3] and runner.state is SinkState.RUNNING and runner.error is None
+
+
+def test_a_sink_begins_with_contents_where_the_beginning_of_the_log_is_gone(make_world: Callable[..., World]) -> None:
+    w = make_world(Kind.VIEW)
+    w.emit(3)
+    w.storage.commit([part(w.stream, (1, "x", -1), (2, "x", 1))])
+    w.storage.log.trim({w.stream.id: w.storage.log.head - 2})
+    w.held = fail("PSK-7007", "s has a row that could not be computed.")
+    runner = w.run()
+    eventually(lambda: runner.state is SinkState.HELD, "the hold")
+    assert w.away.written == []
+    w.held = None
+    assert settled(runner)
+    assert w.away.written == [(4, w.storage.log.head, Counter({(2, "x"): 2, (3, "x"): 1}))]
+    w.emit()
+    assert settled(runner)
+    assert w.away.rows == in_contents(w.storage, w.stream) and w.away.epochs == [4, 5]
+
+
+def test_contents_that_are_damaged_are_not_delivered(make_world: Callable[..., World]) -> None:
+    w = make_world(Kind.VIEW)
+    w.emit(2)
+    w.storage.log.trim({w.stream.id: w.storage.log.head - 1})
+    w.storage.damage[w.stream.id] = fail("PSK-6004", "The contents of s are damaged.")
+    runner = w.run()
+    eventually(lambda: runner.error is not None, "the refusal")
+    assert runner.error is not None and runner.error.code == "PSK-6004" and w.away.written == []
+    del w.storage.damage[w.stream.id]
+    assert settled(runner) and w.away.epochs == [2]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"garbage", b"[1, 2]", b'{"epoch": 1}', b'{"epoch": null, "lsn": 1}', b"\xff\xfe", None]
+)
+def test_a_damaged_position_is_refused_and_holds_the_log(
+    make_world: Callable[..., World], content: bytes | None
+) -> None:
+    w = make_world()
+    w.emit(2)
+    runner = w.run()
+    assert settled(runner)
+    runner.stop()
+    if content is None:
+        w.position.unlink()
+        w.position.mkdir()
+    else:
+        w.position.write_bytes(content)
+    runner = w.run()
+    eventually(lambda: runner.error is not None, "the refusal")
+    assert runner.error is not None and runner.error.code == "PSK-6001"
+    assert runner.durable_lsn == 0 and w.away.epochs == [1, 2]
+
+
+def test_a_position_before_what_is_left_of_the_log_is_refused(make_world: Callable[..., World]) -> None:
+    w = make_world()
+    w.emit(3)
+    runner = w.run()
+    assert settled(runner)
+    runner.stop()
+    head = w.storage.log.head
+    w.position.write_text(f'{{"epoch": 1, "lsn": {head - 2}}}')
+    w.storage.log.trim({w.stream.id: head - 1})
+    runner = w.run()
+    eventually(lambda: runner.error is not None, "the refusal")
+    assert runner.error is not None and runner.error.code == "PSK-5011" and w.away.epochs == [1, 2, 3]
+
+
+def test_a_new_sink_is_refused_where_it_would_miss_the_beginning(storage: Storage) -> None:
+    stream, view = make(storage, fresh("s"), Kind.STREAM), make(storage, fresh("v"), Kind.VIEW)
+    for k in (1, 2):
+        storage.commit([part(o, (k, "x", 1)) for o in (stream, view)])
+    for info in (stream, view):
+        check_start(storage, info)
+    storage.log.trim({o.id: storage.log.head - 1 for o in (stream, view)})
+    check_start(storage, view)
+    with pytest.raises(PenstockError, match="PSK-5011"):
+        check_start(storage, stream)
+
+
+def stops_at_once(runner: SinkRunner) -> None:
+    begin = time.monotonic()
+    runner.stop()
+    assert time.monotonic() - begin < 5 and not runner._thread.is_alive()
+    assert runner.state is SinkState.STOPPED
+
+
+def test_a_stop_is_prompt(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks_module, "wait_s", lambda failures: 60.0)
+    monkeypatch.setattr(sinks_module, "_LOOK_S", 60.0)
+    w = make_world()
+    idle = w.run()
+    eventually(lambda: idle.state is SinkState.RUNNING, "the opening")
+    stops_at_once(idle)
+    w.away.fails["open"].append(AWAY)
+    waiting = w.run()
+    eventually(lambda: waiting.state is SinkState.RETRYING, "the failure")
+    stops_at_once(waiting)
+    w.held = AWAY
+    held = w.run()
+    w.emit()
+    eventually(lambda: held.state is SinkState.HELD, "the hold")
+    stops_at_once(held)
+
+
+def test_a_stop_in_the_middle_of_epochs_repeats_them_and_loses_none(make_world: Callable[..., World]) -> None:
+    w = make_world()
+    w.emit(5)
+    w.away.gate.clear()
+    runner = w.run()
+    eventually(lambda: runner.state is SinkState.RUNNING, "the opening")
+    stop = threading.Thread(target=runner.stop)
+    stop.start()
+    assert runner._stop.wait(10)
+    w.away.gate.set()
+    stop.join(10)
+    assert not stop.is_alive() and len(w.away.epochs) <= 1
+    assert settled(w.run())
+    assert w.away.rows == {(k, "x"): 1 for k in range(1, 6)}
+
+
+def test_many_epochs_are_acknowledged_in_between(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks_module, "_ENTRIES", 3)
+    w = make_world()
+    w.emit(8)
+    w.away.fails["write"].extend([None] * 4 + [AWAY])
+    runner = w.run()
+    eventually(lambda: runner.durable_lsn == w.storage.log.head, "the delivery")
+    assert w.away.epochs == [1, 2, 3, 4, 4, 5, 6, 7, 8]

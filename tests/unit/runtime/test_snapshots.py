@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.unit.runtime.storing import drop, in_contents, make, opened, part, together
+
+from penstock.errors import PenstockError
+from penstock.serve.sealed import unsealed
+
+ROWS = [(i, f"value {i}", 1) for i in range(40)]
+
+
+def cut(to: float) -> Callable[[Path], None]:
+    """Leaves a part of a file, from its beginning."""
+    return lambda path: path.write_bytes(path.read_bytes()[: int(path.stat().st_size * to)]) and None
+
+
+def flip(at: float) -> Callable[[Path], None]:
+    """Changes one bit of a file."""
+
+    def damage(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        data[int((len(data) - 1) * at)] ^= 0x10
+        path.write_bytes(data)
+
+    return damage
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES: list[Callable[[Path], object]] = [
+    *(cut(to) for to in (0, 0.5, 0.999)),
+    *(flip(at / 4) for at in range(5)),
+    lambda path: path.write_bytes(path.read_bytes() + b"more"),
+    lambda path: path.write_bytes(b"garbage" * 99),
+    folder,
+]
+
+
+def test_a_damaged_snapshot_damages_its_object_alone(tmp_path: Path) -> None:
+    with opened(tmp_path) as storage:
+        sound, *bad = (make(storage, f"t{i}") for i in range(len(DAMAGES) + 1))
+        storage.commit([part(t, *ROWS) for t in (sound, *bad)])
+        storage.save_contents()
+        storage.commit([part(t, (*ROWS[0][:2], -1)) for t in (sound, *bad)])
+    for table, damage in zip(bad, DAMAGES, strict=True):
+        damage(storage.layout.snapshot(table.id))
+    with opened(tmp_path) as storage:
+        assert sorted(storage.damage) == [t.id for t in bad]
+        with pytest.raises(PenstockError, match="PSK-6004: The contents of t1 are damaged"):
+            storage.check_sound(bad[0])
+        assert in_contents(storage, sound) == Counter(r[:2] for r in ROWS[1:])
+        # The others work on, in one commit with a damaged one, and so does the log of the damaged one.
+        storage.commit([part(sound, (*ROWS[0][:2], 1)), part(bad[0], (*ROWS[0][:2], 1))])
+        assert in_contents(storage, sound) == Counter(r[:2] for r in ROWS)
+        for table in bad:
+            drop(storage, table)
+        assert not storage.damage
+    with opened(tmp_path) as storage:
+        assert [o.id for o in storage.catalog.objects()] == [sound.id] and not storage.damage
+
+
+def test_a_snapshot_without_a_seal_is_read(tmp_path: Path) -> None:
+    with opened(tmp_path) as storage:
+        table = make(storage, "t")
+        storage.commit([part(table, *ROWS)])
+        storage.save_contents()
+        path = storage.layout.snapshot(table.id)
+        storage.log.trim({table.id: 1})
+    path.write_bytes(unsealed(pa.py_buffer(path.read_bytes())).to_pybytes())
+    with opened(tmp_path) as storage:
+        assert in_contents(storage, table) == Counter(r[:2] for r in ROWS)
+
+
+def test_two_may_write_down_the_same_contents_at_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as storage:
+        table = make(storage, "t")
+        storage.commit([part(table, *ROWS)])
+        together([storage.save_contents] * 4)
+        storage.log.trim({table.id: 1})
+    with opened(tmp_path) as storage:
+        assert in_contents(storage, table) == Counter(r[:2] for r in ROWS)
