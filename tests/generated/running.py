@@ -268,7 +268,7 @@ class Running:
         out = {}
         for case in self.cases:
             info = self.db._engine.catalog.get(case.name)
-            job = jobs.get(info.id) if info is not None else None
+            job = jobs.by_object.get(info.id) if info is not None else None
             if job is not None:
                 out[case.name] = sum(operator.rows for operator in job.kernel.state())
         return out
@@ -281,7 +281,7 @@ class Running:
         assert info is not None
         reads = [info.id]
         for object_id in reads:
-            planned = self.db._engine.planned.get(object_id)
+            planned = self.db._engine.jobs.planned.get(object_id)
             reads += planned.compiled.objects if planned is not None else []
         return UNIT_OBJECT in reads
 

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tests.spark import test_generated_chains as chains
 from tests.spark import test_generated_tables as tables
 from tests.spark import test_generated_windows as windows
+from tests.spark import test_lateness as lateness
 from tests.spark.conftest import Opener
 
 many = settings(
@@ -30,6 +31,16 @@ def test_windows(opener: Opener, type_: str) -> None:
     def check(seed: int) -> None:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             windows.run(opener, Path(folder), windows.VIEWS, windows.trace_of(seed), type_)
+
+    check()
+
+
+@pytest.mark.parametrize("queries", lateness.OUTPUTS, ids=["windows", "sessions", "joins", "chains"])
+def test_lateness(opener: Opener, queries: str) -> None:
+    @many
+    @given(windows.seeds)
+    def check(seed: int) -> None:
+        lateness.compare_groupings(opener, queries, seed)
 
     check()
 

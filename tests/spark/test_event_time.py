@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from pathlib import Path
 
-from tests.spark.following import SOON_S, Follower, rows_of
+import pytest
+from tests.spark.conftest import Opener
+from tests.spark.following import SOON_S, Follower, bag, contents, rows_of, until
 
 import penstock
+from penstock.runtime.storage import proctime
 
 
 def test_processing_time_closes_windows_by_itself(db: penstock.Database) -> None:
@@ -20,6 +24,37 @@ def test_processing_time_closes_windows_by_itself(db: penstock.Database) -> None
         change = subscription.next(timeout=SOON_S)
     assert change is not None
     assert rows_of(change) == [(3,)]
+
+
+def test_no_processing_time_row_is_late_when_the_wall_clock_is_set_back(
+    opener: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = [0]
+    monkeypatch.setattr(proctime, "wall_ms", lambda: time.time_ns() // 1_000_000 + ahead[0])
+    windows = """
+        CREATE SOURCE s (v BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS PROCTIME());
+        CREATE STREAM o AS SELECT sum(v) AS total FROM s GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)
+          EMIT ON WINDOW CLOSE LATE DATA TO missed;
+    """
+    total = 0
+    for start in (True, False):
+        with opener(tmp_path) as db:
+            if start:
+                db.execute(windows)
+            for ahead[0] in (0, -3_600_000) if start else (-7_200_000,):
+                db.insert("s", [{"v": 1}])
+                with db.transaction() as transaction:
+                    transaction.insert("s", [{"v": 1}])
+                    db.insert("s", [{"v": 1}])
+                total += 3
+                db.flush(timeout=SOON_S)
+                warning = db.metrics()["s"].warning
+                assert (warning is not None) == (ahead[0] < 0), warning
+            if not start:
+                ahead[0] = 5000  # The clock has caught up.
+                until(lambda: sum(n for (n,) in db.sql("SELECT total FROM o").fetchall()) == total)  # noqa: B023
+            assert db.sql("SELECT v FROM missed").fetchall() == []
+            assert db.metrics()["o"].late_rows == 0
 
 
 def test_an_idle_source_stops_holding_the_others_back(db: penstock.Database) -> None:
@@ -54,6 +89,80 @@ def test_a_source_that_is_not_idle_holds_the_others_back(db: penstock.Database) 
     db.insert("slow", [(900,), (1000,)])
     db.flush(timeout=SOON_S)
     assert follower.rows() == [(0, 3)]
+
+
+TWO_IDLE = """
+    CREATE SOURCE one (ts BIGINT, WATERMARK FOR ts) WITH (idle_timeout = '1 second');
+    CREATE SOURCE two (ts BIGINT, WATERMARK FOR ts) WITH (idle_timeout = '1 second');
+"""
+
+
+def test_when_all_sources_are_idle_the_furthest_decides(db: penstock.Database) -> None:
+    db.execute(
+        TWO_IDLE
+        + """
+        CREATE STREAM o AS SELECT window_start, count(*) AS n
+          FROM (SELECT ts FROM one UNION ALL SELECT ts FROM two)
+          GROUP BY TUMBLE(ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE LATE DATA TO missed;
+        """
+    )
+    with db.subscribe("o") as subscription:
+        db.insert("one", [(100,), (2500,)])
+        db.insert("two", [(200,), (5000,)])
+        got: list[tuple[object, ...]] = []
+        while len(got) < 2:
+            change = subscription.next(timeout=SOON_S)
+            assert change is not None
+            got += rows_of(change)
+    assert sorted(got) == [(0, 2), (2000, 1)]
+    # A source that comes back does not move the watermark back.
+    db.insert("one", [(4000,), (5500,)])
+    db.flush(timeout=SOON_S)
+    assert db.sql("SELECT ts FROM missed").fetchall() == [(4000,)]
+
+
+def test_a_query_over_idle_sources_is_idle(db: penstock.Database) -> None:
+    db.execute(
+        TWO_IDLE
+        + """
+        CREATE SOURCE busy (ts BIGINT, WATERMARK FOR ts);
+        CREATE STREAM plain AS SELECT ts FROM one WHERE ts >= 0;
+        CREATE STREAM counted AS SELECT window_end AS ts FROM two GROUP BY TUMBLE(ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE;
+        CREATE STREAM o AS SELECT window_start, count(*) AS n
+          FROM (SELECT ts FROM plain UNION ALL SELECT ts FROM counted UNION ALL SELECT ts FROM busy)
+          GROUP BY TUMBLE(ts, INTERVAL '10' SECOND) EMIT ON WINDOW CLOSE;
+        """
+    )
+    with db.subscribe("o") as subscription:
+        db.insert("one", [(100,)])
+        db.insert("two", [(200,), (1000,)])
+        db.flush(timeout=SOON_S)
+        db.insert("busy", [(300,), (20_000,)])
+        change = subscription.next(timeout=SOON_S)
+    assert change is not None
+    assert rows_of(change) == [(0, 3)]
+
+
+def test_a_source_can_wait_for_each_value_of_a_column(opener: Opener, tmp_path: Path) -> None:
+    with opener(tmp_path) as db:
+        db.execute("""
+            CREATE SOURCE s (device STRING, ts BIGINT, WATERMARK FOR ts) WITH (watermark_per = 'device', idle_timeout = '2 seconds');
+            CREATE STREAM o AS SELECT window_start, count(*) AS n FROM s
+              GROUP BY TUMBLE(ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE LATE DATA TO missed;
+        """)
+        db.insert("s", [("a", 100), ("b", 200), ("a", 5000)])
+        assert db.source("s").current_watermark == 200
+        db.insert("s", [("b", 900), ("b", 1000)])
+        db.flush(timeout=SOON_S)
+        assert db.sql("SELECT * FROM o").fetchall() == [(0, 3)]
+    with opener(tmp_path) as db:
+        db.insert("s", [("a", 6000)])  # b is still waited for,
+        db.insert("s", [("b", 1500)])
+        db.flush(timeout=SOON_S)
+        assert contents(db, "o") == bag([(0, 3)])
+        until(lambda: len(db.sql("SELECT * FROM o").fetchall()) == 3)  # until both are idle.
+        assert contents(db, "o") == bag([(0, 3), (1000, 2), (5000, 1)])
+        assert db.metrics()["o"].late_rows == 0
 
 
 def test_emit_every_tells_once_per_tick(db: penstock.Database) -> None:

@@ -113,6 +113,11 @@ STATEMENTS = [
     # Options
     Refused("CREATE STREAM o AS SELECT symbol FROM trades WITH (bogus = '1')", "PSK-1010", at=(1, 52)),
     Refused("CREATE SOURCE s (a INT) WITH (idle_timout = '3 seconds')", "PSK-1010", "idle_timeout"),
+    Refused("CREATE SOURCE s (a INT, ts BIGINT, WATERMARK FOR ts) WITH (watermark_per = 'b')", "PSK-1004", "a, ts"),
+    Refused("CREATE SOURCE s (a INT) WITH (watermark_per = 'a')", "PSK-1012", "WATERMARK FOR"),
+    Refused(
+        "CREATE SOURCE s (a INT, ts TIMESTAMP, WATERMARK FOR ts AS PROCTIME()) WITH (watermark_per = 'a')", "PSK-1012"
+    ),
     Refused("CREATE STREAM o AS SELECT symbol FROM trades WITH (retain_history = 'many')", "PSK-1011"),
     Refused("CREATE SOURCE s (a INT) FROM CARRIER_PIGEON (loft = 'x')", "PSK-5001"),
     Refused("CREATE SINK k FROM cheap INTO CARRIER_PIGEON (loft = 'x')", "PSK-5001"),

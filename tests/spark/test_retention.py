@@ -19,7 +19,7 @@ def size(log: Path) -> int:
 
 def trim(db: penstock.Database) -> None:
     """What the ticker does every few seconds."""
-    db._engine._ticker._trim()
+    db._engine.ticker.trim()
 
 
 def test_old_segments_go_under_a_running_pipeline(opener: Opener, tmp_path: Path) -> None:

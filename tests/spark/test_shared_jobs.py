@@ -16,7 +16,7 @@ def test_each_row_goes_to_the_queries_that_take_it(db: penstock.Database) -> Non
         CREATE STREAM letters AS SELECT k, c FROM s LATERAL VIEW explode(split(name, '')) AS c WHERE v = 2;
         """
     )
-    jobs = {id(j): j for j in db._engine.jobs.values()}
+    jobs = {id(j): j for j in db._engine.jobs}
     assert len(jobs) == 1
     db.insert("s", [(1, 0, "a"), (2, 2, "xy"), (3, None, None), (4, 5, "b")])
     db.flush()

@@ -91,18 +91,22 @@ def test_a_limit_warns_and_then_fails_this_query_alone(
     assert sum("small keeps" in r.message for r in caplog.records) == 1
     changes = db.subscribe("small")
     db.insert("s", [("b" * 1000, 1)])
-    db.flush(timeout=SOON_S)
+    with pytest.raises(penstock.PenstockError, match=r"PSK-7006: Not everything can catch up: small: .*allows 2048"):
+        db.flush(timeout=SOON_S)
     with pytest.raises(penstock.PenstockError, match=r"PSK-4002.*max_state_bytes allows 2048"):
         changes.next(timeout=SOON_S)
     status = db.metrics()
     assert status["small"].state == "failed" and "PSK-4002" in (status["small"].error or "")
     assert status["free"].state == "running"
     assert db.sql("SELECT count(*) AS n FROM free").fetchone() == (11,)
-    assert db.sql("SELECT count(*) AS n FROM small").fetchone() == (10,)
+    with pytest.raises(penstock.PenstockError, match="PSK-7006: small cannot be read: small has failed since"):
+        db.sql("SELECT count(*) AS n FROM small")
+    assert db.sql("SELECT count(*) AS n FROM small WITH (stale = true)").fetchone() == (10,)
     db.close()
     db = opener(tmp_path / "data")
     db.insert("s", [("c", 1)])
-    db.flush(timeout=SOON_S)
+    with pytest.raises(penstock.PenstockError, match="PSK-7006: Not everything can catch up: small"):
+        db.flush(timeout=SOON_S)
     assert db.metrics()["small"].state == "failed"
     assert db.sql("SELECT count(*) AS n FROM free").fetchone() == (12,)
 
@@ -117,7 +121,7 @@ def test_rows_of_a_join_are_forgotten_by_the_wall_clock(opener: Opener, tmp_path
     """)
     db.insert("l", [("a", 1), ("b", 2)])
     db.flush(timeout=SOON_S)
-    job = db._engine.jobs[db._object("long").id]
+    job = db._engine.jobs.by_object[db._object("long").id]
     epochs = job.kernel.position[2]
     assert kept(db, "long")[0] == 2
     until(lambda: kept(db, "short") == (0, 0))

@@ -1,0 +1,140 @@
+"""The JVM is killed, runs out of memory, is stopped or never starts: every call says so, and the next one starts a new JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+ROOT = Path(__file__).parents[2]
+# six JVMs on a loaded machine
+TIMEOUT_S = 800
+NOTICED_S = 2.0
+
+
+def scenario(*arguments: str, temporary: Path) -> dict[str, Any]:
+    """Runs one scenario in a process of its own. It says nothing on stderr, and leaves nothing in the temporary folder."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.e2e.dying", *arguments],
+        capture_output=True, text=True, timeout=TIMEOUT_S, cwd=ROOT, env={**ENVIRONMENT, "TMPDIR": str(temporary)}, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.returncode == 0
+    ended = time.time()
+    assert [p.name for p in temporary.iterdir() if p.name.startswith("penstock-")] == []
+    return {**json.loads(done.stdout.splitlines()[-1]), "ended": ended}
+
+
+def test_calls_that_are_under_way_when_the_jvm_is_killed_end(tmp_path: Path) -> None:
+    out = scenario("under_way", temporary=tmp_path)
+    assert {name: code for name, (code, _) in out["ends"].items()} == dict.fromkeys(
+        ("select", "direct", "collected", "stuck"), "PSK-7005"
+    )
+    assert max(s for _, s in out["ends"].values()) < NOTICED_S
+    assert out["told_s"] < NOTICED_S
+    assert out["told"].startswith("PSK-7005: Spark's JVM has ended: it was killed by SIGKILL")
+    assert "db.start()" in out["told"] and "spark.log" in out["told"]
+    assert [code for code, _ in out["after"]] == ["PSK-7005"] * 4 + ["nothing"]
+    assert max(s for _, s in out["after"]) < 0.5
+    assert out["deaf"] == 0
+
+
+def test_a_process_starts_one_jvm_after_the_other(tmp_path: Path) -> None:
+    out = scenario("restarts", temporary=tmp_path)
+    assert out["rows"] == [3, 4, 5, 6, 7, 8, 11, 7]
+    assert out["old"] == ["PSK-7005"] * 5
+    threads, sockets, files = zip(*out["counts"], strict=True)
+    assert len(set(threads)) == 1, threads
+    assert len(set(sockets)) == 1, sockets
+    assert len(set(files)) == 1, files
+    assert out["path"] == []
+
+
+def test_results_and_inputs_larger_than_the_heap(tmp_path: Path) -> None:
+    out = scenario("memory", temporary=tmp_path)
+    assert out["bytes"] > 1_000_000_000
+    assert (out["rows"], out["last"]) == (1_000_000, [999_999, "nn"])
+    assert out["summed"] == [1_000_000, 499_999_500_000, 1000]
+    assert out["refused"][0] == "PSK-7009"
+    assert out["wide"] >= 300_000_000
+    assert out["left"] == 0
+    assert out["died"].startswith("PSK-7005: Spark's JVM has ended: java.lang.OutOfMemoryError: Java heap space.")
+    assert "spark.heap" in out["died"]
+    assert out["again"] == [{"a": 1}]
+
+
+def test_the_jvm_listens_to_nobody_else(tmp_path: Path) -> None:
+    out = scenario("ports", temporary=tmp_path)
+    loopback = {"0100007F", "0000000000000000FFFF00000100007F"}
+    assert out["addresses"] and set(out["addresses"]) <= loopback
+    assert "currentTimeMillis" not in out["answer"] and not out["answer"].startswith("!y")
+    assert out["authenticate"] == "true"
+    assert "spark.sql.extensions" not in out["command"]
+    assert out["mode"] == 0o700
+
+
+def test_a_start_that_fails_can_be_tried_again(tmp_path: Path) -> None:
+    out = scenario("starting", temporary=tmp_path)
+    assert [code for code, _ in out["killed"]] == ["PSK-0007"]
+    assert out["phase"] == "absent"
+    assert out["sums"] == [[[2]], [[2]]]
+    assert "its Spark context was stopped" in out["stopped"]
+    assert out["again"] == [{"a": 1}]
+
+
+def test_a_database_whose_jvm_was_killed_is_closed_and_opened_again(tmp_path: Path) -> None:
+    out = scenario("reopened", str(tmp_path / "data"), temporary=tmp_path)
+    assert out["closed_s"] < 3
+    assert out["rows"] == [["a", 11], ["b", 2]]
+
+
+@pytest.mark.parametrize("how", ["alive", "dead", "stuck"])
+def test_a_process_ends_with_its_jvm_and_without_its_folder(tmp_path: Path, how: str) -> None:
+    temporary = tmp_path / "with a space"
+    temporary.mkdir()
+    out = scenario("exiting", how, temporary=temporary)
+    assert out["ended"] - out["at"] < 4
+    assert not Path(out["scratch"]).exists()
+    assert not Path(f"/proc/{out['jvm']}").exists()
+
+
+@contextmanager
+def living(temporary: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.e2e.dying", "waiting"],
+        stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**ENVIRONMENT, "TMPDIR": str(temporary)},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        yield process, json.loads(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_the_folder_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) -> None:
+    with living(tmp_path) as (_, left):
+        assert Path(left["scratch"]).is_dir()
+    with living(tmp_path) as (_, other):
+        deadline = time.monotonic() + 60
+        while Path(f"/proc/{left['jvm']}").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        done = subprocess.run(
+            [sys.executable, "-c", "from penstock.spark.scratch import sweep; sweep()"],
+            env={**ENVIRONMENT, "TMPDIR": str(tmp_path)}, check=True,
+        )  # fmt: skip
+        assert done.returncode == 0
+        assert not Path(left["scratch"]).exists()
+        assert Path(other["scratch"]).is_dir()
