@@ -18,7 +18,7 @@ FORGOTTEN = 2**63 - 1
 class Floors:
     """Entries at or below an object's floor are not needed any more, even if their segment is still there.
 
-    The floor of an object that was dropped is kept as long as a segment may have something of it.
+    The floor of a dropped object is kept as long as a segment may have frames of it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -65,7 +65,7 @@ class Floors:
         self._dropped_at[object_id] = head
 
     def dropped(self, seen: set[int], head: int) -> None:
-        """When the log is opened: which objects have something in a segment, and its last commit."""
+        """Called when the log is opened, with the objects that occur in its segments, and its last commit."""
         for object_id in [i for i, floor in self._values.items() if floor == FORGOTTEN]:
             if object_id in seen:
                 self._dropped_at[object_id] = head
@@ -73,7 +73,7 @@ class Floors:
                 del self._values[object_id]
 
     def settle(self, gone: Callable[[int, int], bool]) -> None:
-        """Lets go of dropped objects of which nothing is left; `gone` says so of an object that was dropped at an LSN."""
+        """Removes dropped objects that have nothing left on disk; `gone` is asked with the object and the LSN of the drop."""
         for object_id, lsn in list(self._dropped_at.items()):
             if gone(object_id, lsn):
                 del self._values[object_id], self._dropped_at[object_id]

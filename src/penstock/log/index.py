@@ -16,7 +16,7 @@ from penstock.log.segment import Segment
 
 
 class _Object:
-    """The entries of an object, one run for each segment that has some. From the epoch `since` on, all that had rows are there."""
+    """The entries of an object, one run per segment. Every epoch from `since` on that had rows is there."""
 
     __slots__ = ("bytes", "rows", "runs", "since")
 
@@ -36,7 +36,7 @@ class Slice(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """Entries that were taken out: how many there were, and the external files that they had, with their lengths."""
+    """Removed entries: their number, and their external files with the lengths."""
 
     number: int
     files: list[tuple[str, int]]
@@ -45,8 +45,8 @@ class Removed(NamedTuple):
 class Index:
     """Entries by object, in LSN order. The caller sees to it that one thread at a time is in here.
 
-    Consecutive entries without rows are one: the newest stands for all of them, because it has the same watermark or a later one. So an object that
-    only tells the time has one entry, however long it does so.
+    Of consecutive entries without rows only the newest is kept: its watermark is the same or a later one. So a source that only sends heartbeats
+    has one entry.
     """
 
     def __init__(self, database: Path) -> None:
@@ -130,7 +130,7 @@ class Index:
         return (of.bytes, of.rows, of.runs[0].time_ms(0)) if of else (0, 0, 0)
 
     def beyond_bytes(self, object_id: int, limit: int) -> int:
-        """The LSN of the newest entry with which the entries up to the last are larger than a limit; 0 if they are not."""
+        """The LSN up to which entries must go so that the rest is not larger than a limit; 0 if none."""
         of = self._objects.get(object_id)
         size = 0
         for run in reversed(of.runs if of else []):
@@ -179,7 +179,7 @@ class Index:
         return Removed(count, files)
 
     def runs_in(self, segment: Segment) -> list[Run]:
-        """What is needed of a segment, by object."""
+        """The needed entries of a segment, one run per object."""
         return list(self._by_segment.get(segment.number, {}).values())
 
     def holdings(self) -> list[Holding]:

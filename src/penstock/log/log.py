@@ -24,7 +24,7 @@ from penstock.log.part import Part
 from penstock.log.payload import prepare
 from penstock.log.recovery import recover
 from penstock.log.segment import Segment
-from penstock.log.thin import blocks_of, disk_bytes, merge, thin_out
+from penstock.log.thin import disk_bytes, merge, space_of, thin_out
 from penstock.log.writer import Mode, Writer, Written
 
 _NOTHING = Carry()
@@ -66,6 +66,7 @@ class Log:
         self._lock = threading.Lock()
         self._trimming = threading.Lock()
         self._holes = True
+        self._cramped = False
         self._maps = Maps()
         make_folder(self._folder)
         self._floors = Floors(self._folder)
@@ -244,9 +245,9 @@ class Log:
     def trim(self, keep_after: Mapping[int, int]) -> int:
         """Removes, for each object given, the entries up to and including the LSN given.
 
-        Deletes the segments and external files in which no entry is needed any more, and returns the bytes freed. A segment of which only
-        some entries are needed, the same as at the last trim, is thinned out if that frees half of it. Watermarks,
-        epochs and the LSN go on as if nothing had been removed. It costs little if there is nothing to do.
+        Deletes the segments and external files in which no entry is needed any more, and returns the bytes freed. Thins out segments that still have
+        the same needed entries as at the last trim, if that frees half of them. Watermarks,
+        epochs and the LSN go on as if nothing had been removed. A call with nothing to do is cheap.
         """
         with self._trimming:
             files: list[tuple[str, int]] = []
@@ -278,7 +279,7 @@ class Log:
                     self._floors.save()
             freed += self._delete_files(files)
             freed += self._delete_segments(unneeded)
-            # On a disk that is nearly full, those that need the least room make room for the others.
+            # On a nearly full disk the smallest copies make room for the others.
             return freed + sum([self._thin_out(s) for s in sorted(pinned, key=lambda s: s.needed)])
 
     def retained(self, object_id: int) -> tuple[int, int, int]:
@@ -354,7 +355,7 @@ class Log:
         return sum(length for _, length in files)
 
     def _thin_out(self, segment: Segment) -> int:
-        """Thins a segment out if that frees half of it or more; returns the bytes freed."""
+        """Thins out a segment if that frees at least half of it; returns the bytes freed."""
         if not self._holes:
             return 0
         with self._lock:
@@ -365,21 +366,26 @@ class Log:
                 return 0
             runs = [run.copy() for run in runs]
         ranges = merge(frame for run in runs for frame in run.frames())
-        if not ranges or 2 * blocks_of(ranges, _BLOCK) > segment.disk_bytes:
+        expected = space_of(ranges, _BLOCK) if ranges else segment.disk_bytes
+        if 2 * expected > segment.disk_bytes:
             return 0
         try:
             thin_out(segment, following, ranges)
             left = disk_bytes(segment.path)
         except (PenstockError, OSError) as error:
-            # The segment is as it was, and takes space that the next trims may find elsewhere.
-            _logger.warning("%s could not be thinned out: %s", segment.path, error)
+            # The segment is unchanged. A later trim may find room.
+            segment.judged = -1
+            if not self._cramped:
+                _logger.warning("%s could not be thinned out: %s", segment.path, error)
+            self._cramped = True
             return 0
+        self._cramped = False
         self._maps.drop(segment.file)
         with self._lock:
             segment.holds = frozenset(run.object_id for run in runs)
             freed, segment.disk_bytes = segment.disk_bytes - left, left
-        if freed < left:
-            # A file system without holes: there is nothing to be had from it.
+        if left > 2 * expected:
+            # This file system does not store holes, or in larger pieces.
             self._holes = False
         return freed
 

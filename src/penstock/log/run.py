@@ -15,7 +15,7 @@ from penstock.log.entry import Entry
 from penstock.log.frame import Frame, header_length
 from penstock.log.segment import Segment
 
-# An entry is its LSN and these numbers in a row. As an object of Python it would take seven times the memory.
+# An entry is its LSN and these numbers. A Python object would take seven times the memory.
 _AT, _LENGTH, _ROWS, _WATERMARK, _EPOCH, _JOB_EPOCH, _TIME, _INPUT_LSN, _BEFORE, _FORM = range(10)
 _FIELDS = 10
 _RECORD = struct.Struct(f"{_FIELDS}q")
@@ -27,7 +27,7 @@ _NONE, _ONE, _ONE_BEFORE, _OTHER = range(4)
 
 
 class Other(NamedTuple):
-    """What only entries have that are not one message in the segment: several messages, or an external file."""
+    """The rest of an entry that is not a single message in the segment: several messages, or an external file."""
 
     batches: tuple[tuple[int, int, int], ...]
     before: tuple[int, ...]
@@ -38,7 +38,7 @@ class Other(NamedTuple):
 
 
 class Run:
-    """Entries in LSN order. They are added at the end and taken away at either end."""
+    """Entries in LSN order, added at the end and removed at either end."""
 
     __slots__ = ("_lsns", "_others", "_start", "_values", "object_id", "segment", "size")
 
@@ -96,7 +96,7 @@ class Run:
         self._values.frombytes(_RECORD.pack(at, length, rows, wm, epoch, job_epoch, time_ms, input_lsn, mark, form))
 
     def marks(self, i: int) -> bool:
-        """Whether an entry has no rows, and nothing else that has to be stored."""
+        """Whether an entry has no payload."""
         return self._get(i, _FORM) >> _KIND_AT & _KIND == _NONE
 
     def lsn(self, i: int) -> int:
@@ -124,7 +124,7 @@ class Run:
         return self.size if end - start == len(self) else sum(self._column(_LENGTH, start, end))
 
     def beyond(self, limit: int) -> int | None:
-        """The last entry with which the entries up to the end are larger than a limit."""
+        """The last entry such that it and the entries after it are larger than a limit."""
         sizes = accumulate(reversed(self._column(_LENGTH, 0, len(self))))
         return next((len(self) - back for back, size in enumerate(sizes, 1) if size > limit), None)
 

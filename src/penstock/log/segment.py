@@ -36,9 +36,9 @@ THIN = 256
 class Segment:
     """A segment, the space that it takes on disk, and how many of its entries are still needed.
 
-    `size` is settled when the segment is not written any more. `holds` are the objects that one
-    that was thinned out has frames of. `before` is how many entries were needed at the last trim, and `judged`
-    how many when it was last considered for thinning out.
+    `size` is settled when the segment is not written any more. A thinned-out segment has frames
+    of the objects in `holds` only. `before` is the number of needed entries at the last trim, `judged` the number when the segment
+    was last considered for thinning out.
     """
 
     number: int
@@ -58,7 +58,7 @@ class Segment:
         self.disk_bytes = self.disk_bytes or self.size
 
     def may_hold(self, object_id: int, up_to: int) -> bool:
-        """Whether something of an object can be in here that had its last commit at or before an LSN."""
+        """Whether this segment can have frames of an object whose last commit is at or before an LSN."""
         return self.first_lsn <= up_to if self.holds is None else object_id in self.holds
 
 

@@ -1,10 +1,10 @@
-"""Segments that were thinned out.
+"""Thinned-out segments.
 
-One entry that is needed keeps its whole segment. Where most of a segment is not needed any more, it is replaced by a sparse file that
-has the frames that are, at the same offsets, and nothing else. So whoever knows where a frame is, in memory or in a task of Spark, need not be told;
-a mapping of the old file lives on until it is let go. The file is written beside and renamed like any other, so a crash leaves the old one or the new one.
+One needed entry keeps its whole segment on disk. When at most half of a segment is needed, a sparse file replaces it that has only the needed
+frames, at the same offsets. So no reader has to be told: a Spark task that holds an offset finds the same bytes there, and a mapping of the old
+file stays valid until it is dropped. The new file is written beside the old one and renamed, so a crash leaves one or the other.
 
-The head of such a file says where its map is, behind the last frame: the LSNs that the segment covers and the ranges that are left.
+The head of a thinned-out segment points to its map, behind the last frame: the LSNs that the segment covers, and the ranges of its frames.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow as pa
 from penstock.disk import write_durably
 from penstock.errors import fail
 from penstock.log.maps import map_file
-from penstock.log.segment import THIN, Head, Segment, pack_head
+from penstock.log.segment import HEAD_LENGTH, THIN, Head, Segment, pack_head
 
 Range = tuple[int, int]
 """Start and end of neighbouring frames in a file."""
@@ -33,7 +33,7 @@ _CRC = struct.Struct("<I")
 
 
 class Map(NamedTuple):
-    """What a thinned out segment holds."""
+    """What a thinned-out segment holds."""
 
     first_lsn: int
     next_lsn: int
@@ -45,10 +45,12 @@ def disk_bytes(path: Path) -> int:
     return os.stat(path).st_blocks * 512
 
 
-def blocks_of(ranges: Sequence[Range], block: int) -> int:
-    """The space that a file with only these ranges would take, in bytes."""
+def space_of(ranges: Sequence[Range], block: int) -> int:
+    """The bytes that a segment with only these ranges takes on disk."""
     count, last = 0, -1
-    for start, end in ranges:
+    map_at = ranges[-1][1]
+    map_end = map_at + _MAP.size + len(ranges) * _RANGE.size
+    for start, end in ((0, HEAD_LENGTH), *ranges, (map_at, map_end)):
         first = max(start // block, last + 1)
         last = max(last, (end - 1) // block)
         count += last - first + 1 if last >= first else 0
@@ -67,7 +69,7 @@ def merge(frames: Iterable[Range]) -> list[Range]:
 
 
 def thin_out(segment: Segment, next_lsn: int, ranges: Sequence[Range]) -> None:
-    """Replaces the file of a segment by one that has only these ranges of it. Raises PSK-7004 if there is no room; nothing is changed then."""
+    """Replaces a segment by a sparse file with only these ranges. Raises PSK-7004 if there is no room; the segment is unchanged then."""
     data = map_file(segment.file)
     map_at = ranges[-1][1]
     table = bytearray(_MAP.pack(0, len(ranges), segment.first_lsn, next_lsn))
@@ -86,7 +88,7 @@ def thin_out(segment: Segment, next_lsn: int, ranges: Sequence[Range]) -> None:
 
 
 def read_map(path: Path, head: Head, data: pa.Buffer) -> Map:
-    """The map of a thinned out segment. It was durable before the file got its name, so a bad one is damage."""
+    """The map of a thinned-out segment. It was durable before the file got its name, so a bad one is damage."""
     if head.map_at + _MAP.size <= data.size:
         table = data.slice(head.map_at).to_pybytes()
         crc, count, first_lsn, next_lsn = _MAP.unpack_from(table)

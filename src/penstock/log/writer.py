@@ -40,7 +40,7 @@ _GATHER_S = 0.0005
 _RETRY_S = 1.0
 
 # What is not synced stays in memory, for a sync can fail: this bounds how much.
-_UNSYNCED_BYTES = 64 << 20
+_UNSYNCED_BYTES = 128 << 20
 
 _logger = logging.getLogger(__name__)
 
@@ -71,8 +71,7 @@ class Writer:
     `publish` is called on the writer's thread, once for each group, before its commits are acknowledged; it moves the states in
     `carries` forward. `rolled` is told of every new segment before anything is in it.
 
-    A disk that fails fails the commits that come meanwhile. Each group first tries to mend what a failure has left, so the writer goes on
-    as soon as the disk does.
+    While the disk fails, commits fail. Each group first repairs what the last failure left, so the writer recovers as soon as the disk does.
     """
 
     def __init__(
@@ -103,9 +102,9 @@ class Writer:
         self._queue: SimpleQueue[_Work | None] = SimpleQueue()
         self._gate = threading.Lock()
         self._closed = False
-        # Something may be past the end, because it could not be removed.
+        # A failed write could not be removed from past the end.
         self._torn = False
-        # What was acknowledged and is not synced, with its offsets; and whether a sync of it has failed.
+        # Acknowledged but not synced: offsets and bytes; and whether a sync of them has failed.
         self._unsynced: list[tuple[int, list[bytes | pa.Buffer]]] = []
         self._unsynced_bytes = 0
         self._unsure = False
@@ -207,12 +206,12 @@ class Writer:
             _logger.error("the log takes no commits until the disk does: %s", failure)
 
     def _mend(self) -> PenstockError | None:
-        """Undoes what failures have left: nothing is past the end, and no sync has failed that was not made good. An error if that is not possible now."""
+        """Repairs what failures left: removes what is past the end, and repeats a failed sync. Returns an error if that is not possible now."""
         try:
             if self._torn:
                 self._tear_off()
             if self._unsure:
-                # After a failed sync the system no longer knows what it has lost, so all of it is written once more.
+                # After a failed sync the system no longer knows which pages it lost, so all of them are written again.
                 for offset, buffers in self._unsynced:
                     self._active.rewrite(buffers, offset)
                 self._active.sync()
@@ -222,7 +221,7 @@ class Writer:
         return None
 
     def _tear_off(self) -> None:
-        """Removes what is past the end: it is not known, so nothing may be added to it."""
+        """Removes what is past the end. Its content is unknown, so nothing may be appended before."""
         try:
             self._active.withdraw()
         except OSError:
@@ -308,7 +307,7 @@ class Writer:
             self._sync_due = time.monotonic() + self._interval
 
     def _sync(self) -> PenstockError | None:
-        """Makes durable what was acknowledged. An error if that is not possible now."""
+        """Syncs acknowledged commits. Returns an error if that is not possible now."""
         if not self._unsynced:
             return None
         if self._unsure:

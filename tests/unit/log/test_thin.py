@@ -264,10 +264,7 @@ def test_without_room_a_segment_stays_as_it_was(tmp_path: Path, caplog: pytest.L
     assert "could not be thinned out: PSK-7004" in caplog.text
     assert (older(log), keys(log, 2)) == (before, [0, 40])
     assert list((tmp_path / "log").glob("*.tmp")) == []
-    log.close()
-    log = Log.open(tmp_path, segment_bytes=SEGMENT)
-    # The new process tries it again.
-    assert trim(log, log.head) > before // 2
+    assert log.trim({}) > before // 2
     assert keys(log, 2) == [0, 40]
     log.close()
 

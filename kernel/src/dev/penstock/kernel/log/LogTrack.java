@@ -7,7 +7,7 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * The entries of one object in the log, in the order of their LSNs. They are plain numbers, one run for each file: a source of single rows
+ * The entries of one object in the log, in LSN order. They are plain numbers, one run per file, because a source of single-row commits
  * has millions of them.
  *
  * <p>Entries without rows between which no object has got rows are one. The newest stands for all of them, from the LSN of the first: whoever asks
