@@ -78,10 +78,11 @@ class JvmProcess:
             hint = f"Give it more memory with the setting spark.heap. {hint}"
         elif code == -signal.SIGKILL:
             why = "it was killed by SIGKILL, as a system does that runs out of memory"
-        elif code < 0:
-            why = f"it was killed by {signal.Signals(-code).name}"
         elif code == CONTEXT_STOPPED:
             why = "its Spark context was stopped"
+        elif code < 0 or code > 128:
+            # Java ends itself on a signal that it can handle, as a shell reports one.
+            why = f"it was ended by signal {-code if code < 0 else code - 128}"
         else:
             why = f"exit code {code}"
         last = self.last_words()

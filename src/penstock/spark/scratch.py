@@ -55,7 +55,7 @@ def sweep() -> None:
 def _sweep(path: Path) -> None:
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        if os.fstat(lock).st_uid == os.getuid() and stat.S_ISREG((path / _MARK).lstat().st_mode):
+        if os.fstat(lock).st_uid == os.geteuid() and stat.S_ISREG((path / _MARK).lstat().st_mode):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove(path)
     finally:

@@ -47,7 +47,8 @@ def end(process: JvmProcess) -> PenstockError:
     [
         ("exit 3", "Spark's JVM has ended: exit code 3."),
         ("echo first; echo second; exit 1", "Spark's JVM has ended: exit code 1. Its log ends with: first second"),
-        ("kill -TERM $$", "Spark's JVM has ended: it was killed by SIGTERM."),
+        ("kill -TERM $$", "Spark's JVM has ended: it was ended by signal 15."),
+        ("exit 143", "Spark's JVM has ended: it was ended by signal 15."),
         (
             "echo 'Terminating due to java.lang.OutOfMemoryError: Java heap space'; exit 3",
             "Spark's JVM has ended: java.lang.OutOfMemoryError: Java heap space.",
