@@ -39,7 +39,8 @@ class Compactor:
 
     def submit(self, layout: Layout, alive: Callable[[], bool]) -> None:
         """`alive` says whether the object is still there."""
-        self._worker.submit(lambda: self._run(layout, alive))
+        self._worker.start()
+        self._worker.leave(lambda: self._run(layout, alive))
 
     def settle(self) -> None:
         """Waits for everything submitted so far."""

@@ -20,11 +20,12 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, fail
 from penstock.serve.change import Change
+from penstock.serve.closing import Closing
 from penstock.serve.envelope import Form
 from penstock.serve.message import Message, Point
 from penstock.serve.options import SubscribeOptions
 from penstock.serve.origin import Origin
-from penstock.serve.subscription import Closing, Subscription
+from penstock.serve.subscription import Subscription
 from penstock.serve.suspension import Suspension
 from penstock.serve.worker import Worker
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from penstock.config import SubscribeSettings
 from penstock.errors import fail
 from penstock.serve.envelope import EnvelopeKind
 
 Policy = Literal["block", "coalesce", "latest", "resync", "disconnect"]
 
-BUFFER_BYTES = 16 << 20
-BUFFER_MESSAGES = 4096
+_DEFAULT = SubscribeSettings()
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Limits:
     """
 
     policy: Policy = "block"
-    bytes: int = BUFFER_BYTES
-    messages: int = BUFFER_MESSAGES
+    bytes: int = _DEFAULT.buffer_bytes
+    messages: int = _DEFAULT.buffer_messages
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class SubscribeOptions:
     def limits(self) -> Limits:
         return Limits(
             self.policy,
-            BUFFER_BYTES if self.buffer_bytes is None else self.buffer_bytes,
-            BUFFER_MESSAGES if self.buffer_messages is None else self.buffer_messages,
+            _DEFAULT.buffer_bytes if self.buffer_bytes is None else self.buffer_bytes,
+            _DEFAULT.buffer_messages if self.buffer_messages is None else self.buffer_messages,
         )
 
 

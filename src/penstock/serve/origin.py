@@ -28,7 +28,7 @@ History = Callable[[int], Iterator[Past] | None]
 """Returns an iterator over the epochs after a given one, or None if the first of them is no longer retained.
 
 The iterator reads one epoch at a time, in order, and raises PSK-5011 at an epoch that was trimmed meanwhile. It may end early, and is then asked
-for again, but it never leaves out an epoch that was published before the call.
+for again, but it never leaves out an epoch that has rows, nor the newest one, if it was published before the call.
 """
 
 Where = Callable[[pa.Table], pa.Table]

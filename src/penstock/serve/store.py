@@ -12,6 +12,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.config import ServeSettings
 from penstock.disk import write_durably
 from penstock.errors import PenstockError, fail
 from penstock.serve.compactor import Compactor
@@ -24,7 +25,6 @@ T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 
-MEMORY_LIMIT = "2gb"
 # Below this many changed rows merging on read is cheaper than rewriting the object.
 _MIN_DELTA_ROWS = 20_000
 _DELTA_SHARE = 4
@@ -51,7 +51,7 @@ class ViewStore:
         self,
         *,
         min_delta_rows: int = _MIN_DELTA_ROWS,
-        memory_limit: str = MEMORY_LIMIT,
+        memory_limit: str = ServeSettings().memory_limit,
         spill: Path | None = None,
         on_damage: Callable[[int, PenstockError], None] | None = None,
     ) -> None:

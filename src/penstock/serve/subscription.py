@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError, fail
 from penstock.serve.backlog import Backlog
 from penstock.serve.change import Change, ChangeKind
+from penstock.serve.closing import Closing
 from penstock.serve.envelope import Form
 from penstock.serve.lifecycle import LIVE, Lifecycle, State
 from penstock.serve.message import Message, Point
@@ -28,32 +29,6 @@ from penstock.serve.suspension import Suspension, raisable
 _logger = logging.getLogger(__name__)
 # A signal just before a wait does not end the wait, so every wait is bounded.
 _LOOK_S = 1.0
-
-
-class Closing:
-    """Calls to make once when a subscription ends. It does not refer to the subscription, so it can outlive it.
-
-    `prepare` starts the thread that makes the calls for a subscription that is garbage-collected.
-    """
-
-    def __init__(self, prepare: Callable[[], None]) -> None:
-        self.calls: list[Callable[[], None]] = []
-        self._prepare = prepare
-
-    def add(self, call: Callable[[], None]) -> None:
-        self._prepare()
-        self.calls.append(call)
-
-    def run(self) -> None:
-        """Makes the calls that have not been made yet, all of them even if one fails."""
-        try:
-            call = self.calls.pop(0)
-        except IndexError:
-            return
-        try:
-            call()
-        finally:
-            self.run()
 
 
 class _Do(Enum):
@@ -384,10 +359,12 @@ class Subscription:
         while True:
             with self._lock:
                 do = self._look()
-                if do is not _Do.WAIT and not (quiet and do in (_Do.RAISE, _Do.END)):
+                if quiet and do in (_Do.RAISE, _Do.END):
+                    return _Do.WAIT
+                if quiet or do is not _Do.WAIT:
                     return do
                 sleeper = self._sleeper()
-            if quiet or not self._sleep(sleeper, deadline):
+            if not self._sleep(sleeper, deadline):
                 return _Do.WAIT
 
     def _sleeper(self) -> threading.Lock:
@@ -564,10 +541,10 @@ class Subscription:
             )
 
     def _close(self) -> None:
+        """Ends the subscription. Calling it again completes a call that was interrupted."""
         with self._lock:
-            if self._lifecycle.state is State.CLOSED:
-                return
-            self._lifecycle.to(State.CLOSED)
+            if self._lifecycle.state is not State.CLOSED:
+                self._lifecycle.to(State.CLOSED)
             self._backlog.clear()
             self._contents = self._progress = None
             self._wake()

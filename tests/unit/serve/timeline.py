@@ -105,9 +105,16 @@ class Timeline:
         while after < len(self.log):
             if after + 1 < self.retained:
                 raise fail("PSK-5011", f"Epoch {after + 1} was removed.")
+            # Of consecutive epochs without rows the log keeps only the newest.
+            while not self.log[after].table.num_rows and not self._has_rows(after + 1):
+                after += 1
             self.reads += 1
             yield self.log[after]
             after += 1
+
+    def _has_rows(self, index: int) -> bool:
+        """True also where the log ends."""
+        return index >= len(self.log) or self.log[index].table.num_rows > 0
 
     def snapshot(self) -> tuple[pa.Table, int, int]:
         if self.store is not None:
