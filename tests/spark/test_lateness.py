@@ -80,6 +80,8 @@ CHAINS = """
       GROUP BY kk, SESSION(ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE LATE DATA TO chained_late;
     CREATE STREAM named AS SELECT name, window_start, count(*) AS n FROM a JOIN names ON a.k = names.k
       GROUP BY name, TUMBLE(ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE LATE DATA TO named_late;
+    CREATE STREAM once AS SELECT window_start, count(*) AS n FROM (SELECT DISTINCT k, ts FROM a)
+      GROUP BY HOP(ts, INTERVAL '1' SECOND, INTERVAL '2' SECOND) EMIT ON WINDOW CLOSE;
     CREATE STREAM joined AS SELECT window_start, count(*) AS n FROM a JOIN b
       ON a.k = b.k AND b.bts BETWEEN a.ts - INTERVAL '1' SECOND AND a.ts + INTERVAL '500' MILLISECOND
       GROUP BY TUMBLE(a.ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE LATE DATA TO joined_late;
@@ -89,7 +91,17 @@ OUTPUTS = {
     WINDOWS: ("tumble", "tumble_late", "hop", "hop_late", "running", "both", "both_late"),
     SESSIONS: ("sessions", "sessions_late", "patient", "patient_late", "open_sessions"),
     JOINS: ("pairs", "kept", "latest", "probed"),
-    CHAINS: ("counted", "counted_late", "chained", "chained_late", "named", "named_late", "joined", "joined_late"),
+    CHAINS: (
+        "counted",
+        "counted_late",
+        "chained",
+        "chained_late",
+        "named",
+        "named_late",
+        "once",
+        "joined",
+        "joined_late",
+    ),
 }
 
 Results = dict[str, Counter[Row]]
@@ -108,7 +120,7 @@ def commits_of(seed: int) -> list[Commit]:
             rows[source] = []
             for _ in range(chance.randint(1, 5)):
                 number += 1
-                time = max(0, now + chance.randint(-4000, 1500))
+                time = max(0, now + chance.randint(-4000, 1500)) // 100 * 100
                 rows[source].append((chance.choice("xyz"), number, time))
         out.append(rows)
         if chance.random() < 0.2:

@@ -474,8 +474,15 @@ def extremes(c: Compiler, n: p.Extremes) -> DataFrame:
 def distinct(c: Compiler, n: p.Distinct) -> DataFrame:
     df = c.node(n.child)
     weight = c.weight(df)
-    df = df.select(*(F.col(f"`{x}`") for x in n.columns), *(["__weight"] if weight else []))
-    out = c.kernel("DistinctRows", {"columns": list(n.columns), "weight": weight, "atOnce": n.at_once}, df)
+    before = "__pwm" if "__pwm" in df.columns and not n.child.changelog else None
+    df = df.select(*(F.col(f"`{x}`") for x in n.columns), *(x for x in (weight, before) if x))
+    spec: dict[str, object] = {
+        "columns": list(n.columns),
+        "weight": weight,
+        "atOnce": n.at_once,
+        "before": before,
+    }
+    out = c.kernel("DistinctRows", spec, df)
     return out if n.changelog else out.drop("__weight")
 
 

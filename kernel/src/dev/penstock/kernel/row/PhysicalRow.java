@@ -84,17 +84,27 @@ public final class PhysicalRow implements Serializable {
 
   /** The operator's output as outer columns: the data, then the weight. */
   public Dataset<Row> leave(Dataset<Row> processed) {
+    return leave(processed, WEIGHT);
+  }
+
+  /** The operator's output as outer columns: the data, then one more BIGINT. */
+  public Dataset<Row> leave(Dataset<Row> processed, String last) {
     List<Column> out = new ArrayList<>();
     for (StructField f : outer.fields()) {
       out.add(Wire.from(column(f.name()), f.dataType()).as(f.name()));
     }
-    out.add(column(WEIGHT));
+    out.add(column(last));
     return processed.select(out.toArray(Column[]::new));
   }
 
   /** Schema of the rows that {@link #enter} gives and {@link #leave} takes. */
   public StructType weighted() {
-    return inner.add(WEIGHT, DataTypes.LongType, false);
+    return with(WEIGHT);
+  }
+
+  /** Schema of the data with one more BIGINT. */
+  public StructType with(String last) {
+    return inner.add(last, DataTypes.LongType, false);
   }
 
   public int size() {
@@ -113,7 +123,7 @@ public final class PhysicalRow implements Serializable {
     return functions.col("`" + name.replace("`", "``") + "`");
   }
 
-  /** The first {@code width} values of a row and a weight. */
+  /** The first {@code width} values of a row and a weight, or another number. */
   public static Row weighted(Row row, int width, long weight) {
     Object[] values = new Object[width + 1];
     for (int i = 0; i < width; i++) {

@@ -21,6 +21,7 @@ import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
+import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -30,6 +31,9 @@ import scala.jdk.javaapi.CollectionConverters;
  * -0.0 to 0.0. Over append-only input ({@code weight} null) a row comes out the first time it is seen, with weight 1, and
  * never again. State: one number for each different row; append-only, one flag. Equal rows of a task are put together
  * before the shuffle.
+ *
+ * <p>Late rows: it has none. With {@code before}, the column with the watermark in force for a row of append-only input, a row comes out
+ * with that of the first one, in place of the weight: whoever closes windows above judges it by that.
  */
 public final class DistinctRows {
   private DistinctRows() {}
@@ -38,20 +42,55 @@ public final class DistinctRows {
    * Adds the operator to a plan.
    *
    * @param specJson columns; weight (column name, null: append-only input); atOnce (equal rows come in one epoch, see {@link
-   *     AtOnce})
+   *     AtOnce}); before (column name, or null)
    */
   public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
     JsonNode spec = PhysicalRow.parse(specJson);
     PhysicalRow row = PhysicalRow.of(in.schema(), PhysicalRow.texts(spec, "columns"));
     String weight = PhysicalRow.text(spec, "weight");
+    String before = PhysicalRow.text(spec, "before");
     int width = row.size();
     int[] all = IntStream.range(0, width).toArray();
-    KeyValueGroupedDataset<Row, Row> grouped = in.select(row.enterAsKey(weight).toArray(Column[]::new))
-        .mapPartitions(
-            (MapPartitionsFunction<Row, Row>) rows -> new Combined(rows, all), Encoders.row(row.weighted()))
+    List<Column> columns = row.enterAsKey(weight);
+    if (before != null) {
+      columns.set(width, PhysicalRow.column(before));
+    }
+    MapPartitionsFunction<Row, Row> combined =
+        before == null ? rows -> new Combined(rows, all) : rows -> new First(rows, all);
+    StructType schema = before == null ? row.weighted() : row.with(before);
+    KeyValueGroupedDataset<Row, Row> grouped = in.select(columns.toArray(Column[]::new))
+        .mapPartitions(combined, Encoders.row(schema))
         .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, all), Encoders.row(row.keySchema(all)));
-    return row.leave(
-        AtOnce.or(spec, grouped, weight == null ? new FirstSeen(width) : new Counted(width), row.weighted()));
+    StatefulProcessor<Row, Row, Row> processor =
+        weight == null ? new FirstSeen(width, before != null) : new Counted(width);
+    Dataset<Row> out = AtOnce.or(spec, grouped, processor, schema);
+    return before == null ? row.leave(out) : row.leave(out, before);
+  }
+
+  /** Equal rows as one, with the smallest watermark. */
+  private static final class First extends Combining<Row> {
+    private final int[] all;
+
+    First(Iterator<Row> source, int[] all) {
+      super(source, 2);
+      this.all = all;
+    }
+
+    @Override
+    protected Row key(Row row) {
+      return PhysicalRow.key(row, all);
+    }
+
+    @Override
+    protected void add(Row row, long[] sums) {
+      long before = row.getLong(all.length);
+      sums[1] = sums[0]++ == 0 ? before : Math.min(sums[1], before);
+    }
+
+    @Override
+    protected Row row(Row key, long[] sums) {
+      return PhysicalRow.weighted(key, all.length, sums[1]);
+    }
   }
 
   private static final class Combined extends Combining<Row> {
@@ -90,10 +129,12 @@ public final class DistinctRows {
   private static final class FirstSeen extends StatefulProcessor<Row, Row, Row> {
     private static final long serialVersionUID = 1L;
     private final int width;
+    private final boolean before;
     private transient ValueState<Boolean> seen;
 
-    FirstSeen(int width) {
+    FirstSeen(int width, boolean before) {
       this.width = width;
+      this.before = before;
     }
 
     @Override
@@ -108,7 +149,11 @@ public final class DistinctRows {
         return one(null);
       }
       seen.update(true);
-      return one(PhysicalRow.weighted(key, width, 1L));
+      long last = before ? Long.MAX_VALUE : 1;
+      while (before && rows.hasNext()) {
+        last = Math.min(last, rows.next().getLong(width));
+      }
+      return one(PhysicalRow.weighted(key, width, last));
     }
   }
 
