@@ -32,7 +32,7 @@ from penstock.serve.change import Change
 from penstock.serve.options import Policy, SubscribeOptions
 from penstock.serve.subscription import Subscription
 from penstock.sql import statements as st
-from penstock.sql.script import parse_script
+from penstock.sql.script import parse_condition, parse_script
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -124,6 +124,8 @@ class Database:
 
     def explain(self, sql: str, analyze: bool = False) -> str:
         """The plan of a SELECT or CREATE statement as text."""
+        if len(parse_script(sql, connectors="keep", programs=True)) != 1:
+            raise fail("PSK-1001", "EXPLAIN takes one statement.")
         rows = self.sql(f"EXPLAIN {'ANALYZE ' if analyze else ''}{sql}").fetchall()
         return "\n".join(str(r[0]) for r in rows)
 
@@ -164,6 +166,12 @@ class Database:
         on_error: Callable[[BaseException], object] | None = None,
     ) -> Subscription:
         """The changes of a stream, view or table, or of a SELECT, from now on or from a past epoch."""
+        for argument, value in (("as_of", as_of), ("up_to", up_to), ("buffer_bytes", buffer_bytes)):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+                raise fail("PSK-0009", f"{argument} is a number, not {type(value).__name__}.")
+        if where is not None:
+            # As WHERE of SUBSCRIBE is read: what reaches out of the database is refused.
+            where = parse_condition(where, programs=self._engine.settings.security.allow_programs).sql(dialect="spark")
         target: Any = name_or_select
         if self._engine.catalog.get(name_or_select) is None and len(name_or_select.split()) > 1:
             programs = self._engine.settings.security.allow_programs
@@ -253,7 +261,10 @@ class Database:
     def register_function(self, function: Callable[..., Any], name: str | None = None, returns: str = "string") -> None:
         """Makes a Python function callable in SQL. `returns` is the Spark type of its result."""
         self._engine.check_open()
-        self._engine.register_function(name or function.__name__, function, returns)
+        name = name or getattr(function, "__name__", None)
+        if not callable(function) or not name:
+            raise fail("PSK-0009", f"{function!r} is not a function with a name.", hint="Give name='…'.")
+        self._engine.register_function(name, function, returns)
 
     def register_callable(self, name: str, function: Callable[..., object]) -> None:
         """Makes a function known to `INTO PYTHON (callable = 'name')` sinks."""

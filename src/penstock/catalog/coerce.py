@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.catalog.check import Unfit, check_memory, check_values
 from penstock.catalog.convert import Misfit, array
 from penstock.errors import PenstockError, fail
 
-_UNFIT = (Misfit, pa.ArrowException, TypeError, ValueError, OverflowError)
+_UNFIT = (Misfit, pa.ArrowException, TypeError, ValueError, ArithmeticError, RecursionError)
 _MISSING = object()
 
 
@@ -24,7 +25,8 @@ def coerce(data: object, schema: pa.Schema, defaults: Mapping[str, object] | Non
     value from `defaults` (a value, or a function without arguments that gives one), otherwise NULL.
     Values are converted only where nothing is lost. For a timestamp: datetime, ISO 8601 string, or integer epoch milliseconds.
 
-    Raises PSK-1004 for an unknown column and PSK-5003, naming row and column, for a value that does not fit.
+    Raises PSK-1004 for an unknown column and PSK-5003, naming row and column, for a value that does not fit. What comes back can be
+    stored as a whole: text is UTF-8, times are of the years 1 to 9999, no map has a key twice.
     """
     defaults = defaults or {}
     if isinstance(data, Mapping):
@@ -34,16 +36,23 @@ def coerce(data: object, schema: pa.Schema, defaults: Mapping[str, object] | Non
     if isinstance(data, (pa.Table, pa.RecordBatch)):
         return _from_arrow(data, schema, defaults)
     if isinstance(data, pa.RecordBatchReader):
-        return _from_arrow(data.read_all(), schema, defaults)
+        return _from_arrow(_read(data.read_all), schema, defaults)
     if type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "columns"):
         return _from_pandas(data, schema, defaults)
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        return _from_arrow(pa.table(data), schema, defaults)
+        return _from_arrow(_read(lambda: pa.table(data)), schema, defaults)
     if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
         return _from_rows(list(data), schema, defaults)
     raise fail(
         "PSK-0009", f"Cannot take rows from {type(data).__name__}.", hint="Give dicts, tuples, Arrow, pandas or polars."
     )
+
+
+def _read(read: Callable[[], pa.Table]) -> pa.Table:
+    try:
+        return read()
+    except (pa.ArrowException, TypeError, ValueError) as why:
+        raise fail("PSK-5003", f"The rows cannot be read as Arrow: {why}.") from why
 
 
 def _from_rows(rows: Sequence[Any], schema: pa.Schema, defaults: Mapping[str, object]) -> pa.Table:
@@ -75,7 +84,7 @@ def _from_dicts(rows: Sequence[Any], schema: pa.Schema, defaults: Mapping[str, o
     columns = []
     for f in schema:
         values = [r.get(f.name, _MISSING) for r in rows]
-        if _MISSING in values:
+        if any(v is _MISSING for v in values):
             fill = _default(defaults, f.name)
             values = [fill() if v is _MISSING else v for v in values]
         columns.append(_column(values, f))
@@ -116,6 +125,7 @@ def _column(values: list[Any], f: pa.Field) -> pa.Array:
         out = array(values, f.type)
     except _UNFIT:
         raise _misfit(values, f) from None
+    # What `convert` has let through can be stored.
     _check_nulls(out, f)
     return out
 
@@ -131,6 +141,15 @@ def _misfit(values: list[Any], f: pa.Field) -> PenstockError:
 
 def _unfit(row: int, f: pa.Field, why: str) -> PenstockError:
     return fail("PSK-5003", f"Row {row + 1}, column {f.name!r} ({f.type}): {why.rstrip('.')}.")
+
+
+def _check(values: pa.Array | pa.ChunkedArray, f: pa.Field) -> None:
+    """Refuses values that are of the right type and cannot be stored."""
+    _check_nulls(values, f)
+    try:
+        check_values(values)
+    except Unfit as why:
+        raise _unfit(why.row, f, why.reason) from None
 
 
 def _check_nulls(values: pa.Array | pa.ChunkedArray, f: pa.Field) -> None:
@@ -153,19 +172,25 @@ def _from_pandas(frame: Any, schema: pa.Schema, defaults: Mapping[str, object]) 
 
 
 def _from_arrow(data: pa.Table | pa.RecordBatch, schema: pa.Schema, defaults: Mapping[str, object]) -> pa.Table:
-    if data.schema.equals(schema) and all(f.nullable for f in schema):
-        return data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
     given: dict[str, pa.Array | pa.ChunkedArray] = {}
     for i, name in enumerate(data.schema.names):
         target = resolve(name, schema.names)
         if target in given:
             raise fail("PSK-1014", f"Column {target!r} is given twice.")
         given[target] = data.column(i)
+        try:
+            check_memory(given[target])
+        except Unfit as why:
+            raise _unfit(why.row, schema.field(target), why.reason) from None
+    if data.schema.equals(schema):
+        for f in schema:
+            _check(given[f.name], f)
+        return data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
     columns = []
     for f in schema:
         if f.name in given:
             out = _cast(given[f.name], f)
-            _check_nulls(out, f)
+            _check(out, f)
         else:
             fill = _default(defaults, f.name)
             out = (
@@ -179,21 +204,51 @@ def _from_arrow(data: pa.Table | pa.RecordBatch, schema: pa.Schema, defaults: Ma
 
 
 def _cast(values: pa.Array | pa.ChunkedArray, f: pa.Field) -> pa.Array | pa.ChunkedArray:
-    source = values.type
-    if source.equals(f.type):
+    if values.type.equals(f.type):
         return values
-    if pa.types.is_dictionary(source):
-        values = values.cast(source.value_type)
-        source = source.value_type
     try:
+        values = _plain(values)
+        source = values.type
+        if source.equals(f.type):
+            return values
         if pa.types.is_timestamp(f.type) and pa.types.is_integer(source):
             return values.cast(pa.int64()).cast(pa.timestamp("ms")).cast(pa.timestamp("us")).cast(f.type)
         if _castable(source, f.type):
             return values.cast(f.type)
     except _UNFIT:
         # The slow way finds the row, or a conversion that Arrow's cast lacks.
-        return _column(values.to_pylist(), f)
-    return _column(values.to_pylist(), f)
+        return _one_by_one(values, f)
+    return _one_by_one(values, f)
+
+
+def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The values themselves, without an encoding or a type of its own around them."""
+    t = pa.types
+    while True:
+        kind = values.type
+        if isinstance(kind, pa.BaseExtensionType):
+            chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+            values = pa.chunked_array([c.storage for c in chunks], kind.storage_type)
+        elif t.is_dictionary(kind):
+            values = values.cast(kind.value_type)
+        elif t.is_run_end_encoded(kind):
+            values = pc.run_end_decode(values)
+        else:
+            return values
+
+
+def _one_by_one(values: pa.Array | pa.ChunkedArray, f: pa.Field) -> pa.Array:
+    """The values as Python's, which `convert` takes or refuses with a reason."""
+    t, source = pa.types, values.type
+    if (t.is_interval(source) or t.is_duration(source) or t.is_time(source) or t.is_union(source)) and len(values):
+        raise _unfit(0, f, f"values of Arrow's type {source} are not taken")
+    found = []
+    for i, value in enumerate(values):
+        try:
+            found.append(value.as_py())
+        except _UNFIT as why:
+            raise _unfit(i, f, str(why)) from None
+    return _column(found, f)
 
 
 def _castable(source: pa.DataType, target: pa.DataType) -> bool:

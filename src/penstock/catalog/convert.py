@@ -14,43 +14,53 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.catalog.check import FIRST_DAY, FIRST_MICRO, LAST_DAY, LAST_MICRO, OUT_OF_RANGE
+
 Convert = Callable[[Any], Any]
+_LONGEST = 80
+_FIRST_MS, _LAST_MS = FIRST_MICRO // 1000, LAST_MICRO // 1000
 
 
 class Misfit(ValueError):
     """A value that does not fit; the text says why."""
 
 
+def shown(value: Any) -> str:
+    """A value in an error: not all of it if it is long."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
 def _integer(value: Any) -> Any:
     if isinstance(value, float):
         if not value.is_integer():
-            raise Misfit(f"{value!r} is not a whole number")
+            raise Misfit(f"{shown(value)} is not a whole number")
         return int(value)
     return value
 
 
 def _double(value: Any) -> Any:
     if isinstance(value, bool):
-        raise Misfit(f"{value!r} is not a number")
+        raise Misfit(f"{shown(value)} is not a number")
     return value
 
 
 def _float(value: Any) -> Any:
     _double(value)
     if isinstance(value, float) and math.isfinite(value) and abs(value) > 3.4028235677973366e38:
-        raise Misfit(f"{value!r} is out of range")
+        raise Misfit(f"{shown(value)} is out of range")
     return value
 
 
 def _string(value: Any) -> Any:
     if value is not None and not isinstance(value, str):
-        raise Misfit(f"{value!r} is not a string")
+        raise Misfit(f"{shown(value)} is not a string")
     return value
 
 
 def _binary(value: Any) -> Any:
     if isinstance(value, str):
-        raise Misfit(f"{value!r} is a string, not bytes")
+        raise Misfit(f"{shown(value)} is a string, not bytes")
     return value
 
 
@@ -59,37 +69,71 @@ def parse_timestamp(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text.strip())
     except ValueError:
-        raise Misfit(f"{text!r} is not an ISO 8601 timestamp") from None
+        raise Misfit(f"{shown(text)} is not an ISO 8601 timestamp") from None
 
 
 def _timestamp(value: Any) -> Any:
     if isinstance(value, datetime):
-        return value
+        # In the first and last years a zone can lead out of what a time can be; and pandas' NaT has no year.
+        return value if 1 < value.year < 9999 else _at_the_edge(value)
     if isinstance(value, bool):
         raise Misfit(f"{value!r} is not a timestamp")
     if isinstance(value, int):
+        if not _FIRST_MS <= value <= _LAST_MS:
+            raise Misfit(f"{shown(value)} {OUT_OF_RANGE}")
         return value * 1000
     if isinstance(value, str):
-        return parse_timestamp(value)
+        return _timestamp(parse_timestamp(value))
     if isinstance(value, date):
         return datetime.combine(value, time(), UTC)
     if isinstance(value, float):
         raise Misfit(f"{value!r} is not a timestamp")
-    return value
+    if hasattr(value, "dtype"):
+        return _timestamp(int(value)) if value.dtype.kind in "iu" else _numpy_time(value, "datetime64[us]")
+    return value.as_py() if isinstance(value, pa.Scalar) else value
+
+
+def _at_the_edge(value: datetime) -> datetime | None:
+    if value != value:
+        return None
+    if value.tzinfo is None:
+        return value
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise Misfit(f"{shown(value)} {OUT_OF_RANGE}") from None
+
+
+def _numpy_time(value: Any, unit: str) -> Any:
+    """A datetime64 in a unit that Arrow takes, or None for its NaT."""
+    if value.dtype.kind != "M":
+        raise Misfit(f"{shown(value)} is not a time")
+    if value != value:
+        return None
+    if not FIRST_DAY <= int(value.astype("datetime64[D]").astype("int64")) <= LAST_DAY:
+        raise Misfit(f"{shown(value)} {OUT_OF_RANGE}")
+    made = value.astype(unit)
+    if made != value:
+        raise Misfit(f"{shown(value)} is finer than {'a day' if unit.endswith('[D]') else 'a microsecond'}")
+    return made.item()
 
 
 def _date(value: Any) -> Any:
     if isinstance(value, datetime):
+        if value != value:
+            return None
         if value.timetz() != time():
-            raise Misfit(f"{value!r} has a time of day")
+            raise Misfit(f"{shown(value)} has a time of day")
         return value.date()
     if isinstance(value, str):
         try:
             return date.fromisoformat(value.strip())
         except ValueError:
-            raise Misfit(f"{value!r} is not an ISO 8601 date") from None
-    if value is not None and not isinstance(value, date) and not hasattr(value, "dtype"):
-        raise Misfit(f"{value!r} is not a date")
+            raise Misfit(f"{shown(value)} is not an ISO 8601 date") from None
+    if hasattr(value, "dtype"):
+        return _numpy_time(value, "datetime64[D]")
+    if value is not None and not isinstance(value, date):
+        raise Misfit(f"{shown(value)} is not a date")
     return value
 
 
@@ -98,7 +142,7 @@ def _list(element: Convert | None) -> Convert:
         if value is None:
             return None
         if isinstance(value, (str, bytes, Mapping)):
-            raise Misfit(f"{value!r} is not a list")
+            raise Misfit(f"{shown(value)} is not a list")
         return [element(v) for v in value] if element else list(value)
 
     return convert
@@ -109,9 +153,26 @@ def _map(key: Convert | None, item: Convert | None) -> Convert:
         if value is None:
             return None
         pairs = list(value.items()) if isinstance(value, Mapping) else [(k, v) for k, v in value]
-        return [(key(k) if key else k, item(v) if item else v) for k, v in pairs]
+        made = [(key(k) if key and k is not None else k, item(v) if item and v is not None else v) for k, v in pairs]
+        # Arrow ends the process over some maps with NULL for a key.
+        if any(k is None for k, _ in made):
+            raise Misfit(f"{shown(value)} has NULL for a key")
+        if len(made) > 1 and len({_identity(k) for k, _ in made}) < len(made):
+            raise Misfit(f"{shown(value)} has a key twice")
+        return made
 
     return convert
+
+
+def _identity(key: Any) -> Any:
+    """What makes two keys of a map one: all NaN are, and a time without a zone is in UTC."""
+    if isinstance(key, datetime):
+        return key if key.tzinfo is not None else key.replace(tzinfo=UTC)
+    try:
+        hash(key)
+    except TypeError:
+        return repr(key)
+    return key if key == key else "NaN"
 
 
 def _struct(kind: pa.StructType) -> Convert:
@@ -122,10 +183,10 @@ def _struct(kind: pa.StructType) -> Convert:
             return None
         if isinstance(value, (tuple, list)):
             if len(value) != len(fields):
-                raise Misfit(f"{value!r} has {len(value)} values for {len(fields)} fields")
+                raise Misfit(f"{shown(value)} has {len(value)} values for {len(fields)} fields")
             value = dict(zip(fields, value, strict=True))
         if not isinstance(value, Mapping):
-            raise Misfit(f"{value!r} is not a struct")
+            raise Misfit(f"{shown(value)} is not a struct")
         unknown = [k for k in value if k not in fields]
         if unknown:
             raise Misfit(f"there is no field {unknown[0]!r}")

@@ -49,6 +49,8 @@ class Catalog:
         self._saved = self._content()
 
     def get(self, name: str) -> ObjectInfo | None:
+        if not isinstance(name, str):
+            raise fail("PSK-0009", f"A name is a string, not {type(name).__name__}.")
         with self._lock:
             found = self._by_name.get(name.lower())
             return None if found is None else self._by_id[found]

@@ -21,6 +21,8 @@ from penstock.errors import PenstockError, fail
 from penstock.sql.names import suggestion
 
 _OPTIONS = ("url", "table", "query", "user", "password", "timeout")
+_FILES = ("passfile", "servicefile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir")
+"""Parameters of a URL that name local files."""
 _TIMEOUT = "30"
 # A server that does not answer is given up sooner than one that computes.
 _CONNECT_SECONDS = 10
@@ -224,6 +226,9 @@ def _make(connector: Connector, columns: Sequence[Column], key: Sequence[str], a
     for name in ("user", "password"):
         if options.get(name):
             conninfo[name] = options[name]
+    for name in _FILES:
+        if conninfo.get(name) and conninfo[name] != "system":
+            access.path("POSTGRES", name, str(conninfo[name]))
     conninfo.pop("connect_timeout", None)
     conninfo.setdefault("application_name", "penstock")
     given = [(k, options[k].strip().rstrip(";")) for k in ("table", "query") if options.get(k, "").strip()]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
@@ -45,29 +46,30 @@ def translated() -> Iterator[None]:
         raise
     except (PySparkException, Py4JError) as error:
         raise (ended() or translate(error)) from error
+    except RecursionError as error:
+        raise fail("PSK-1020", "the statement is nested too deeply") from error
     except (OSError, EOFError) as error:
         # The sockets on which PySpark takes rows are not those of its calls.
         end = ended(soon=True)
         if end is None:
             raise
         raise end from error
+    except (pa.ArrowException, UnicodeError) as error:
+        raise fail("PSK-7001", f"Spark's values cannot be read: {error}.") from error
 
 
 def translate(error: BaseException) -> PenstockError:
     """Our error for one of Spark's: its own sentence, without the class names, the plan and the stack."""
     condition = ""
     text = str(error)
+    if "java.lang.StackOverflowError" in text:
+        return fail("PSK-1020", "the statement is too deep for Spark")
     if isinstance(error, PySparkException):
         condition = error.getCondition() or ""
         text = error.getMessage() or text
     if any(sign in text for sign in _TOO_LARGE):
         return fail("PSK-7009", "The result is too large to be held in memory.")
     return fail(_code(condition, text), _sentence(text))
-
-
-def translate_text(text: str) -> PenstockError:
-    """The same for an error that is known by its text only: a failed query."""
-    return fail(_code("", text), _sentence(text))
 
 
 def _code(condition: str, text: str) -> str:

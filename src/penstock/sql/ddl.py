@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import Token, TokenType
 
 from penstock.catalog.objects import Column, Connector, Kind, Watermark
+from penstock.errors import fail
 from penstock.sql import intervals
 from penstock.sql import statements as st
 from penstock.sql.clauses import parse_query
 from penstock.sql.options import parse_connector_options, parse_options
 from penstock.sql.parser import parse_expression, parse_select
 from penstock.sql.query import ParsedQuery
-from penstock.sql.tokens import Cursor
+from penstock.sql.tokens import Cursor, Script
 from penstock.sql.types import parse_type
 
 _KINDS = (
@@ -200,12 +202,16 @@ def _default(cursor: Cursor) -> str:
         depth += token.token_type is TokenType.L_PAREN
         depth -= token.token_type is TokenType.R_PAREN
         cursor.next()
-    node = parse_expression(cursor.script, cursor.tokens[start : cursor.index], "a default value")
+    return constant(cursor.script, cursor.tokens[start : cursor.index]).sql(dialect="spark")
+
+
+def constant(script: Script, tokens: Sequence[Token]) -> exp.Expression:
+    """A DEFAULT expression; PSK-1012 if it refers to columns or has a query."""
+    node = parse_expression(script, tokens, "a default value")
     if node.find(exp.Column, exp.Query) is not None:
-        raise cursor.fail(
-            "PSK-1012", "a default cannot refer to columns", position=cursor.script.at(cursor.tokens[start])
-        )
-    return node.sql(dialect="spark")
+        where = script.at(tokens[0])
+        raise fail("PSK-1012", "a default cannot refer to columns", position=where, sql=script.shown)
+    return node
 
 
 def _watermark(cursor: Cursor) -> Watermark:

@@ -17,7 +17,7 @@ MAX_BLOCKS = 500
 """SELECT blocks of a continuous query, each counted as often as it is read: a CTE once for every place that names it."""
 MAX_JOINS = 100
 """Joins of one FROM clause of a continuous query."""
-MAX_NODES = 200_000
+MAX_NODES = 100_000
 """Names, values and operators of all expressions of a continuous query, after aliases are replaced by what they stand for."""
 
 
@@ -31,22 +31,39 @@ _NESTING = (exp.Func, exp.Unary, exp.Select, exp.Bracket, exp.Lambda, exp.Tuple)
 
 def check_tree(script: Script, tree: exp.Expression, start: Position) -> None:
     """PSK-1020 if a parsed statement is nested too deeply or has too long a chain of operators. `start` is its place."""
-    # node, its level, and its place in the chain of operators that it continues
-    stack: list[tuple[exp.Expr, int, int]] = [(tree, 0, 1)]
+    stack: list[tuple[exp.Expr, int]] = [(tree, 0)]
     while stack:
-        node, level, place = stack.pop()
+        node, level = stack.pop()
         # AND and OR are calls to the SQL library, too; and an If is a part of its CASE.
         if isinstance(node, _NESTING) and not isinstance(node, (exp.Binary, exp.If)):
             level += 1
             if level > MAX_NESTING:
                 raise too_deep(script, script.place(node) or start)
-        limit = MAX_CONDITIONS if isinstance(node, exp.Connector) else MAX_TERMS
-        if place >= limit:
-            what = "conditions" if isinstance(node, exp.Connector) else "terms"
+        operators, inside = _chain(node)
+        connector = isinstance(node, exp.Connector)
+        if operators >= (MAX_CONDITIONS if connector else MAX_TERMS):
+            what = f"{MAX_CONDITIONS:,} conditions" if connector else f"{MAX_TERMS:,} terms"
             where = script.place(node) or start
-            raise fail("PSK-1020", f"more than {limit:,} {what} in one chain", position=where, sql=script.shown)
-        for child in node.iter_expressions():
-            stack.append((child, level, place + 1 if _continues(node, child) else 1))
+            raise fail("PSK-1020", f"more than {what} in one chain", position=where, sql=script.shown)
+        stack += [(child, level) for child in inside]
+
+
+def _chain(node: exp.Expr) -> tuple[int, list[exp.Expr]]:
+    """How many operators are chained at a node, and what they chain; for another node 0, and its children."""
+    if not isinstance(node, (exp.Binary, exp.SetOperation)):
+        return 0, list(node.iter_expressions())
+    operators = 0
+    inside: list[exp.Expr] = []
+    stack: list[exp.Expr] = [node]
+    while stack:
+        operator = stack.pop()
+        operators += 1
+        for child in operator.iter_expressions():
+            if _continues(operator, child):
+                stack.append(child)
+            else:
+                inside.append(child)
+    return operators, inside
 
 
 def check_written(script: Script, tree: exp.Expression, start: Position) -> None:

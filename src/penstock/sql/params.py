@@ -16,6 +16,8 @@ def apply_params(sql: str, params: Sequence[object] | Mapping[str, object] | Non
     """The text with every parameter written as a literal; a missing or unused one is PSK-1018."""
     if params is None:
         return sql
+    if not isinstance(params, (Mapping, Sequence)) or isinstance(params, (str, bytes)):
+        raise fail("PSK-1018", "Parameters are a list or a dict.", hint="Write [value] for a single ?.")
     tokens = Script(sql).tokenize()
     found = _places(tokens)
     named = isinstance(params, Mapping)
@@ -30,7 +32,7 @@ def apply_params(sql: str, params: Sequence[object] | Mapping[str, object] | Non
             raise fail("PSK-1018", "Parameters are given by name where the statement has ?, or the other way round.")
         if key not in values:
             raise fail("PSK-1018", f"Parameter {name if named else number + 1} is missing.")
-        out += [sql[position:start], literal(values[key])]
+        out += [sql[position:start], _literal(values[key])]
         used.add(key)
         position, number = end, number + 1
     if len(used) < len(values):
@@ -60,6 +62,15 @@ def _ends_value(token: Token) -> bool:
     )
 
 
+def _literal(value: object) -> str:
+    try:
+        return literal(value)
+    except RecursionError:
+        raise fail("PSK-1018", "A parameter is nested too deeply.") from None
+    except OverflowError:
+        raise fail("PSK-1018", "A time is outside the years 1 to 9999 in UTC.") from None
+
+
 def literal(value: object) -> str:
     """A Python value as a Spark SQL literal."""
     match value:
@@ -72,7 +83,9 @@ def literal(value: object) -> str:
         case float():
             return f"{value!r}D" if value == value and abs(value) != float("inf") else f"DOUBLE('{value}')"
         case decimal.Decimal():
-            return f"{value}BD"
+            if not value.is_finite():
+                raise fail("PSK-1018", f"A decimal parameter cannot be {value}.")
+            return f"{value:f}BD"
         case str():
             escaped = value.replace("\\", "\\\\").replace("'", "\\'")
             return f"'{escaped}'"

@@ -12,8 +12,8 @@ from penstock.sql.trees import bare
 
 _JAVA = "calls any Java method"
 _FILES = "reads a file or an address that its arguments name"
-_PLACE = "tells where the process keeps its files"
-_ACCOUNT = "tells the account that the process runs under"
+_PLACE = "shows where files are"
+_ACCOUNT = "shows the account that the process runs under"
 
 FORBIDDEN: Mapping[str, str] = {
     "reflect": _JAVA,
@@ -52,14 +52,14 @@ def check_reach(script: Script, tree: exp.Expression, start: Position) -> None:
 
     for node in tree.walk():
         if isinstance(node, _STATEMENTS):
-            raise refused("PSK-1001", "a query cannot hold another kind of statement", node)
+            raise refused("PSK-1001", "a query cannot contain another kind of statement", node)
         if isinstance(node, (exp.Parameter, exp.SessionParameter)):
-            raise refused("PSK-1012", "a variable cannot stand here", node, "Use a bound parameter: ? or :name.")
+            raise refused("PSK-1012", "a variable is not allowed here", node, "Use a bound parameter: ? or :name.")
         if isinstance(node, exp.DataType) and node.this in _TIMES:
             # The SQL library would write TIMESTAMP.
-            raise refused("PSK-1013", "there is no type TIME here", node, "Use TIMESTAMP or STRING.")
+            raise refused("PSK-1013", "the type TIME is not supported", node, "Use TIMESTAMP or STRING.")
         if isinstance(node, exp.Func) and "identifier" in called(node):
-            raise refused("PSK-1012", "IDENTIFIER(…) hides the name of what is read", node, "Write the name itself.")
+            raise refused("PSK-1012", "IDENTIFIER(…) is not supported", node, "Write the name itself.")
         reason = _reach(node) if not script.reading.programs else None
         if reason is not None:
             raise refused("PSK-0012", reason, node, _HINT)

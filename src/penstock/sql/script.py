@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from penstock.sql import statements as st
 from penstock.sql.clauses import parse_query
-from penstock.sql.ddl import object_name, parse_alter, parse_create, parse_drop, parse_kind
+from penstock.sql.ddl import constant, object_name, parse_alter, parse_create, parse_drop, parse_kind
 from penstock.sql.dml import parse_delete, parse_insert, parse_update
 from penstock.sql.names import suggestion
 from penstock.sql.options import parse_options
@@ -58,6 +59,18 @@ def parse_script(
     """All statements of a script, read as `Reading` says. A syntax error anywhere is PSK-1001, with its position in the whole script."""
     script = Script(text, Reading(substitute, connectors, programs))
     return [_statement(script, part) for part in split(script)]
+
+
+def parse_constant(text: str, *, programs: bool = False) -> exp.Expression:
+    """A stored DEFAULT expression; refused as one that is being declared would be."""
+    script = Script(text, Reading(programs=programs))
+    return constant(script, script.tokenize())
+
+
+def parse_condition(text: str, *, programs: bool = False) -> exp.Expression:
+    """A condition over the columns of one object, as WHERE of SUBSCRIBE has it."""
+    script = Script(text, Reading(programs=programs))
+    return parse_expression(script, script.tokenize(), "a condition")
 
 
 def split(script: Script) -> list[list[Token]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from sqlglot import exp
@@ -55,7 +55,7 @@ class Script:
 
         # What an error shows that comes up while the text is taken apart for this.
         self.__dict__["shown"] = redact(self.text, same_length=True)
-        # Half of a surrogate pair cannot be printed.
+        # An unpaired surrogate cannot be printed.
         return without_secrets(self).encode(errors="replace").decode()
 
     @cached_property
@@ -92,7 +92,7 @@ class Script:
         try:
             self.text.encode()
         except UnicodeEncodeError as error:
-            raise self.syntax_error("half of a surrogate pair is no character", self.position(error.start)) from None
+            raise self.syntax_error("an unpaired surrogate is not a character", self.position(error.start)) from None
         return _tokenize(self)
 
 
@@ -172,6 +172,11 @@ def is_name(token: Token | None) -> bool:
     return token.token_type is TokenType.IDENTIFIER or (bool(token.text) and token.text[0] not in _PUNCTUATION)
 
 
+@lru_cache(maxsize=1024)
+def _words(phrase: str) -> tuple[str, ...]:
+    return tuple(phrase.split())
+
+
 class Cursor:
     """A reading position in a statement's tokens."""
 
@@ -198,22 +203,23 @@ class Cursor:
 
     def _match(self, words: tuple[str, ...]) -> int:
         """How many tokens spell `words`; 0 if they do not."""
-        i, rest = self.index, list(words)
-        while rest:
-            if i >= self.end:
+        i, done = self.index, 0
+        while done < len(words):
+            # Most tokens differ in their first letter, and this is asked of every token many times.
+            if i >= self.end or self.tokens[i].text[:1].upper() != words[done][0]:
                 return 0
             spelled = words_of(self.tokens[i])
-            if not spelled or tuple(rest[: len(spelled)]) != spelled:
+            if not spelled or words[done : done + len(spelled)] != spelled:
                 return 0
-            rest = rest[len(spelled) :]
+            done += len(spelled)
             i += 1
         return i - self.index
 
     def at(self, phrase: str) -> bool:
-        return self._match(tuple(phrase.split())) > 0
+        return self._match(_words(phrase)) > 0
 
     def accept(self, phrase: str) -> bool:
-        n = self._match(tuple(phrase.split()))
+        n = self._match(_words(phrase))
         self.index += n
         return n > 0
 

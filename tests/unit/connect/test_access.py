@@ -133,6 +133,17 @@ def test_roots_from_the_settings(inside: Path, outside: Path) -> None:
     assert refused(lookup, str(inside), Access(roots=())).code == "PSK-0012"
 
 
+@pytest.mark.parametrize("name", ["passfile", "sslkey", "sslcert", "sslrootcert"])
+def test_files_in_the_parameters_of_a_url(name: str, inside: Path) -> None:
+    def make(path: Path, access: Access) -> None:
+        url = f"postgresql://reader@h/d?{name}={path}"
+        find_lookup("postgres").factory(Connector("postgres", {"url": url, "table": "t"}), COLUMNS, ["k"], access)
+
+    access = Access(roots=(inside,))
+    make(inside / "key", access)
+    assert refused(make, "/etc/passwd", access).code == "PSK-0012"
+
+
 @pytest.mark.parametrize(
     "name", ["os:system", "penstock.connect.python:register_callable", "subprocess:run", "builtins:exec"]
 )

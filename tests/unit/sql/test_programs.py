@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from sqlglot import exp
@@ -215,3 +216,8 @@ def test_no_call_is_written_as_a_forbidden_one() -> None:
         written = {t.text.lower() for t, after in pairwise(tokens) if after.token_type is TokenType.L_PAREN}
         if written & set(FORBIDDEN):
             assert {n.lower() for n in kind.sql_names()} & set(FORBIDDEN), (kind, text)
+
+
+def test_the_page_lists_them() -> None:
+    page = Path(__file__).parents[3].joinpath("docs", "security.md").read_text()
+    assert [name for name in FORBIDDEN if f"`{name}`" not in page] == []

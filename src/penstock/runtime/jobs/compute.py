@@ -27,7 +27,7 @@ class Compute:
             undo.callback(self._claim.release)
             self.index = KernelIndex(self.uid)
             undo.callback(self.index.close)
-            self.batch = BatchReader(self.spark)
+            self.batch = BatchReader(self.spark, programs=storage.settings.security.allow_programs)
             self.parallelism = int(self.spark.sparkContext.defaultParallelism)
             self._load()
             undo.pop_all()

@@ -1,0 +1,125 @@
+"""SQL reaches nothing outside the database, unless the settings say so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.spark.conftest import CONFIG, Opener
+
+import penstock
+from penstock.errors import PenstockError
+
+TABLES = """
+CREATE TABLE t (id INT PRIMARY KEY, s STRING);
+CREATE TABLE `/etc/hostname` (id INT PRIMARY KEY, value STRING);
+CREATE SOURCE src (id INT, s STRING);
+INSERT INTO t VALUES (1, 'a')
+"""
+HOME = "reflect('java.lang.System', 'getenv', 'HOME')"
+
+
+@pytest.fixture(scope="module")
+def shared(first_database: penstock.Database) -> Iterator[penstock.Database]:
+    with penstock.open(master="local[2]", config=CONFIG) as database:
+        database.execute(TABLES)
+        yield database
+
+
+def refused(db: penstock.Database, sql: str) -> PenstockError:
+    with pytest.raises(PenstockError) as caught:
+        db.execute(sql)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT {HOME}",
+        f"SELECT id FROM t WHERE s = {HOME}",
+        f"SELECT builtin.`Reflect`{HOME.removeprefix('reflect')}",
+        "SELECT TRANSFORM(s) USING 'id' FROM t",
+        f"INSERT INTO t VALUES (2, {HOME})",
+        f"INSERT INTO t SELECT 2, {HOME}",
+        f"UPDATE t SET s = {HOME}",
+        f"DELETE FROM t WHERE s = {HOME}",
+        f"CREATE MATERIALIZED VIEW v AS SELECT id, {HOME} AS h FROM t",
+        f"CREATE SOURCE o (a STRING DEFAULT {HOME})",
+        f"SUBSCRIBE t WHERE s = {HOME}",
+        f"EXPLAIN SELECT {HOME} AS h FROM t",
+        "CREATE SINK k FROM t INTO PYTHON (callable = 'os:system')",
+        "CREATE SINK k FROM src INTO FILES (path = '/etc/penstock')",
+        "CREATE LOOKUP TABLE l (a STRING PRIMARY KEY) FROM FILES (path = '/etc', format = 'csv')",
+    ],
+)
+def test_refused(shared: penstock.Database, sql: str) -> None:
+    before = [s.name for s in shared.status()]
+    assert refused(shared, sql).code == "PSK-0012"
+    assert [s.name for s in shared.status()] == before
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM IDENTIFIER('text.`/etc/hostname`')",
+        "SELECT * FROM text.`/etc/hostname`",
+        "UPDATE t SET s = (SELECT max(value) FROM text.`/etc/hostname`)",
+        "DELETE FROM t WHERE s IN (SELECT value FROM text.`/etc/hostname`)",
+        "INSERT INTO t SELECT 5, value FROM text.`/etc/hostname`",
+        "SELECT id FROM t WHERE s IN (SELECT value FROM text.`/etc/hostname`)",
+    ],
+)
+def test_files_are_no_tables(shared: penstock.Database, sql: str) -> None:
+    """An object of that name does not make them so."""
+    assert refused(shared, sql).code in ("PSK-1002", "PSK-1012")
+
+
+@pytest.mark.parametrize(
+    ("where", "code"),
+    [
+        (f"s = {HOME}", "PSK-0012"),
+        ("s IN (SELECT TRANSFORM(s) USING 'id' FROM t)", "PSK-0012"),
+        ("s IN (SELECT value FROM text.`/etc/hostname`)", "PSK-1002"),
+        ("true; DROP TABLE t", "PSK-1001"),
+        ("true) OR (true", "PSK-1001"),
+    ],
+)
+def test_conditions_of_subscriptions(shared: penstock.Database, where: str, code: str) -> None:
+    with pytest.raises(PenstockError) as caught:
+        shared.subscribe("t", where=where)
+    assert caught.value.code == code
+
+
+def test_a_stored_default_is_checked_again(opener: Opener, tmp_path: Path) -> None:
+    with opener(tmp_path / "d") as db:
+        db.execute("CREATE SOURCE s (a STRING DEFAULT 'harmless', b INT)")
+    catalog = tmp_path / "d" / "catalog.json"
+    catalog.write_text(catalog.read_text().replace("'harmless'", HOME))
+    with pytest.raises(PenstockError) as caught:
+        opener(tmp_path / "d")
+    assert caught.value.code == "PSK-0012"
+
+
+def test_xml_opens_no_files(shared: penstock.Database) -> None:
+    entity = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]><a><b>&x;</b></a>'
+    name = Path("/etc/hostname").read_text().strip() if os.path.exists("/etc/hostname") else "root"
+    for call in (f"xpath_string('{entity}', 'a/b')", f"to_json(from_xml('{entity}', 'b STRING'))"):
+        try:
+            rows = shared.sql(f"SELECT {call} AS x").fetchall()
+        except PenstockError:
+            continue
+        assert name not in str(rows)
+
+
+def test_no_secret_is_stored_or_shown(opener: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEED_TOKEN", "s3cr3t-token")
+    folder = tmp_path / "d"
+    with opener(folder) as db:
+        error = refused(db, "CREATE SOURCE s (a INT) FROM WEBSOCKET (url = 'ws://127.0.0.1:9/x?token=s3cr3t-token')")
+        assert error.code == "PSK-1011"
+        assert "s3cr3t" not in error.render()
+        error = refused(db, "CREATE SOURCE s (a INT) FROM WEBSOCKET (url = 'nonsense://u:${FEED_TOKEN}@h')")
+        assert error.code == "PSK-1011"
+        assert "s3cr3t" not in error.render()
