@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.analysis.FunctionRegistry;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.PythonUDF;
 import scala.Function1;
+import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -24,9 +25,10 @@ public final class PythonFunctions {
   /** Makes the name of a registered function that returns structs mean its value. */
   public static void unwrap(SparkSession spark, String name) {
     FunctionRegistry registry = ((org.apache.spark.sql.classic.SparkSession) spark).sessionState().functionRegistry();
-    Function1<Seq<Expression>, Expression> builder =
-        registry.lookupFunctionBuilder(FunctionIdentifier.apply(name)).get();
-    registry.createOrReplaceTempFunction(name, arguments -> new PythonResult(builder.apply(arguments)), "python_udf");
+    FunctionIdentifier registered = new FunctionIdentifier(name, Option.apply("session"), Option.apply("system"));
+    Function1<Seq<Expression>, Expression> builder = registry.lookupFunctionBuilder(registered).get();
+    registry.registerFunction(
+        registered, registry.lookupFunction(registered).get(), arguments -> new PythonResult(builder.apply(arguments)));
   }
 
   /** The call with arguments that cannot fail. */
