@@ -59,8 +59,9 @@ class JobTrace:
         self._append({UNIT_OBJECT: (pa.table({"u": pa.array([1], pa.int64())}), None)})
         self.queries = []
         for text in select:
-            (statement,) = parse_script(text)
-            assert isinstance(statement, st.CreateStream | st.CreateView | st.Select)
+            # Only a stream may have EMIT.
+            (statement,) = parse_script(text if text.lstrip().startswith("CREATE") else f"CREATE STREAM traced AS {text}")
+            assert isinstance(statement, st.CreateStream | st.CreateView)
             self.queries.append(bind(statement.query, self.catalog, statement_text=text))
         self._exact = exact_state
         self.results: list[Bag] = [Counter() for _ in select]

@@ -48,7 +48,7 @@ def test_nested_expressions(interpreted: Opener) -> None:
 
 
 def test_a_stack_overflow_in_spark(first_database: penstock.Database) -> None:
-    too_deep = "SELECT " + "- " * 20_000 + "1"
+    too_deep = "SELECT " + "- " * 400_000 + "1"
     with pytest.raises(PenstockError) as caught, translated():
         first_database.spark.sql(too_deep).collect()
     assert caught.value.code == "PSK-1020"

@@ -69,6 +69,7 @@ def test_a_recursion_without_end_faults_its_view_alone(db: penstock.Database) ->
     db.execute("INSERT INTO e VALUES (2, 0)")
     with pytest.raises(penstock.PenstockError, match=r"PSK-4003.*deeper than 50 steps"):
         follower.next(timeout=SOON_S)
-    db.flush(timeout=SOON_S)
+    with pytest.raises(penstock.PenstockError, match=r"PSK-7006.*walks: the recursion goes deeper than 50 steps"):
+        db.flush(timeout=SOON_S)
     assert [s.name for s in db.status() if s.error] == ["walks"]
     assert sorted(db.sql("SELECT n FROM nodes").fetchall()) == [(0,), (1,), (2,)]

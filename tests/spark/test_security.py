@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.spark.conftest import CONFIG, Opener
 
 import penstock
+from penstock.catalog.file import read_catalog, write_catalog
 from penstock.errors import PenstockError
 
 TABLES = """
@@ -95,10 +97,14 @@ def test_conditions_of_subscriptions(shared: penstock.Database, where: str, code
 def test_a_stored_default_is_checked_again(opener: Opener, tmp_path: Path) -> None:
     with opener(tmp_path / "d") as db:
         db.execute("CREATE SOURCE s (a STRING DEFAULT 'harmless', b INT)")
-    catalog = tmp_path / "d" / "catalog.json"
-    catalog.write_text(catalog.read_text().replace("'harmless'", HOME))
-    with pytest.raises(PenstockError) as caught:
-        opener(tmp_path / "d")
+    path = tmp_path / "d" / "catalog.json"
+    content = read_catalog(path)
+    assert content is not None
+    (info,) = (o for o in content.objects if o.name == "s")
+    columns = (replace(info.columns[0], default=HOME), *info.columns[1:])
+    write_catalog(path, replace(content, objects=(replace(info, columns=columns),)))
+    with opener(tmp_path / "d") as db, pytest.raises(PenstockError) as caught:
+        db.insert("s", [{"b": 1}])
     assert caught.value.code == "PSK-0012"
 
 

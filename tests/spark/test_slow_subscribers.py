@@ -64,7 +64,7 @@ def test_what_is_no_longer_retained_is_a_resync(opener: Opener) -> None:
     stalled = Follower(db, "t", buffer_bytes=1)
     for i in range(40):
         db.insert("t", [(i % 5, f"{i:0400d}")])
-    db._engine._ticker._trim()
+    db._engine.ticker.trim()
     changes = stalled.changes()
     assert [c.kind for c in changes] == ["changes", "resync"]
     assert changes[1].reason is not None

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from penstock.plan.nodes import AggCall, Aggregate, Analytic, Expr, Node, WindowCall
+from penstock.plan.room import with_room
 
 _BOUNDS = ("start", "end")
 
@@ -29,8 +30,7 @@ def text(expr: Expr, names: Mapping[str, str]) -> str:
             return exp.Var(this=names[node.name])
         return node
 
-    tree: exp.Expression = expr.node.copy().transform(known)
-    return tree.sql(dialect="spark")
+    return with_room(lambda: str(expr.node.copy().transform(known).unnest().sql(dialect="spark")))
 
 
 def call_text(call: AggCall, names: Mapping[str, str]) -> str:

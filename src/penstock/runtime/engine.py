@@ -69,7 +69,7 @@ class Engine:
             undo.callback(lambda: self._unwatch())
             say("recovering")
             for info in self.catalog.objects():
-                self.attach(info)
+                self._recover(info)
             self.writer = TableWriter(self.storage)
             self.ticker = Ticker(self)
             undo.pop_all()
@@ -134,6 +134,14 @@ class Engine:
             return False
         owner = self.catalog.by_id(info.owner_id) if self.catalog.has_id(info.owner_id) else None
         return owner is None or self._unowned(owner)
+
+    def _recover(self, info: ObjectInfo) -> None:
+        """Attaches a stored object. One whose defaults are refused by now takes no rows, and keeps no other from being attached."""
+        try:
+            self.attach(info)
+        except PenstockError as error:
+            self.storage.attach(info)
+            self.storage.closed[info.id] = self.refusals[info.id] = error
 
     def attach(self, info: ObjectInfo) -> None:
         """Makes what an object needs in this process."""

@@ -85,6 +85,8 @@ def _sentence(text: str) -> str:
     )[0]
     text = re.sub(r"^(?:[\w.$]+(?:Exception|Error): )+", "", text.strip())
     text = re.sub(r"^\[[A-Z_.0-9]+\] ", "", text)
+    text = re.sub(r"^An error occurred in the user-defined function \w+ of the StatefulProcessor\. Reason: ", "", text)
+    text = re.sub(r"^\[[A-Z_.0-9]+\] ", "", text)
     text = re.sub(r"\s*SQLSTATE: \w+", "", text)
     text = re.sub(r'"`?([\w$]*\$)', '"', text).replace(";\n", "\n")
     return text.strip().rstrip(";").split("\n'")[0].strip()

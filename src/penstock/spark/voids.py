@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructField, StructType
 
@@ -13,10 +13,14 @@ from penstock.catalog.types import to_arrow
 def holdable(df: DataFrame) -> DataFrame:
     """The frame with types that Arrow can hold: Spark says of `array()` that its elements have no type and are never NULL, which Arrow refuses."""
     fields = df.schema.fields
-    if not any(_has_void(f.dataType) for f in fields if not isinstance(f.dataType, NullType)):
+    if not any(_has_void(f.dataType) for f in fields if not (f.nullable and isinstance(f.dataType, NullType))):
         return df
     numbered = df.toDF(*(f"c{i}" for i in range(len(fields))))
-    return numbered.select([F.col(f"c{i}").cast(_nullable(f.dataType)).alias(f.name) for i, f in enumerate(fields)])
+    return numbered.select([_held(F.col(f"c{i}"), f.dataType).alias(f.name) for i, f in enumerate(fields)])
+
+
+def _held(column: Column, kind: DataType) -> Column:
+    return F.lit(None) if isinstance(kind, NullType) else column.cast(_nullable(kind))
 
 
 def arrow_type(kind: DataType) -> pa.DataType:

@@ -430,6 +430,9 @@ class Jobs:
         """True without asking the JVM if no input has anything that the recorded epochs have not taken in."""
         if job.state is not JobState.RUNNING or not job.figures.reached:
             return False
+        planned = self.planned.get(info.id)
+        if planned is None or planned.compiled.event_time:
+            return False  # Only the kernel knows whether the watermark has taken effect.
         ends = [last.lsn for i in info.depends_on if (last := self.storage.log.last_entry(i)) is not None]
         return all(min(end, target) <= job.figures.reached for end in ends)
 

@@ -67,6 +67,8 @@ class Storage:
         self.layout = Layout(folder)
         self.index: Index = NoIndex()
         self.feeds: dict[int, Feed] = {}
+        self.closed: dict[int, PenstockError] = {}
+        """Objects that take no rows, and why."""
         self.damage: dict[int, PenstockError] = {}
         """Objects whose contents could not be rebuilt or kept, and why. The others are not disturbed."""
         self.full: PenstockError | None = None
@@ -234,9 +236,14 @@ class Storage:
         return next(found, None)
 
     def feed(self, info: ObjectInfo) -> Feed:
-        """The way into a source or table; PSK-1002 if it was dropped meanwhile, PSK-5013 while the log is too large."""
+        """The way into a source or table.
+
+        Raises PSK-1002 if it was dropped meanwhile, PSK-5013 while the log is too large, and the reason for which it is closed.
+        """
         if self.full is not None:
             raise self.full
+        if info.id in self.closed:
+            raise self.closed[info.id]
         feed = self.feeds.get(info.id)
         if feed is None:
             raise fail("PSK-1002", f"{info.name} was dropped.")
@@ -256,6 +263,7 @@ class Storage:
             self._attached.pop(object_id, None)
             self.feeds.pop(object_id, None)
             self.damage.pop(object_id, None)
+            self.closed.pop(object_id, None)
             with self._lock:
                 self._orders.pop(object_id, None)
         # Whatever fails, the rest goes.
