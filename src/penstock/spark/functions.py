@@ -32,7 +32,7 @@ def _attempted(function: Callable[..., object], kind: DataType) -> Callable[...,
     def call(*arguments: object) -> Any:
         given = []
         for argument in arguments:
-            if isinstance(argument, Row) and getattr(argument, "__fields__", None) == names:
+            if isinstance(argument, Row) and list(getattr(argument, "__fields__", ())) == names:
                 if argument[1] is not None:
                     return pair(None, argument[1])
                 given.append(argument[0])

@@ -68,6 +68,12 @@ public final class AttemptPlan extends LogicalPlan implements UnaryNode, Support
     return produced(output, child.outputSet());
   }
 
+  /** All columns of the child: the report of a row that failed shows them. */
+  @Override
+  public AttributeSet references() {
+    return child.outputSet();
+  }
+
   @Override
   public boolean allowNonDeterministicExpression() {
     return true;
