@@ -60,7 +60,9 @@ class JobTrace:
         self.queries = []
         for text in select:
             # Only a stream may have EMIT.
-            (statement,) = parse_script(text if text.lstrip().startswith("CREATE") else f"CREATE STREAM traced AS {text}")
+            (statement,) = parse_script(
+                text if text.lstrip().startswith("CREATE") else f"CREATE STREAM traced AS {text}"
+            )
             assert isinstance(statement, st.CreateStream | st.CreateView)
             self.queries.append(bind(statement.query, self.catalog, statement_text=text))
         self._exact = exact_state

@@ -40,7 +40,9 @@ def test_analyze_tells_the_figures_of_the_running_query(db: penstock.Database) -
     (join,) = (line for line in told.splitlines() if "Join inner" in line)
     (aggregate,) = (line for line in told.splitlines() if "Aggregate" in line)
     assert re.search(r"kernel Join; keeps rows of both sides by key; O\(diff · matches\); 4 rows, \d+ bytes kept", join)
-    assert re.search(r"kernel Aggregate; keeps a row per group; O\(diff\); rows can fail; 1 rows, \d+ bytes kept", aggregate)
+    assert re.search(
+        r"kernel Aggregate; keeps a row per group; O\(diff\); rows can fail; 1 rows, \d+ bytes kept", aggregate
+    )
     assert re.search(r"running as g: running, \d+ epochs, LSN \d+, watermark None", told)
     assert "rows: 4 in, 1 out, 0 late" in told
     assert re.search(r"last epoch: \d+ ms: waiting \d+ ms, planning \d+ ms, .*running \d+ ms, .*recording \d+ ms", told)
