@@ -160,7 +160,8 @@ class Job:
         if self.spec.alone and passing:
             return self._life.attempt(JobState.RETRYING)
         if self._life.attempt(JobState.FAILED):
-            _logger.error("%s failed: %s", self.name, error)
+            if error.code != "PSK-7005":  # The end of the JVM is reported once, and not by each of its jobs.
+                _logger.error("%s failed: %s", self.name, error)
             self.spec.failed(error)
         return False
 
