@@ -21,13 +21,13 @@ TIMEOUT_S = 800
 NOTICED_S = 2.0
 
 
-def scenario(*arguments: str, temporary: Path) -> dict[str, Any]:
-    """Runs one scenario in a process of its own. It says nothing on stderr, and leaves nothing in the temporary folder."""
+def scenario(*arguments: str, temporary: Path, says: str = "") -> dict[str, Any]:
+    """Runs one scenario in a process of its own. It `says` one thing on stderr, and leaves nothing in the temporary folder."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.e2e.dying", *arguments],
         capture_output=True, text=True, timeout=TIMEOUT_S, cwd=ROOT, env={**ENVIRONMENT, "TMPDIR": str(temporary)}, check=False,
     )  # fmt: skip
-    assert done.stderr == ""
+    assert done.stderr.startswith(says) and done.stderr.count("PSK-") == bool(says) == bool(done.stderr), done.stderr
     assert done.returncode == 0
     ended = time.time()
     assert [p.name for p in temporary.iterdir() if p.name.startswith("penstock-")] == []
@@ -92,7 +92,7 @@ def test_a_start_that_fails_can_be_tried_again(tmp_path: Path) -> None:
 
 
 def test_a_database_whose_jvm_was_killed_is_closed_and_opened_again(tmp_path: Path) -> None:
-    out = scenario("reopened", str(tmp_path / "data"), temporary=tmp_path)
+    out = scenario("reopened", str(tmp_path / "data"), temporary=tmp_path, says="PSK-7005: ")
     assert out["closed_s"] < 3
     assert out["rows"] == [["a", 11], ["b", 2]]
 
