@@ -287,5 +287,5 @@ def test_a_left_side_that_retracts_cannot_be_probed(spark: SparkSession) -> None
     import json
 
     _, made = probe([0])
-    with pytest.raises(Exception, match="retracts"):
+    with pytest.raises(Exception, match="must not retract"):
         Kernel(spark._jvm).ProbeJoin.apply(frame._jdf, frame._jdf, json.dumps({**made, "leftWeight": "lw"}))
