@@ -100,7 +100,8 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         "spark.driver.extraClassPath": str(kernel_jar()),
         "spark.driver.defaultJavaOptions": (
             # Sort pages must be smaller than half a region: larger ones make the collector start marking.
-            f'{java} -XX:+UseG1GC -XX:G1HeapRegionSize=8m "-Djava.io.tmpdir={scratch}"'
+            # Classes beyond MetaspaceSize make it mark too; a session has some 130 MB of them.
+            f'{java} -XX:+UseG1GC -XX:G1HeapRegionSize=8m -XX:MetaspaceSize=256m "-Djava.io.tmpdir={scratch}"'
             f" -Dlog4j2.configurationFile={(scratch / 'log4j2.properties').as_uri()} {classes}"
         ),
         "spark.ui.enabled": "false",
@@ -122,6 +123,8 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         "spark.sql.codegen.cache.maxEntries": "2000",
         # Every sort of every epoch allocates a page before its first row, by default 32 MiB or more.
         "spark.buffer.pageSize": "2m",
+        # Every stage of every epoch allocates a block for its tasks before the first byte, by default 4 MiB.
+        "spark.broadcast.blockSize": "128k",
         "spark.scheduler.mode": "FAIR",
         streaming + "stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
