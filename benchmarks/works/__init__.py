@@ -17,6 +17,7 @@ from benchmarks.works import (
     ratios,
     select,
     steady,
+    views,
     window,
 )
 
@@ -32,6 +33,7 @@ WORKS: tuple[Work, ...] = (
     diff.WORK,
     ratios.WORK,
     fanout.WORK,
+    views.WORK,
     select.WORK,
     cold.WORK,
     memory.WORK,

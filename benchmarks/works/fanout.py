@@ -48,7 +48,7 @@ WORK = Work(
     programs={PENSTOCK: with_penstock},
     rows=(
         Row("20 streams on one source, stateless", "stateless_s", "s", (AtMost(0.8),), better="less"),
-        Row("20 streams on one source, 10 of them keyed", "mixed_s", "s", (AtMost(0.8),), better="less"),
+        Row("20 streams on one source, 10 of them keyed", "mixed_s", "s", (AtMost(0.25),), better="less"),
     ),
     repeats=2,
     timeout_s=600.0,

@@ -270,7 +270,7 @@ class Running:
             info = self.db._engine.catalog.get(case.name)
             job = jobs.by_object.get(info.id) if info is not None else None
             if job is not None:
-                out[case.name] = sum(operator.rows for operator in job.kernel.state())
+                out[case.name] = sum(operator.rows for operator in job.kept(info.id))
         return out
 
     def _constant(self, case: Case) -> bool:

@@ -81,12 +81,16 @@ def test_open_without_starting(opener: Opener, tmp_path: Path) -> None:
     assert totals(db) == {"a": 2}
 
 
-@pytest.mark.parametrize("grouping", ["", " GROUP BY k, v"], ids=["sharing a job", "with a job of its own"])
+@pytest.mark.parametrize(
+    "rows",
+    ["s", "(SELECT DISTINCT k, v FROM s) GROUP BY k, v"],
+    ids=["sharing a job", "with a job of its own"],
+)
 def test_a_query_that_does_not_start_keeps_no_other_from_it(
-    db: penstock.Database, monkeypatch: pytest.MonkeyPatch, grouping: str
+    db: penstock.Database, monkeypatch: pytest.MonkeyPatch, rows: str
 ) -> None:
     db.execute(PIPELINE)
-    db.execute(f"CREATE MATERIALIZED VIEW h AS SELECT k, v + 1 AS w FROM s{grouping}")
+    db.execute(f"CREATE MATERIALIZED VIEW h AS SELECT k, v + 1 AS w FROM {rows}")
     h = db._object("h").id
     db.insert("s", [("a", 1)])
     db.flush(timeout=SOON_S)

@@ -16,9 +16,11 @@ from penstock.catalog.objects import (
     Column,
     Connector,
     Generation,
+    Hosting,
     Kind,
     ObjectInfo,
     Role,
+    Slot,
     Solo,
     Watermark,
 )
@@ -40,6 +42,7 @@ class Content:
     checkpoints: Sequence[Checkpoint]
     shared: Mapping[int, Generation]
     solo: Mapping[int, Solo]
+    hosted: Mapping[str, Hosting]
     home: str | None
 
 
@@ -52,6 +55,7 @@ def write_catalog(path: Path, content: Content) -> None:
         "checkpoints": [dataclasses.asdict(c) for c in content.checkpoints],
         "shared": {str(i): dataclasses.asdict(g) for i, g in content.shared.items()},
         "solo": {str(i): dataclasses.asdict(s) for i, s in content.solo.items()},
+        "hosted": {key: _hosting_to_json(h) for key, h in content.hosted.items()},
         "home": content.home,
     }
     whole = {"format": FORMAT, "crc": _checksum(catalog), "catalog": catalog}
@@ -89,6 +93,7 @@ def _content(whole: dict[str, Any]) -> Content:
         checkpoints=tuple(Checkpoint(**c) for c in catalog["checkpoints"]),
         shared={int(i): _generation(g) for i, g in catalog["shared"].items()},
         solo={int(i): Solo(**s) for i, s in catalog["solo"].items()},
+        hosted={key: _hosting(h) for key, h in catalog.get("hosted", {}).items()},
         home=catalog["home"],
     )
 
@@ -105,12 +110,23 @@ def _first_format(whole: dict[str, Any]) -> Content:
         checkpoints=tuple(Checkpoint(**c) for c in stored.get("checkpoints", [])),
         shared={int(i): _generation(g) for i, g in stored.get("shared", {}).items()},
         solo={int(i): Solo(*s) for i, s in stored.get("solo", {}).items()},
+        hosted={},
         home=None,
     )
 
 
 def _generation(one: dict[str, Any]) -> Generation:
     return Generation(one["number"], one["start"], tuple(one["members"]))
+
+
+def _hosting_to_json(hosting: Hosting) -> dict[str, Any]:
+    members = {str(i): dataclasses.asdict(slot) for i, slot in hosting.members.items()}
+    return {"number": hosting.number, "start": hosting.start, "last": hosting.last, "members": members}
+
+
+def _hosting(one: dict[str, Any]) -> Hosting:
+    members = {int(i): Slot(**slot) for i, slot in one["members"].items()}
+    return Hosting(one["number"], one["start"], one["last"], members)
 
 
 def _object_to_json(info: ObjectInfo) -> dict[str, Any]:

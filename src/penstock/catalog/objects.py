@@ -124,6 +124,24 @@ class Generation:
 
 
 @dataclass(frozen=True)
+class Slot:
+    """The place of a query in a shared job, never given twice, and what is added to the numbers of its epochs."""
+
+    slot: int
+    base: int
+
+
+@dataclass(frozen=True)
+class Hosting:
+    """The shared job of keyed queries over some objects: its number, the LSN at which it began, the last slot that it has given, and its members by their ids."""
+
+    number: int
+    start: int
+    last: int
+    members: dict[int, Slot]
+
+
+@dataclass(frozen=True)
 class Solo:
     """Where a query resumes after it left a shared job: after the LSN `start`, with epoch number `base` + batch id."""
 

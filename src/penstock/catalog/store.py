@@ -9,7 +9,7 @@ from copy import copy
 from pathlib import Path
 
 from penstock.catalog.file import Content, read_catalog, write_catalog
-from penstock.catalog.objects import Checkpoint, Generation, Kind, ObjectInfo, Solo
+from penstock.catalog.objects import Checkpoint, Generation, Hosting, Kind, ObjectInfo, Solo
 from penstock.errors import fail
 
 
@@ -18,7 +18,8 @@ class Catalog:
 
     Besides the objects, it stores everything else that must survive a restart: `plans`, the fingerprint of the plan that produced a
     query's stored state, by query id; `checkpoints`; `shared`, the shared jobs, by the id of the object that they read; `solo`, by the
-    id of a query that has left a shared job; and `home`, the folder of the database when it last ran. Change these within `edit`.
+    id of a query that has left a shared job; `hosted`, the jobs that keyed queries share, by the objects that they read; and `home`,
+    the folder of the database when it last ran. Change these within `edit`.
 
     `expected`: the folder has a database, so a missing file is damage (PSK-6001) and not a new catalogue.
     """
@@ -34,6 +35,7 @@ class Catalog:
         self.checkpoints: list[Checkpoint] = []
         self.shared: dict[int, Generation] = {}
         self.solo: dict[int, Solo] = {}
+        self.hosted: dict[str, Hosting] = {}
         self.home: str | None = None
         found = read_catalog(path)
         if found is not None:
@@ -157,6 +159,7 @@ class Catalog:
             checkpoints=tuple(self.checkpoints),
             shared=dict(self.shared),
             solo=dict(self.solo),
+            hosted=dict(self.hosted),
             home=self.home,
         )
 
@@ -176,4 +179,6 @@ class Catalog:
         self.shared.update(content.shared)
         self.solo.clear()
         self.solo.update(content.solo)
+        self.hosted.clear()
+        self.hosted.update(content.hosted)
         self.home = content.home

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,14 @@ class Epoch:
     before: tuple[tuple[int, ...], ...]
     """For each batch the watermark in force for its rows if they are behind it, otherwise `NO_WATERMARK`."""
     files: tuple[Path, ...]
+    objects: tuple[int, ...] | None = None
+    """In a shared job whose members change: the objects of the outputs."""
     errors: tuple[pa.Table | None, ...] = ()
     """Changes of the errors (`ERROR_SCHEMA`) of each query of the job, not consolidated; None if there are none."""
+
+    def of(self, i: int) -> Epoch:
+        """One output of a shared job as an epoch of its own."""
+        return replace(self, batches=(self.batches[i],), before=(self.before[i],), errors=(self.errors[i],))
 
 
 @dataclass(frozen=True)
@@ -103,19 +109,13 @@ class KernelJob:
         kernel = jvm()
         spec = {
             "database": database,
-            "objects": compiled.objects,
-            "timed": [{"object": t.object_id, "lagMs": t.lag_ms} for t in compiled.timed],
-            "eventTime": compiled.event_time,
             "maxRows": max_rows,
             "pollMs": poll_ms,
             "everyMs": every_ms,
             "start": start,
-            "ttlMs": self._ttl_ms(),
-            "sizes": [o.size.id() for o in compiled.operators if not o.native],
-            "ledger": str(folder / "state"),
             "stateLimit": state_limit,
         }
-        self._clock = kernel.EpochClock.create(job, json.dumps(spec))
+        self._clock = kernel.EpochClock.create(job, json.dumps(spec | self._spec()))
         for s in seeds:
             slices = ";".join(f"{o},{n},{r}" for o, n, r in s.batches)
             self._clock.seed(s.object_id, s.lsn, s.columns, s.path, slices)
@@ -123,6 +123,22 @@ class KernelJob:
         if compiled.errors is not None:
             compiled.errors.open(str(folder / "out"))
         self._query: StreamingQuery | None = None
+
+    def _spec(self) -> dict[str, object]:
+        """What the clock is told of the compiled job."""
+        compiled = self._compiled
+        return {
+            "objects": compiled.objects,
+            "timed": [{"object": t.object_id, "lagMs": t.lag_ms} for t in compiled.timed],
+            "eventTime": compiled.event_time,
+            "ttlMs": self._ttl_ms(),
+            "sizes": [o.size.id() for o in compiled.operators if not o.native],
+            "ledger": str(self._folder / "state"),
+        }
+
+    def _options(self) -> dict[str, str]:
+        """What the sink is told beside."""
+        return {}
 
     def _ttl_ms(self) -> int:
         """The longest time that rows are kept, if rows expire by the wall clock."""
@@ -152,6 +168,7 @@ class KernelJob:
                 .option("outputs", json.dumps(self._compiled.slots))
                 .option("befores", json.dumps(self._compiled.befores))
                 .option("checkpointLocation", str(self._folder / "checkpoint"))
+                .options(**self._options())
             )
             if self._compiled.errors is not None:
                 writer = writer.option("errors", self._compiled.errors.id())
@@ -163,11 +180,15 @@ class KernelJob:
         return None if packet is None else self._unpack(packet)
 
     def _unpack(self, packet: bytes) -> Epoch:
+        return self._epoch(packet, dict(enumerate(self._schemas)))
+
+    def _epoch(self, packet: bytes, schemas: dict[int, pa.Schema], objects: Mapping[int, int] | None = None) -> Epoch:
+        """An epoch with one output for each schema; `objects` of a shared job: what its outputs maintain, each of which has errors of its own."""
         (length,) = struct.unpack_from(">i", packet)
         head: dict[str, Any] = json.loads(packet[4 : 4 + length])
         body = pa.py_buffer(packet)
-        outputs: list[list[pa.RecordBatch]] = [[] for _ in self._schemas]
-        before: list[list[int]] = [[] for _ in self._schemas]
+        outputs: dict[int, list[pa.RecordBatch]] = {o: [] for o in schemas}
+        before: dict[int, list[int]] = {o: [] for o in schemas}
         files = []
         for part in head["parts"]:
             if "path" in part:
@@ -176,11 +197,14 @@ class KernelJob:
                 data, base = pa.memory_map(str(path)).read_buffer(), 0
             else:
                 data, base = body, 4 + length + part["at"]
-            schema = self._schemas[part["output"]]
+            schema = schemas.get(part["output"])
+            if schema is None:
+                continue  # Of a member that has left.
             for offset, size, _ in part["messages"]:
                 outputs[part["output"]].append(pa.ipc.read_record_batch(data.slice(base + offset, size), schema))
                 before[part["output"]].append(part["before"])
-        errors: list[list[pa.RecordBatch]] = [[] for _ in range(self._compiled.queries)]
+        queries = range(self._compiled.queries) if objects is None else objects
+        errors: dict[int, list[pa.RecordBatch]] = {q: [] for q in queries}
         for part in head.get("errors", ()):
             if "path" in part:
                 path = Path(part["path"])
@@ -188,17 +212,19 @@ class KernelJob:
                 message = pa.memory_map(str(path)).read_buffer()
             else:
                 message = body.slice(4 + length + part["at"], part["length"])
-            errors[part["query"]].append(pa.ipc.read_record_batch(message, ERROR_SCHEMA))
+            if part["query"] in errors:
+                errors[part["query"]].append(pa.ipc.read_record_batch(message, ERROR_SCHEMA))
         wm = None if head["wm"] == NO_WATERMARK else head["wm"]
         return Epoch(
             head["epoch"],
             wm,
             head["idle"],
             head["lsn"],
-            tuple(tuple(o) for o in outputs),
-            tuple(tuple(b) for b in before),
+            tuple(tuple(o) for o in outputs.values()),
+            tuple(tuple(b) for b in before.values()),
             tuple(files),
-            tuple(pa.Table.from_batches(e, ERROR_SCHEMA) if e else None for e in errors),
+            tuple(objects[o] for o in schemas) if objects is not None else None,
+            tuple(pa.Table.from_batches(e, ERROR_SCHEMA) if e else None for e in errors.values()),
         )
 
     def refuse(self, message: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, cast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.column import Column as SparkColumn
-from pyspark.sql.types import BooleanType, LongType, StructField, StructType, TimestampType
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, StructType, TimestampType
 from sqlglot import exp
 
 from penstock.catalog.objects import Column, ObjectInfo
@@ -78,14 +78,14 @@ class Compiled:
     guarded: list[p.Node] = field(default_factory=list)
     """The nodes in which a row can fail."""
     errors: Any = None
-    """The kernel's channel of the rows that fail, where one can."""
+    """The kernel's channel of the rows that fail, where one can; a member of a shared job has none of its own."""
     queries: int = 1
     """The number of queries with separate errors: the length of `Epoch.errors`."""
 
     @property
     def fallible(self) -> bool:
         """Whether a row can fail: `Epoch.errors` tells of those that do."""
-        return self.errors is not None
+        return bool(self.guarded)
 
 
 class Compiler:
@@ -99,6 +99,7 @@ class Compiler:
         parallelism: int,
         *,
         exact_state: bool = False,
+        hosted: bool = False,
     ) -> None:
         self.spark = spark
         self.job = job
@@ -118,7 +119,11 @@ class Compiler:
         self.operators: list[Operator] = []
         self.exact_state = exact_state
         """Every operator must be one whose state is counted byte for byte."""
-        self.guards = Guards(spark, lambda: self._nodes[-1])
+        self.hosted = hosted
+        """The query is compiled as a member of a shared job: its keyed operator is a description of one."""
+        self.hosts = False
+        """Scans are those of a shared job: rows say which members read them."""
+        self.guards = Guards(spark, lambda: self._nodes[-1], hosted=hosted)
         self._nodes: list[p.Node] = []
         self._places: dict[int, int] = {}
         self._parts: dict[int, Any] = {}
@@ -283,16 +288,24 @@ class Compiler:
     def hidden(self, df: DataFrame) -> list[str]:
         return [c for c in ("__weight", "__pwm", "__lsn", "__late") if c in df.columns]
 
+    def _stored(self, object_id: int) -> StructType:
+        info = self._objects(object_id)
+        schema = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in info.columns))
+        assert isinstance(schema, StructType)
+        return schema.add("__weight", LongType()) if info.changelog else schema
+
+    def whole(self, object_id: int) -> DataFrame:
+        """All columns of an object."""
+        schema = self._stored(object_id)
+        return self._load(schema, object_id, len(schema))
+
+    def framed(self, frame: Any) -> DataFrame:
+        """A frame that the kernel has made."""
+        return DataFrame(frame, self.spark)
+
     def scan(self, n: p.Scan) -> DataFrame:
-        info = self._objects(n.object_id)
-        stored = [*info.columns]
-        parsed = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in stored))
-        assert isinstance(parsed, StructType)
-        schema = parsed
-        if info.changelog:
-            schema = schema.add("__weight", LongType())
-        count = len(schema)
-        df = self._load(schema, n.object_id, count)
+        schema = self._stored(n.object_id)
+        df = self._load(schema, n.object_id, len(schema))
         select = [F.col(f"`{source}`").alias(name) for name, source in n.fields]
         return df.select(*select, *self.hidden(df))
 
@@ -305,6 +318,8 @@ class Compiler:
             schema = schema.add("__pwm", LongType())
         if self.arrival:
             schema = schema.add("__lsn", LongType())
+        if self.hosts:
+            schema = schema.add("__to", IntegerType())
         df = (
             self.spark.readStream.format(LOG_SOURCE)
             .schema(schema)
@@ -409,9 +424,14 @@ class Compiler:
 
     def kernel(self, operator: str, spec: dict[str, object], *frames: DataFrame) -> DataFrame:
         """Applies a kernel operator to frames of this job."""
-        size = jvm().StateSize.create(self.spark._jsparkSession)
-        self.operators.append(Operator(operator, self._nodes[-1], size))
-        java = getattr(jvm(), operator).apply(*(f._jdf for f in frames), json.dumps(spec | {"size": size.id()}))
+        if self.hosted:
+            self.operators.append(Operator(operator, self._nodes[-1], hosted=True))
+            told: dict[str, object] = {"hosted": True}
+        else:
+            size = jvm().StateSize.create(self.spark._jsparkSession)
+            self.operators.append(Operator(operator, self._nodes[-1], size))
+            told = {"size": size.id()}
+        java = getattr(jvm(), operator).apply(*(f._jdf for f in frames), json.dumps(spec | told))
         return DataFrame(java, self.spark)
 
     def native(self, operator: str, df: DataFrame) -> DataFrame:

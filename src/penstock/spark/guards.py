@@ -35,10 +35,13 @@ class Attempt:
 
 
 class Guards:
-    """The guarded nodes of one job. `query` says which of its queries is being compiled, `current` which of its nodes."""
+    """The guarded nodes of one job. `query` says which of its queries is being compiled, `current` which of its nodes. A query that is compiled
+    as a member of a shared job (`hosted`) has no channel of its own.
+    """
 
-    def __init__(self, spark: SparkSession, current: Callable[[], p.Node]) -> None:
+    def __init__(self, spark: SparkSession, current: Callable[[], p.Node], *, hosted: bool = False) -> None:
         self._spark = spark
+        self._hosted = hosted
         self._current = current
         self._channel: Any = None
         self._silent = False
@@ -123,7 +126,9 @@ class Guards:
 
     def _spec(self, names: Mapping[str, str]) -> dict[str, object]:
         told: dict[str, object] = {"query": self.query, "names": dict(names)}
-        return told if self._silent else told | {"channel": self._open().id()}
+        if self._silent:
+            return told
+        return told | ({"member": True} if self._hosted else {"channel": self._open().id()})
 
     def _open(self) -> Any:
         if self._channel is None:

@@ -16,6 +16,7 @@ END_WITH_CONTEXT = f"{ROOT}.host.EndWithContext"
 PACKAGES = {
     "aggregate": ("Aggregate", "Session"),
     "error": ("Attempts", "ErrorChannel", "PythonFunctions"),
+    "hosted": ("Host", "HostTable", "Member"),
     "host": ("ArrowFiles", "ClassArchive", "FolderHold", "HadoopSettings"),
     "join": ("AsofJoin", "IntervalJoin", "Join", "LookupJoin", "ProbeJoin", "TemporalJoin"),
     "log": ("EpochClock", "LogIndex", "Outbox"),
@@ -23,7 +24,7 @@ PACKAGES = {
     "plan": ("Guard", "LateCounter", "PlanOnce", "SharedPart"),
     "recursion": ("Recursion",),
     "set": ("DistinctRows", "SetOp", "TemporalFilter"),
-    "state": ("EventTime", "StateSize"),
+    "state": ("EventTime", "SlotSizes", "StateSize"),
 }
 """The classes that Python calls, by package."""
 

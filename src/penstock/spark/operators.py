@@ -21,14 +21,15 @@ class Operator:
     """One stateful operator of a job, and the plan node that it implements.
 
     A kernel operator is counted by `size` (an object of the kernel's `StateSize`). Spark counts the rows of a native one, of
-    which one takes about `row_bytes`.
+    which one takes about `row_bytes`. What a `hosted` one keeps is counted by the job that its query shares.
     """
 
     name: str
     node: p.Node
     size: Any = None
     row_bytes: int = 0
+    hosted: bool = False
 
     @property
     def native(self) -> bool:
-        return self.size is None
+        return self.size is None and not self.hosted

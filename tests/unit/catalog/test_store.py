@@ -18,9 +18,11 @@ from penstock.catalog.objects import (
     Column,
     Connector,
     Generation,
+    Hosting,
     Kind,
     ObjectInfo,
     Role,
+    Slot,
     Solo,
     Watermark,
 )
@@ -59,6 +61,7 @@ def filled(path: Path) -> Catalog:
         catalog.checkpoints.append(Checkpoint(1, 17, 1_700_000_000_000))
         catalog.shared[1] = Generation(2, 11, (2, 3))
         catalog.solo[3] = Solo(5, 1 << 40)
+        catalog.hosted["1-2"] = Hosting(2, 11, 4, {3: Slot(4, 1 << 40)})
         catalog.home = "/somewhere"
     return catalog
 
@@ -79,6 +82,7 @@ def test_everything_is_there_after_opening_again(tmp_path: Path) -> None:
     assert after.plans == {2: "abc", 3: "def"}
     assert after.checkpoints == [Checkpoint(1, 17, 1_700_000_000_000)]
     assert (after.shared, after.solo) == ({1: Generation(2, 11, (2, 3))}, {3: Solo(5, 1 << 40)})
+    assert after.hosted == {"1-2": Hosting(2, 11, 4, {3: Slot(4, 1 << 40)})}
     assert after.get("TRADES") == SOURCE
     assert (after.objects(Kind.VIEW), after.dependents(1)) == ([VIEW], [VIEW, PROBE])
     assert after.new_id() == 4

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,15 @@ class Epoch:
     files: tuple[Path, ...] = ()
     errors: tuple[pa.Table | None, ...] = ()
     idle: bool = False
+    objects: tuple[int, ...] | None = None
 
     @property
     def before(self) -> tuple[tuple[int, ...], ...]:
         """Nothing is known of the arrival of the rows."""
         return tuple(() for _ in self.batches)
+
+    def of(self, i: int) -> Epoch:
+        return replace(self, batches=(self.batches[i],), errors=(self.errors[i],))
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,13 @@ class World:
         **_: Any,
     ) -> Any:
         made = Kernel(self, job, compiled, folder, schemas, start)
+        self.made.append(made)
+        return made
+
+    def host(
+        self, spark: object, uid: object, job: str, compiled: Any, *, folder: Path, start: int, places: Any, **_: Any
+    ) -> Any:
+        made = HostKernel(self, job, compiled, folder, start, places)
         self.made.append(made)
         return made
 
@@ -228,6 +239,104 @@ class Kernel:
     def stop(self) -> None:
         self.stops += 1
         self._closed = True
+
+
+class HostKernel(Kernel):
+    """One attempt of a shared job of keyed queries, whose members have the slots of `places`."""
+
+    def __init__(self, world: World, job: str, compiled: Any, folder: Path, start: int, places: Any) -> None:
+        super().__init__(world, job, compiled, folder, (), start)
+        self.places = dict(places)
+        self.left: set[int] = set()
+        self._roster = 0
+        self._until_roster: int | None = None
+
+    def start(self) -> None:
+        super().start()
+        done = [int(f.name) for f in self._commits.iterdir()]
+        self._roster = _roster(self._offsets / str(max(done))) if done else 0
+        planned = self._offsets / str(self._number)
+        self._until_roster = _roster(planned) if planned.exists() else None
+
+    def join(self, slot: int, place: Any) -> None:
+        with self._changed:
+            self.places[slot] = place
+
+    def leave(self, slot: int) -> None:
+        with self._changed:
+            self.places.pop(slot, None)
+            self.left.add(slot)
+
+    def _commit(self) -> None:
+        self._roster = max(self._roster, _roster(self._offsets / str(self._number)))
+        self._until_roster = None
+        super()._commit()
+
+    def _next(self) -> Epoch | None:
+        log = self._world.storage.log
+        with self._changed:
+            if self._resting:
+                return None
+            places = dict(self.places)
+            roster = self._until_roster or max([self._roster, *places])
+            head = log.head if self._until is None else self._until
+            entries = [e for i in self._compiled.objects for e in log.entries(i, up_to=head)]
+            fresh = [e for e in entries if e.lsn > self._lsn]
+            if not fresh and roster <= self._roster:
+                return None
+            lsn = max([self._lsn, *(e.lsn for e in fresh)])
+            self._taken = self._number, lsn
+        text = f'v1\n{{"conf":{{}}}}\n{{"lsn":{lsn},"wm":-1,"beat":0,"roster":{roster}}}'
+        (self._offsets / str(self._number)).write_text(text)
+        error = self._world.epochs.popleft() if self._world.epochs else None
+        batches, objects = [], []
+        for slot, place in sorted(places.items()):
+            if slot > roster:
+                continue
+            rows = self._rows(fresh if slot <= self._roster else entries)
+            if any(r.get("v") == POISON for r in rows) and self._name(place) in self._world.sensitive:
+                error = fail("PSK-7001", f"Job aborted: member {slot} of a shared job failed: a poisoned row")
+            batches.append(self._output(rows, place.schema))
+            objects.append(place.object_id)
+        if isinstance(error, PenstockError):
+            self.error = error
+            return None
+        if error is not None:
+            raise error
+        return Epoch(self._number, lsn, tuple(batches), errors=tuple(None for _ in batches), objects=tuple(objects))
+
+    def _name(self, place: Any) -> str:
+        return self._world.storage.info(place.object_id).name
+
+    def _rows(self, entries: Sequence[Any]) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        for e in entries:
+            schema = stored_schema(self._world.storage.info(e.object_id))
+            rows += read_entry(self._world.storage.log, e, schema).to_pylist() if e.rows else []
+        return rows
+
+    def settled(self, lsn: int, timeout_ms: int) -> bool:
+        deadline = time.monotonic() + timeout_ms / 1000
+        while self._roster < max([0, *self.places]):
+            if time.monotonic() >= deadline:
+                return False
+            with self._changed:
+                self._changed.wait(0.01)
+        return super().settled(lsn, max(0, int((deadline - time.monotonic()) * 1000)))
+
+    def kept(self) -> dict[int, Any]:
+        return {}
+
+    def remains(self) -> dict[int, Any]:
+        return {}
+
+    @property
+    def complete(self) -> bool:
+        return False
+
+
+def _roster(path: Path) -> int:
+    return int(json.loads(path.read_text().splitlines()[2]).get("roster", 0))
 
 
 def _offset(path: Path) -> int:

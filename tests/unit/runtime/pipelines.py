@@ -11,11 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.runtime.kernels import Compiled, Output, World
+from tests.unit.runtime.kernels import Compiled, HostKernel, Output, World
 from tests.unit.runtime.storing import Row, in_log, make, opened, part
 
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import PenstockError, fail
+from penstock.runtime.jobs import hosted as hosted_module
 from penstock.runtime.jobs import job as job_module
 from penstock.runtime.jobs import jobs as jobs_module
 from penstock.runtime.jobs import shared as shared_module
@@ -37,6 +38,10 @@ class Planner:
         return planned(info)
 
 
+KEYED = "keyed"
+"""A query that shares a job with other keyed ones has this in its name."""
+
+
 def planned(info: ObjectInfo) -> Any:
     compiled = Compiled((info.name,), list(info.depends_on), [Output(info.changelog)])
     return SimpleNamespace(
@@ -48,6 +53,7 @@ def planned(info: ObjectInfo) -> Any:
         every_ms=0,
         seeds=(),
         state_limit=0,
+        membership=SimpleNamespace(objects=info.depends_on) if KEYED in info.name else None,
         fingerprint=f"plan of {info.name}",
     )
 
@@ -64,6 +70,12 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     monkeypatch.setattr(shared_module, "Compiler", lambda *_: None)
     monkeypatch.setattr(shared_module, "compile_together", together)
     monkeypatch.setattr(shared_module, "_LOOK_MS", 20)
+    monkeypatch.setattr(hosted_module, "HostJob", world.host)
+    monkeypatch.setattr(hosted_module, "Compiler", lambda *_: None)
+    monkeypatch.setattr(
+        hosted_module, "compile_host", lambda _, objects: (Compiled(("host",), list(objects), []), None)
+    )
+    monkeypatch.setattr(job_module, "HostJob", HostKernel)
     monkeypatch.setattr(job_module, "wait_s", lambda failures: 0.001)
     monkeypatch.setattr(job_module, "_POLL_MS", 20)
 

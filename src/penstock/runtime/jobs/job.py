@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs.limits import StateGuard
 from penstock.runtime.lifecycle import JOB_STEPS, JobState, Lifecycle, wait_s
-from penstock.runtime.storage.record import Recorder
+from penstock.runtime.storage.record import MemberRecorder, Recorder
 from penstock.spark.bridge import Epoch, KernelJob
+from penstock.spark.hosted import HostJob
 from penstock.spark.operators import StateFigures
 
 _logger = logging.getLogger(__name__)
@@ -31,7 +32,8 @@ class JobFigures:
     """Counted since the job was started."""
 
     epochs: int = 0
-    rows_by_output: list[int] = field(default_factory=list)
+    rows_out: dict[int, int] = field(default_factory=dict)
+    """Rows emitted, by the object that they are of."""
     last_epoch_ms: float = 0.0
     watermark: int | None = None
     started_at: float = field(default_factory=time.time)
@@ -45,19 +47,21 @@ class JobSpec:
     itself, `erred` for changes in the rows that could not be computed.
 
     `make` gives a fresh kernel job for each attempt. `interrupt` wakes a recorder that waits for something, so that it sees that
-    the job is to stop. `alone`: a failure that can pass is tried again; a job that others share is split up instead.
+    the job is to stop. `alone`: a failure that can pass is tried again; a job that others share is split up instead. `blamed` is asked whether the failure is that of one member
+    of a shared job, which it has taken out: the job then goes on at once.
     """
 
     name: str
-    objects: tuple[int, ...]
+    objects: Sequence[int]
     make: Callable[[], KernelJob]
-    recorder: Recorder
+    recorder: Recorder | MemberRecorder
     failed: Callable[[PenstockError], None]
     healed: Callable[[], None] = lambda: None
     erred: Callable[[], None] = lambda: None
     interrupt: Callable[[], None] = lambda: None
     state_limit: int = 0
     alone: bool = True
+    blamed: Callable[[PenstockError], bool] = lambda error: False
 
 
 class Job:
@@ -81,7 +85,7 @@ class Job:
         return self.spec.name
 
     @property
-    def objects(self) -> tuple[int, ...]:
+    def objects(self) -> Sequence[int]:
         return self.spec.objects
 
     @property
@@ -131,10 +135,10 @@ class Job:
             self.spec.erred()
         for path in epoch.files:
             path.unlink(missing_ok=True)
-        rows = [sum(b.num_rows for b in output) for output in epoch.batches]
         figures = self.figures
         figures.epochs += 1
-        figures.rows_by_output = [a + b for a, b in zip(figures.rows_by_output or [0] * len(rows), rows, strict=True)]
+        for of, output in zip(self.objects if epoch.objects is None else epoch.objects, epoch.batches, strict=True):
+            figures.rows_out[of] = figures.rows_out.get(of, 0) + sum(b.num_rows for b in output)
         figures.watermark = epoch.watermark
         figures.reached = max(figures.reached, epoch.lsn)
         figures.last_epoch_ms = (time.perf_counter() - begin) * 1000
@@ -151,6 +155,11 @@ class Job:
         if not isinstance(error, PenstockError):
             error = fail("PSK-8001", f"{self.name}: {type(why).__name__}: {why}")
             error.__cause__ = why
+        if self.spec.blamed(error):
+            with suppress(Exception):
+                self.kernel.refuse(str(error))
+            self._wake.set()
+            return self._life.attempt(JobState.RETRYING)
         self._failures += 1
         self.failed_at = self.failed_at or time.time()
         self.error = error
@@ -195,21 +204,27 @@ class Job:
 
     def rows_out(self, object_id: int) -> int:
         """Rows emitted for one of its objects since the job was started."""
-        rows = self.figures.rows_by_output
-        return rows[self.objects.index(object_id)] if rows and object_id in self.objects else 0
+        return self.figures.rows_out.get(object_id, 0)
 
-    @property
-    def state_figures(self) -> list[StateFigures]:
-        """What each of its operators keeps."""
-        return self.kernel.state()
+    def kept(self, object_id: int) -> list[StateFigures]:
+        """What one of the queries that share the job keeps, by its operators."""
+        if not isinstance(self.kernel, HostJob):
+            return self.kernel.state()
+        return [self.kernel.kept().get(object_id, StateFigures(0, 0))]
 
-    @property
-    def warning(self) -> str | None:
-        return self._guard.warning(self.kernel.state()) if self._guard is not None else None
+    def warning(self, object_id: int) -> str | None:
+        """What there is to say of the state of a query."""
+        guard = self.spec.recorder.guard(object_id) if isinstance(self.spec.recorder, MemberRecorder) else self._guard
+        return guard.warning(self.kept(object_id)) if guard is not None else None
 
     @property
     def late_rows(self) -> int:
         return self.kernel.late_rows()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all queries of the job have begun."""
+        return not isinstance(self.kernel, HostJob) or self.kernel.complete
 
     def settle(self, lsn: int, deadline: float | None) -> bool:
         """Waits until everything up to an LSN is recorded; False after the timeout.

@@ -15,6 +15,7 @@ from penstock.errors import PenstockError, fail
 from penstock.runtime.connect.lookups import FedLookup
 from penstock.runtime.connect.ondemand import OnDemand
 from penstock.runtime.jobs.compute import Compute
+from penstock.runtime.jobs.hosted import HostedJobs
 from penstock.runtime.jobs.job import Job, JobSpec
 from penstock.runtime.jobs.planned import Planned, Planner
 from penstock.runtime.jobs.relocate import relocate
@@ -60,6 +61,7 @@ class Jobs:
         self.planned: dict[int, Planned] = {}
         self.by_object: dict[int, Job] = {}
         self.shared = SharedJobs(self)
+        self.hosted = HostedJobs(self)
         self._lookups = lookups
         self._refused: dict[int, tuple[PenstockError, float]] = {}
 
@@ -69,11 +71,13 @@ class Jobs:
         """Starts every query, in order of dependency. One that cannot be started is reported; the others still start."""
         catalog = self.storage.catalog
         for info in catalog.objects(*QUERIES):
-            if not self.shared.member(info.id):
+            if not self.shared.member(info.id) and not self.hosted.member(info.id):
                 self._try([info], lambda info=info: self.start(info))  # type: ignore[misc]
         for input_id in self.shared.inputs():
             known = [catalog.by_id(m) for m in catalog.shared[input_id].members if catalog.has_id(m)]
             self._try(known, lambda input_id=input_id: self.shared.start(input_id))  # type: ignore[misc]
+        for key in self.hosted.all():
+            self._try(self.hosted.members(key), lambda key=key: self.hosted.start(key))  # type: ignore[misc]
 
     def _try(self, infos: Sequence[ObjectInfo], start: Callable[[], None]) -> None:
         try:
@@ -96,9 +100,17 @@ class Jobs:
             return
         self.planned[info.id] = known
         self.storage.check_sound(info)
+        key = self.hosted.key(info.id)
+        if key is not None:
+            self._refused.pop(info.id, None)
+            self.hosted.start(key)
+            return
         if self._lost(info):
             self._begin_again(info)
-        if self.shared.takes(info, known):
+            known = self.plan(info)
+        if known.membership is not None:
+            self.hosted.join(info, known)
+        elif self.shared.takes(info, known):
             self.shared.join(info, known)
         else:
             relocate(self.storage.layout.job(info.id))
@@ -108,7 +120,12 @@ class Jobs:
     def _lost(self, info: ObjectInfo) -> bool:
         """True if the log has epochs of the query but its checkpoint is gone: its state cannot continue from the log."""
         recorded = self.storage.log.job_epoch(info.id)
-        if recorded < 0 or recorded < self.shared.begin(info).base or self.shared.member(info.id):
+        if (
+            recorded < 0
+            or recorded < self.shared.begin(info).base
+            or self.shared.member(info.id)
+            or self.hosted.member(info.id)
+        ):
             return False
         offsets = self.storage.layout.job(info.id) / "checkpoint" / "offsets"
         return not offsets.is_dir() or not any(offsets.iterdir())
@@ -140,9 +157,14 @@ class Jobs:
             storage.commit([change_part(info, negated(rows).cast(stored_schema(info)))])
         with storage.catalog.edit():
             storage.catalog.solo[info.id] = self.shared.after(storage.log.job_epoch(info.id))
+        # What it began with may be followed by changes that the log does not have any more.
+        shutil.rmtree(storage.layout.job(info.id), ignore_errors=True)
+        self.planned.pop(info.id, None)
 
-    def run(self, spec: JobSpec) -> None:
+    def run(self, spec: JobSpec, made: Callable[[Job], None] = lambda job: None) -> None:
+        """Starts a job; `made` hears of it before it runs."""
         job = Job(spec)
+        made(job)
         for i in spec.objects:
             self.by_object[i] = job
         try:
@@ -246,6 +268,9 @@ class Jobs:
         return lookup
 
     def stop(self, info: ObjectInfo) -> None:
+        if self.hosted.member(info.id):
+            self.hosted.leave(info)
+            return
         if self.shared.member(info.id):
             self.shared.leave(info)
             return
@@ -259,7 +284,10 @@ class Jobs:
         """Stops a query before a restart. Until it is restarted, its contents are not served as current."""
         stopped = fail("PSK-7006", f"{info.name} was stopped, and not started again.")
         self.refused(info, stopped)
-        self.stop(info)
+        if self.hosted.member(info.id):
+            self.hosted.halt(info)
+        else:
+            self.stop(info)
 
     def restart(self, info: ObjectInfo) -> None:
         """Restarts a query; if that is refused, its status says why."""
@@ -268,6 +296,7 @@ class Jobs:
 
     def lose(self, info: ObjectInfo) -> None:
         """Makes a query that is stopped begin again when it is started: all that it has emitted is taken back first."""
+        self.hosted.leave(info)
         shutil.rmtree(self.storage.layout.job(info.id), ignore_errors=True)
         self.planned.pop(info.id, None)
         with self.storage.catalog.edit():
@@ -285,6 +314,7 @@ class Jobs:
     def stop_all(self) -> None:
         jobs = self._all()
         self.by_object.clear()
+        self.hosted.stopped()
         threads = [threading.Thread(target=_quietly, args=(j,), name=f"penstock-stop-{j.name}") for j in jobs]
         for t in threads:
             t.start()
@@ -293,6 +323,7 @@ class Jobs:
 
     def abandon(self, error: PenstockError) -> None:
         """The JVM has ended, and every query with it."""
+        self.hosted.stopped()
         for job in self._all():
             job.abandon(error)
         for info in self.storage.catalog.objects(*QUERIES):
@@ -406,7 +437,10 @@ class Jobs:
             if self._reached(info, job, target):
                 return True
             try:
-                return job.settle(target, deadline)
+                settled = job.settle(target, deadline)
+                if info.id in self._refused:
+                    continue  # The job has gone on without it.
+                return settled
             except PenstockError:
                 if not self.shared.split_up(info):
                     raise
@@ -428,7 +462,7 @@ class Jobs:
 
     def _reached(self, info: ObjectInfo, job: Job, target: int) -> bool:
         """True without asking the JVM if no input has anything that the recorded epochs have not taken in."""
-        if job.state is not JobState.RUNNING or not job.figures.reached:
+        if job.state is not JobState.RUNNING or not job.figures.reached or not job.complete:
             return False
         planned = self.planned.get(info.id)
         if planned is None or planned.compiled.event_time:

@@ -15,6 +15,7 @@ from penstock.disk import make_folder, write_durably
 from penstock.errors import fail
 from penstock.plan import nodes as p
 from penstock.plan.explain import explain
+from penstock.runtime.jobs.checkpoint import begun
 from penstock.runtime.jobs.compute import Compute
 from penstock.runtime.jobs.limits import state_limit
 from penstock.runtime.jobs.probes import Probe, split
@@ -22,6 +23,7 @@ from penstock.runtime.storage.contents import complete
 from penstock.runtime.storage.storage import Storage
 from penstock.spark.bridge import Seed
 from penstock.spark.compile import Compiled, Compiler
+from penstock.spark.hosted import Membership, membership, unfit
 from penstock.spark.seeds import write_seed
 from penstock.sql.bind import bind
 from penstock.sql.query import ParsedQuery
@@ -44,6 +46,10 @@ class Planned:
     seeds: tuple[Seed, ...]
     state_limit: int = 0
     """The bytes of state at which the query fails; 0: no limit."""
+    membership: Membership | None = None
+    """What a job needs of it that it shares with other keyed queries; None if it has a job of its own."""
+    alone: str = ""
+    """Why it does not share a job with other keyed queries."""
 
     @property
     def fingerprint(self) -> str:
@@ -65,7 +71,14 @@ class Planner:
         known_by = catalog or self._storage.catalog
         query = self._own_part(info, bind(parsed, known_by, statement_text=info.sql))
         late = self._side(info, Role.LATE_ROWS)
-        planned = self.plan(info.id, query, late, limit=state_limit(parsed.options), by_id=known_by.by_id)
+        planned = self.plan(
+            info.id,
+            query,
+            late,
+            limit=state_limit(parsed.options),
+            by_id=known_by.by_id,
+            alone="" if not info.hidden else "it is a part of another query",
+        )
         known = known_by.plans.get(info.id)
         if known is not None and known != planned.fingerprint:
             raise fail(
@@ -117,17 +130,45 @@ class Planner:
         *,
         limit: int = 0,
         by_id: Callable[[int], ObjectInfo] | None = None,
+        alone: str = "",
     ) -> Planned:
-        """Compiles a query for the job of an object. `by_id` knows objects that are not in the catalogue yet."""
+        """Compiles a query for the job of an object. `by_id` knows objects that are not in the catalogue yet; `alone` says why it must have a job of its own."""
         find = by_id or self._storage.catalog.by_id
         job = f"{self._compute.uid}-{object_id}"
-        compiler = Compiler(self._compute.spark, job, find, self._compute.parallelism, exact_state=limit > 0)
-        compiled = compiler.compile(query)
+        compiled, company = self.compile(object_id, job, query, find, limit, alone)
         if limit and not compiled.operators:
             raise fail("PSK-1012", "This query keeps no state to limit.", hint="Leave max_state_bytes out.")
         every = query.emit.every.micros // 1000 if query.emit.kind == "every" and query.emit.every else 0
         outputs = (object_id,) if late is None else (object_id, late)
-        return Planned(job, query, compiled, outputs, every, self._seeds(object_id, compiled), limit)
+        seeds = self._seeds(object_id, compiled)
+        if isinstance(company, str):
+            return Planned(job, query, compiled, outputs, every, seeds, limit, alone=company)
+        return Planned(job, query, compiled, outputs, every, seeds, limit, company)
+
+    def compile(
+        self, object_id: int | None, job: str, query: p.Query, find: Callable[[int], ObjectInfo], limit: int, alone: str
+    ) -> tuple[Compiled, Membership | str]:
+        """A query as it is run: as a member of a shared job, or for one of its own, and why."""
+        spark, parallelism = self._compute.spark, self._compute.parallelism
+        why = alone or unfit(query) or self._settled(object_id, query)
+        if not why:
+            compiled = Compiler(spark, job, find, parallelism, hosted=True).compile(query)
+            company = membership(compiled)
+            if not isinstance(company, str):
+                return compiled, company
+            why = company
+        return Compiler(spark, job, find, parallelism, exact_state=limit > 0).compile(query), why
+
+    def _settled(self, object_id: int | None, query: p.Query) -> str | None:
+        """Why a query stays in a job of its own, or is not to read all that it begins with in one epoch, for which others would wait."""
+        if any(object_id in h.members for h in list(self._storage.catalog.hosted.values())):
+            return None
+        if object_id is not None and begun(self._storage.layout.job(object_id)):
+            return "its state is in a job of its own"
+        log, most = self._storage.log, self._storage.settings.engine.max_rows_per_epoch
+        read = {n.object_id for n in query.root.walk() if isinstance(n, p.Scan)}
+        rows = sum(log.amount(i)[1] for i in read)
+        return f"it begins with {rows} rows, more than an epoch takes" if rows > most else None
 
     def _seeds(self, object_id: int, compiled: Compiled) -> tuple[Seed, ...]:
         """A new query starts from the current contents of the tables and views that it reads, not from their history."""

@@ -158,7 +158,14 @@ def add_query(
     with located(parsed):
         query = split(query, name, draft.by_id, lambda probe: _add_probe(draft, probe, text, object_id))
         late = engine.catalog.new_id() if parsed.late_to is not None else None
-        planned = engine.jobs.planner.plan(object_id, query, late, limit=state_limit(parsed.options), by_id=draft.by_id)
+        planned = engine.jobs.planner.plan(
+            object_id,
+            query,
+            late,
+            limit=state_limit(parsed.options),
+            by_id=draft.by_id,
+            alone="" if role is Role.USER else "it is a part of another query",
+        )
         _refuse_replaced(draft, name, planned)
         options = dict(parsed.options) | ({"on_error": "dead_letter"} if parsed.errors_to is not None else {})
         info = _query_info(draft, object_id, name, kind, query, planned, options, text)
@@ -176,7 +183,9 @@ def add_query(
 def _add_probe(draft: Draft, probe: Probe, text: str, owner_id: int) -> ObjectInfo:
     refuse_late_data(probe)
     object_id = draft.new_id()
-    planned = draft.engine.jobs.planner.plan(object_id, probe.query, None, by_id=draft.by_id)
+    planned = draft.engine.jobs.planner.plan(
+        object_id, probe.query, None, by_id=draft.by_id, alone="it is a part of another query"
+    )
     info = _query_info(draft, object_id, probe.name, Kind.STREAM, probe.query, planned, {}, text)
     info = replace(info, role=Role.PROBE, owner_id=owner_id, lookup_id=probe.lookup.id)
     _attach(draft, info)
@@ -344,11 +353,14 @@ def add_column(engine: Engine, s: st.AlterSourceAddColumn) -> None:
             # Readers first: the new plans can read rows without the column, but the old plans cannot read rows with it.
             for reader, planned in again:
                 engine.jobs.planned[reader.id] = planned
-                if engine.running and not engine.jobs.shared.member(reader.id):
+                alone = not engine.jobs.shared.member(reader.id) and not engine.jobs.hosted.member(reader.id)
+                if engine.running and alone:
                     engine.jobs.restart(reader)
             # A reader that cannot start again reports it in its status.
             with suppress(PenstockError):
                 engine.jobs.shared.renew(info.id)
+            with suppress(PenstockError):
+                engine.jobs.hosted.renew(info.id)
             engine.storage.regrow(grown, defaults)
 
 

@@ -11,7 +11,8 @@ from penstock.plan.explain import explain
 from penstock.runtime.engine import Engine
 from penstock.runtime.jobs.job import Job
 from penstock.runtime.jobs.limits import state_limit
-from penstock.spark.compile import Compiled, Compiler
+from penstock.spark.compile import Compiled
+from penstock.spark.hosted import Membership
 from penstock.spark.operators import StateFigures
 from penstock.sql import statements as st
 
@@ -29,8 +30,9 @@ _PHASES = (
 def explain_query(engine: Engine, statement: Explained, query: p.Query) -> list[str]:
     """The plan of a query as it would run."""
     limit = 0 if isinstance(statement, st.Select) else state_limit(statement.query.options)
-    compiled = Compiler(engine.compute.spark, "explain", engine.catalog.by_id, 1, exact_state=limit > 0).compile(query)
-    return _lines(engine, query, compiled, _notes(query, compiled))
+    compiled, company = engine.jobs.planner.compile(None, "explain", query, engine.catalog.by_id, limit, "")
+    lines = _lines(engine, query, compiled, _notes(query, compiled))
+    return [*lines, *_job(engine, compiled, company)]
 
 
 def explain_analyze(engine: Engine, statement: Explained, query: p.Query) -> list[str]:
@@ -40,8 +42,9 @@ def explain_analyze(engine: Engine, statement: Explained, query: p.Query) -> lis
     if job is None or object_id is None:
         return [*explain_query(engine, statement, query), "no running query has this plan"]
     planned = engine.jobs.planned[object_id]
-    figures = job.state_figures if len(job.objects) == len(planned.output_ids) else []
+    figures = job.kept(object_id)
     lines = _lines(engine, planned.query, planned.compiled, _notes(planned.query, planned.compiled, figures))
+    lines += _job(engine, planned.compiled, planned.membership or planned.alone)
     return [*lines, *_figures(engine, object_id, job)]
 
 
@@ -49,9 +52,9 @@ def explain_object(engine: Engine, info: ObjectInfo, *, analyze: bool) -> list[s
     """The plan of an existing stream or view; with `analyze` the metrics of its job, or why it has none."""
     planned = engine.jobs.plan(engine.owner(info))
     job = engine.jobs.by_object.get(info.id)
-    alone = job is not None and len(job.objects) == len(planned.output_ids)
-    figures = job.state_figures if analyze and job is not None and alone else []
+    figures = job.kept(planned.output_ids[0]) if analyze and job is not None else []
     lines = _lines(engine, planned.query, planned.compiled, _notes(planned.query, planned.compiled, figures))
+    lines += _job(engine, planned.compiled, planned.membership or planned.alone)
     if not analyze:
         return lines
     trouble = engine.jobs.trouble(info)
@@ -108,9 +111,21 @@ def _lines(engine: Engine, query: p.Query, compiled: Compiled, note: Callable[[p
     return lines
 
 
+def _job(engine: Engine, compiled: Compiled, company: Membership | str) -> list[str]:
+    """With whom a query that keeps state shares its job, or why it has one of its own."""
+    if not compiled.operators:
+        return []
+    if isinstance(company, str):
+        return [f"job: its own, because {company}"]
+    names = ", ".join(engine.catalog.by_id(i).name for i in company.objects)
+    return [f"job: shared by keyed queries on {names}"]
+
+
 def _figures(engine: Engine, object_id: int, job: Job) -> list[str]:
     lsn, watermark, epochs = job.kernel.position
-    company = f" (with {len(job.objects) - 1} others in one job)" if len(job.objects) > 2 else ""
+    planned = engine.jobs.planned.get(object_id)
+    others = len(job.objects) - len(planned.output_ids) if planned is not None else 0
+    company = f" (with {others} others in one job)" if others else ""
     lines = [
         f"running as {engine.catalog.by_id(object_id).name}{company}: {job.state.value}, {epochs} epochs, LSN {lsn}, watermark {watermark}",
         f"rows: {job.kernel.rows_in} in, {job.rows_out(object_id)} out, {job.late_rows} late",
@@ -120,6 +135,7 @@ def _figures(engine: Engine, object_id: int, job: Job) -> list[str]:
         phases = ", ".join(f"{name} {durations[key]} ms" for key, name in _PHASES if key in durations)
         recording = f"of which recording {job.figures.last_epoch_ms:.0f} ms"
         lines.append(f"last epoch: {durations.get('triggerExecution', 0)} ms: {phases}, {recording}")
-    if job.warning:
-        lines.append(f"warning: {job.warning}")
+    warning = job.warning(object_id)
+    if warning:
+        lines.append(f"warning: {warning}")
     return lines

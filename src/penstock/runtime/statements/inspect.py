@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 import pyarrow as pa
@@ -83,8 +84,8 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
     if job is not None:
         state, rows = job.state.value, job.rows_out(info.id)
         for one in engine.jobs.of(info) if alive else []:
-            operators += operator_status(one)
-            warning = warning or one.warning
+            operators += operator_status(engine, one, info)
+            warning = warning or one.warning(info.id)
         lag = max((lag_ms(engine, o) for o in [info, *engine.jobs.probes(info)] if alive), default=0)
     elif info.kind in QUERIES:
         state = "running" if engine.running else "stopped"
@@ -137,9 +138,11 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
     )
 
 
-def operator_status(job: Job) -> tuple[OperatorStatus, ...]:
-    figures = job.state_figures
-    return tuple(OperatorStatus(o.name, f.rows, f.bytes) for o, f in zip(job.kernel.operators, figures, strict=True))
+def operator_status(engine: Engine, job: Job, info: ObjectInfo) -> tuple[OperatorStatus, ...]:
+    """The operators of a query in its job, which it may share."""
+    hosted = engine.jobs.hosted.member(info.id)
+    operators = engine.jobs.plan(info).compiled.operators if hosted else job.kernel.operators
+    return tuple(OperatorStatus(o.name, f.rows, f.bytes) for o, f in zip(operators, job.kept(info.id), strict=True))
 
 
 def lag_ms(engine: Engine, info: ObjectInfo) -> int:
@@ -152,8 +155,29 @@ def lag_ms(engine: Engine, info: ObjectInfo) -> int:
     return max(0, int(time.time() * 1000) - min(waiting)) if waiting else 0
 
 
-def _known(engine: Engine, job: Job) -> list[int]:
-    return [i for i in job.objects if engine.catalog.has_id(i)]
+def _queries(engine: Engine, job: Job) -> list[tuple[str, list[int]]]:
+    """What a job is known by, and the objects that it maintains. Keyed queries that share one have state of their own, and are told apart."""
+    known = [i for i in list(job.objects) if engine.catalog.has_id(i)]
+    if any(engine.jobs.hosted.member(i) for i in known):
+        return [(engine.catalog.by_id(i).name, [i]) for i in known]
+    return [(job.name, known)]
+
+
+def _query(engine: Engine, job: Job, name: str, objects: Sequence[int]) -> dict[str, object]:
+    kept = job.kept(objects[0]) if objects else []
+    return {
+        "name": name,
+        "state": job.state.value,
+        "epochs": job.figures.epochs,
+        "rows_out": sum(job.rows_out(i) for i in objects),
+        "watermark": job.figures.watermark,
+        "lag_ms": max((lag_ms(engine, engine.catalog.by_id(i)) for i in objects), default=0),
+        "held_back_by": next((h for i in objects if (h := held_back(engine, i))), None),
+        "state_rows": sum(f.rows for f in kept),
+        "state_bytes": sum(f.bytes for f in kept),
+        "warning": job.warning(objects[0]) if objects else None,
+        "error": str(job.error) if job.error else None,
+    }
 
 
 def held_back(engine: Engine, object_id: int) -> str | None:
@@ -197,22 +221,7 @@ def show(engine: Engine, what: str) -> pa.Table:
             fields += [("drift_ms", pa.int64()), ("held_back_by", pa.string()), ("warning", pa.string())]
         return pa.Table.from_pylist(rows, schema=pa.schema(fields))
     if what == "queries":
-        rows = [
-            {
-                "name": j.name,
-                "state": j.state.value,
-                "epochs": j.figures.epochs,
-                "rows_out": sum(j.figures.rows_by_output),
-                "watermark": j.figures.watermark,
-                "lag_ms": max((lag_ms(engine, engine.catalog.by_id(i)) for i in _known(engine, j)), default=0),
-                "held_back_by": next((h for i in _known(engine, j) if (h := held_back(engine, i))), None),
-                "state_rows": sum(f.rows for f in j.state_figures),
-                "state_bytes": sum(f.bytes for f in j.state_figures),
-                "warning": j.warning,
-                "error": str(j.error) if j.error else None,
-            }
-            for j in engine.jobs
-        ]
+        rows = [_query(engine, j, name, objects) for j in engine.jobs for name, objects in _queries(engine, j)]
         schema = pa.schema(
             [
                 ("name", pa.string()),

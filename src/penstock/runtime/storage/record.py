@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.catalog.types import stored_schema
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.log import Part
 from penstock.log.state import NO_WATERMARK
 from penstock.runtime.storage.storage import Storage
@@ -20,6 +21,15 @@ from penstock.serve.zset import canonical, consolidate
 if TYPE_CHECKING:
     from penstock.spark.bridge import Epoch
     from penstock.spark.compile import Output
+    from penstock.spark.operators import StateFigures
+
+
+class Guard(Protocol):
+    """Watches how much a query keeps."""
+
+    def check(self, state: Sequence[StateFigures]) -> None: ...
+
+    def warning(self, state: Sequence[StateFigures]) -> str | None: ...
 
 
 class Answers(Protocol):
@@ -33,6 +43,15 @@ class Answers(Protocol):
     def answer(
         self, keys: pa.Table, stopping: Callable[[], bool], commit: Callable[[pa.Table | None], None]
     ) -> None: ...
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What an epoch adds to the log, the rows of its outputs, and whether errors of a query have changed."""
+
+    parts: list[Part]
+    tables: list[pa.Table]
+    failed: bool
 
 
 class Recorder:
@@ -62,11 +81,28 @@ class Recorder:
 
     def record(self, epoch: Epoch, stopping: Callable[[], bool]) -> bool:
         """Commits an epoch; True if the errors of a query have changed."""
+        made = self.parts(epoch)
+        if not made.parts:
+            return False
+        asks = self._asks
+        if asks is None or not made.tables[0].num_rows:
+            self._storage.commit(made.parts)
+            return made.failed
+
+        def commit(found: pa.Table | None) -> None:
+            answered = [] if found is None else [change_part(asks.info, found)]
+            self._storage.commit([*answered, *made.parts])
+
+        asks.answer(asks.asked(made.tables[0]), stopping, commit)
+        return made.failed
+
+    def parts(self, epoch: Epoch) -> Parts:
+        """What an epoch adds to the log; nothing if it is there already."""
         log = self._storage.log
         number = self._base + epoch.number
         owned = [*self._objects, *(o for o in self._errors if o is not None)]
         if number <= max(log.job_epoch(o.id) for o in owned):
-            return False  # A replay of an epoch that was recorded before a crash.
+            return Parts([], [], False)  # A replay of an epoch that was recorded before a crash.
         tables = [
             _ordered(pa.Table.from_batches(b, s), o)
             for b, s, o in zip(epoch.batches, self._schemas, self._outputs, strict=True)
@@ -90,20 +126,7 @@ class Recorder:
             if t.num_rows or epoch.watermark is not None or epoch.idle
         ]
         failed = self._failed(epoch, number, inputs)
-        parts += failed
-        if not parts:
-            return False
-        asks = self._asks
-        if asks is None or not tables[0].num_rows:
-            self._storage.commit(parts)
-            return bool(failed)
-
-        def commit(found: pa.Table | None) -> None:
-            answered = [] if found is None else [change_part(asks.info, found)]
-            self._storage.commit([*answered, *parts])
-
-        asks.answer(asks.asked(tables[0]), stopping, commit)
-        return bool(failed)
+        return Parts([*parts, *failed], tables, bool(failed))
 
     def _failed(self, epoch: Epoch, number: int, input_lsn: int) -> list[Part]:
         """The changes of each query's errors."""
@@ -130,6 +153,74 @@ class Recorder:
             return lsn
         last = log.last_entry(object_id, up_to=lsn)
         return min(lsn, last.input_lsn) if last is not None else lsn
+
+
+class MemberRecorder:
+    """Records the epochs of a shared job: the rows of all its members are one commit. A member of whose epoch nothing can be made, or whose state is too large,
+    is told to `evict`, and the others go on. Members change under `lock`, so that nobody is gone whose rows are being committed.
+    """
+
+    Evict = Callable[[int, PenstockError], None]
+
+    @dataclass(frozen=True)
+    class Member:
+        recorder: Recorder
+        guard: Guard | None
+
+    def __init__(
+        self,
+        storage: Storage,
+        evict: Evict,
+        kept: Callable[[], Mapping[int, StateFigures]],
+        recorded: Callable[[], None],
+    ) -> None:
+        self.members: dict[int, MemberRecorder.Member] = {}
+        self.lock = threading.RLock()
+        self._storage = storage
+        self._kept = kept
+        self._recorded = recorded
+        self._evict = evict
+
+    def record(self, epoch: Epoch, stopping: Callable[[], bool]) -> bool:
+        """Commits an epoch; True if the errors of a query have changed."""
+        with self.lock:
+            self._check()
+            failed = self._commit(epoch)
+        self._recorded()
+        return failed
+
+    def _commit(self, epoch: Epoch) -> bool:
+        parts: list[Part] = []
+        failed = False
+        for i, object_id in enumerate(epoch.objects or ()):
+            member = self.members.get(object_id)
+            if member is None or not (epoch.batches[i] or epoch.errors[i]):
+                continue
+            try:
+                made = member.recorder.parts(epoch.of(i))
+            except Exception as why:
+                error = why if isinstance(why, PenstockError) else fail("PSK-8001", f"{type(why).__name__}: {why}")
+                self._evict(object_id, error)
+                continue
+            parts += made.parts
+            failed = failed or made.failed
+        if parts:
+            self._storage.commit(parts)
+        return failed
+
+    def guard(self, object_id: int) -> Guard | None:
+        """What watches the state of a member."""
+        member = self.members.get(object_id)
+        return member.guard if member is not None else None
+
+    def _check(self) -> None:
+        guarded = {i: m.guard for i, m in list(self.members.items()) if m.guard is not None}
+        kept = self._kept() if guarded else {}
+        for object_id, guard in guarded.items():
+            try:
+                guard.check([kept[object_id]] if object_id in kept else [])
+            except PenstockError as error:
+                self._evict(object_id, error)
 
 
 def change_part(info: ObjectInfo, delta: pa.Table, rows: int | None = None) -> Part:

@@ -9,10 +9,12 @@ import com.fasterxml.jackson.databind.JsonNode;
 import dev.penstock.kernel.error.GroupErrors;
 import dev.penstock.kernel.row.Input;
 import dev.penstock.kernel.row.Wire;
+import dev.penstock.kernel.state.Keyed;
 import dev.penstock.kernel.state.OrderKey;
 import dev.penstock.kernel.state.StateSize;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Function;
 import java.util.stream.IntStream;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
@@ -88,17 +90,16 @@ public final class Aggregate {
     WindowEnd end = new WindowEnd(endAt, unit, spec.path("latenessMs").asLong());
     boolean punctual = spec.path("punctual").asBoolean();
     GroupErrors errors = errors(spec, input, keyNames);
-    Dataset<Row> combined = input.dataset().mapPartitions(combiner, Encoders.row(parts));
-    Grouped grouped = close && paged(keySchema, functions)
-        ? pages(combined, keySchema, combiner, functions, end, punctual, errors)
-        : new Grouped(
-            combined.groupBy(Input.keyColumns(keySchema)).as(Encoders.row(keySchema), Encoders.row(parts)),
-            new AggregateProcessor(combiner, functions, close, end, spec.path("always").asBoolean(), punctual, errors));
-    Dataset<Row> out = grouped.rows.transformWithState(
-        StateSize.counted(spec.path("size").asLong(), grouped.processor),
-        windowEnd == null ? TimeMode.None() : TimeMode.EventTime(),
-        OutputMode.Append(),
-        Encoders.row(results(keySchema, functions).add("__weight", DataTypes.LongType, false)));
+    StructType results = results(keySchema, functions).add("__weight", DataTypes.LongType, false);
+    AggregateProcessor processor =
+        new AggregateProcessor(combiner, functions, close, end, spec.path("always").asBoolean(), punctual, errors);
+    Dataset<Row> out = windowEnd == null
+        ? Keyed.leading(combiner, parts, keySchema, processor, results).over(input.dataset(), spec)
+        : closing(input, parts, spec, results, close && paged(keySchema, functions)
+            ? combined -> pages(combined, keySchema, combiner, functions, end, punctual, errors)
+            : combined -> new Grouped(
+                combined.groupBy(Input.keyColumns(keySchema)).as(Encoders.row(keySchema), Encoders.row(parts)),
+                processor), combiner);
 
     Column[] named = new Column[keys.length + functions.size() + 1];
     for (int i = 0; i < keys.length; i++) {
@@ -109,6 +110,17 @@ public final class Aggregate {
     }
     named[named.length - 1] = out.col("__weight");
     return out.select(named);
+  }
+
+  private static Dataset<Row> closing(
+      Input input, StructType parts, JsonNode spec, StructType results, Function<Dataset<Row>, Grouped> groups,
+      Combiner combiner) {
+    Grouped grouped = groups.apply(input.dataset().mapPartitions(combiner, Encoders.row(parts)));
+    return grouped.rows.transformWithState(
+        StateSize.counted(spec.path("size").asLong(), grouped.processor),
+        TimeMode.EventTime(),
+        OutputMode.Append(),
+        Encoders.row(results));
   }
 
   private record Grouped(KeyValueGroupedDataset<Row, Row> rows, StatefulProcessor<Row, Row, Row> processor) {}

@@ -1,5 +1,6 @@
 package dev.penstock.kernel.aggregate;
 
+import dev.penstock.kernel.row.Adding;
 import dev.penstock.kernel.row.Zero;
 import dev.penstock.kernel.state.Moment;
 import dev.penstock.kernel.state.StateBytes;
@@ -12,7 +13,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import org.apache.spark.TaskContext;
-import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 
@@ -24,7 +24,7 @@ import org.apache.spark.sql.RowFactory;
  * several times. If the order of arrival matters, the binary starts with the partition and a number, which {@link #merge} sorts by:
  * partitions are merged in their order, whatever order the shuffle delivers them in.
  */
-final class Combiner implements MapPartitionsFunction<Row, Row> {
+final class Combiner implements Adding {
   private static final long serialVersionUID = 1L;
   private static final int MOST_GROUPS = 65_536;
   private static final int MOST_ROWS = 262_144;
@@ -66,10 +66,8 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
   @Override
   public Iterator<Row> call(Iterator<Row> rows) {
     return new Iterator<>() {
-      private final StateBytes.Out out = new StateBytes.Out();
-      private final int partition = TaskContext.getPartitionId();
-      private long number;
-      private Iterator<Map.Entry<Object, Group>> full = Collections.emptyIterator();
+      private final Table table = table();
+      private Iterator<Row> full = Collections.emptyIterator();
 
       @Override
       public boolean hasNext() {
@@ -79,27 +77,29 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
       @Override
       public Row next() {
         if (!full.hasNext()) {
-          full = fill(rows);
+          for (int seen = 0; rows.hasNext() && seen < MOST_ROWS && table.size() < MOST_GROUPS; seen++) {
+            table.add(rows.next());
+          }
+          full = table.drain();
         }
-        Map.Entry<Object, Group> e = full.next();
-        Object[] values = new Object[width()];
-        int part = restore(e.getKey(), values);
-        out.reset();
-        if (arrival) {
-          out.varint(partition);
-          out.varint(number++);
-        }
-        e.getValue().write(out);
-        values[part] = out.toByteArray();
-        return RowFactory.create(values);
+        return full.next();
       }
     };
   }
 
-  private Iterator<Map.Entry<Object, Group>> fill(Iterator<Row> rows) {
-    Map<Object, Group> table = new LinkedHashMap<>();
-    for (int seen = 0; rows.hasNext() && seen < MOST_ROWS && table.size() < MOST_GROUPS; seen++) {
-      Row row = rows.next();
+  @Override
+  public Table table() {
+    return new Groups();
+  }
+
+  /** The groups of the rows seen. */
+  private final class Groups implements Table {
+    private final StateBytes.Out out = new StateBytes.Out();
+    private Map<Object, Group> table = new LinkedHashMap<>();
+    private long number;
+
+    @Override
+    public void add(Row row) {
       Object key = timeAt < 0 ? key(row) : timed(row);
       Group group = table.get(key);
       if (group == null) {
@@ -108,7 +108,39 @@ final class Combiner implements MapPartitionsFunction<Row, Row> {
       }
       group.add(row, weightAt < 0 ? 1 : row.getLong(weightAt));
     }
-    return table.entrySet().iterator();
+
+    @Override
+    public int size() {
+      return table.size();
+    }
+
+    @Override
+    public Iterator<Row> drain() {
+      Iterator<Map.Entry<Object, Group>> all = table.entrySet().iterator();
+      int partition = TaskContext.getPartitionId();
+      table = new LinkedHashMap<>();
+      return new Iterator<>() {
+        @Override
+        public boolean hasNext() {
+          return all.hasNext();
+        }
+
+        @Override
+        public Row next() {
+          Map.Entry<Object, Group> e = all.next();
+          Object[] values = new Object[width()];
+          int part = restore(e.getKey(), values);
+          out.reset();
+          if (arrival) {
+            out.varint(partition);
+            out.varint(number++);
+          }
+          e.getValue().write(out);
+          values[part] = out.toByteArray();
+          return RowFactory.create(values);
+        }
+      };
+    }
   }
 
   private Timed timed(Row row) {

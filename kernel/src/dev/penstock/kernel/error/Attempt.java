@@ -15,27 +15,43 @@ import java.util.Map;
  * get the row, and the row is reported.
  *
  * <p>Spec: {@code channel} (the number of the job's {@link ErrorChannel}; missing: rows that fail are dropped without a word), {@code query} (whose error it
- * is), {@code names} (of the input's columns, as users know them, in the order in which they are told; others are not), {@code texts} (of the columns' expressions, in their order; null
+ * is), {@code member} (true in a query that shares a job: its errors go through {@link MemberErrors}), {@code names} (of the input's columns, as users know them, in the order in which they are told; others are not), {@code texts} (of the columns' expressions, in their order; null
  * for those that cannot fail), {@code condition} (its text).
  */
 final class Attempt implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final ObjectMapper JSON = new ObjectMapper();
 
-  final ErrorChannel channel;
-  final int query;
+  private final ErrorChannel channel;
+  private final boolean member;
+  private final int query;
   final LinkedHashMap<String, String> names = new LinkedHashMap<>();
   /** The text of the condition, then those of the columns. */
   final ArrayList<String> texts = new ArrayList<>();
 
   Attempt(JsonNode spec) {
     channel = spec.hasNonNull("channel") ? ErrorChannel.of(spec.get("channel").asLong()) : null;
+    member = spec.path("member").asBoolean();
     query = spec.path("query").asInt();
     for (Map.Entry<String, JsonNode> name : spec.path("names").properties()) {
       names.put(name.getKey(), name.getValue().asText());
     }
     texts.add(spec.path("condition").asText(""));
     spec.path("texts").forEach(text -> texts.add(text.asText("")));
+  }
+
+  /** Whether anybody hears of a row that fails. */
+  boolean reports() {
+    return channel != null || member;
+  }
+
+  /** Reports that an expression has failed for a row. */
+  void report(String expression, String error, String row, long weight) {
+    if (member) {
+      MemberErrors.report(expression, error, row, weight);
+    } else if (channel != null) {
+      channel.report(query, expression, error, row, weight);
+    }
   }
 
   static List<Attempt> list(String json) {

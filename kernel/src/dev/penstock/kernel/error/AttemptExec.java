@@ -79,7 +79,7 @@ public final class AttemptExec extends SparkPlan implements UnaryExecNode, Codeg
     return out;
   }
 
-  private static Expression bound(Expression e, List<Attribute> input) {
+  static Expression bound(Expression e, List<Attribute> input) {
     if (e instanceof AttributeReference wanted) {
       for (int i = 0; i < input.size(); i++) {
         if (input.get(i).exprId().equals(wanted.exprId())) {

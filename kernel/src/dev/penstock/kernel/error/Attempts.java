@@ -131,7 +131,7 @@ public final class Attempts {
 
   private static void plan(SparkSession session) {
     ExperimentalMethods methods = session.experimental();
-    synchronized (Attempts.class) {
+    synchronized (methods) {
       if (!methods.extraStrategies().exists(s -> s instanceof Planning)) {
         methods.extraStrategies_$eq((Seq<SparkStrategy>) methods.extraStrategies().appended(new Planning()));
       }

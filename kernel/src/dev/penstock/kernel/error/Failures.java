@@ -50,7 +50,7 @@ public final class Failures implements Serializable {
   void report(int number, Exception error, InternalRow row) {
     String told = ErrorText.of(error);
     Attempt attempt = layout.attempts.get(number);
-    if (attempt.channel == null) {
+    if (!attempt.reports()) {
       return;
     }
     int first = 0;
@@ -68,7 +68,7 @@ public final class Failures implements Serializable {
       }
     }
     long weight = weightAt < 0 ? 1 : row.getLong(weightAt);
-    attempt.channel.report(attempt.query, where, told, rows.get(number).of(row), weight);
+    attempt.report(where, told, rows.get(number).of(row), weight);
   }
 
   /** The error of an expression that fails for a row; null if it does not fail or is non-deterministic. */

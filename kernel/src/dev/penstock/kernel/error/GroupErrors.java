@@ -53,14 +53,13 @@ public final class GroupErrors implements Serializable {
 
   /** Reports a group, of which {@code column} gives the columns by their number, as they travel. */
   public void report(Failed failed, IntFunction<Object> column, long weight) {
-    if (attempt.channel == null) {
+    if (!attempt.reports()) {
       return;
     }
     Object[] values = new Object[travels.length];
     for (int i = 0; i < values.length; i++) {
       values[i] = CatalystTypeConverters.createToCatalystConverter(travels[i]).apply(column.apply(i));
     }
-    attempt.channel.report(
-        attempt.query, failed.expression, failed.error, text.of(new GenericInternalRow(values)), weight);
+    attempt.report(failed.expression, failed.error, text.of(new GenericInternalRow(values)), weight);
   }
 }

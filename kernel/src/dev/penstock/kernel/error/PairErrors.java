@@ -42,10 +42,10 @@ public final class PairErrors implements Serializable {
   /** Reports an expression that has failed for a pair of rows; {@code right} is null where it is of the left row alone. */
   public void report(String expression, Exception error, byte[] left, byte[] right, long weight) {
     String told = ErrorText.of(error);
-    if (attempt.channel != null) {
+    if (attempt.reports()) {
       InternalRow row = row(left, leftColumns);
       String text = right == null ? alone.of(row) : both.of(new JoinedRow(row, row(right, rightColumns)));
-      attempt.channel.report(attempt.query, expression, told, text, weight);
+      attempt.report(expression, told, text, weight);
     }
   }
 

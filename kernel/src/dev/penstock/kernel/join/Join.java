@@ -65,7 +65,7 @@ public final class Join {
         spec,
         JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, null, spec.leftWeight,
             kind.left.unmatched(), false, List.of()),
-        kind.pairs || residual != null ? rights : JoinPlan.combined(rights),
+        spec.hosted || kind.pairs || residual != null ? rights : JoinPlan.combined(rights),
         new Processor(kind, rest, ttl == null ? 0 : ttl, copies),
         ttl == null ? TimeMode.None() : TimeMode.ProcessingTime(),
         JoinPlan.OUTPUT);

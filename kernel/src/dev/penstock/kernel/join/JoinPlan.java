@@ -2,6 +2,7 @@ package dev.penstock.kernel.join;
 
 import dev.penstock.kernel.row.Pack;
 import dev.penstock.kernel.row.Unpack;
+import dev.penstock.kernel.state.Keyed;
 import dev.penstock.kernel.state.Moment;
 import dev.penstock.kernel.state.StateSize;
 import java.util.ArrayList;
@@ -168,6 +169,9 @@ public final class JoinPlan {
   static Dataset<Row> run(
       JoinSpec spec, Dataset<Row> left, Dataset<Row> right, StatefulProcessor<byte[], Row, Row> processor,
       TimeMode time, StructType output) {
+    if (spec.hosted) {
+      return Keyed.hosted(left.union(right), processor, output);
+    }
     return left.union(right)
         .groupBy(functions.col("__key"))
         .as(Encoders.BINARY(), Encoders.row(left.columns().length > INPUT.size() ? WITH_MOMENT : INPUT))

@@ -25,6 +25,8 @@ final class JoinSpec {
   final List<String> rightMoment;
   /** The number of the counter of its state; 0: none. */
   final long size;
+  /** Whether the join is that of a query that shares its job. */
+  final boolean hosted;
 
   JoinSpec(String text) {
     try {
@@ -43,6 +45,7 @@ final class JoinSpec {
     moments = !leftMoment.isEmpty() && !rightMoment.isEmpty();
     Long number = number("size");
     size = number == null ? 0 : number;
+    hosted = flag("hosted");
     if (leftKeys.size() != rightKeys.size()) {
       throw new IllegalArgumentException("leftKeys and rightKeys differ in length");
     }

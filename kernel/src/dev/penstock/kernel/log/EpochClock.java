@@ -3,6 +3,7 @@ package dev.penstock.kernel.log;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import dev.penstock.kernel.state.EventTime;
+import dev.penstock.kernel.state.SlotSizes;
 import dev.penstock.kernel.state.StateLedger;
 import dev.penstock.kernel.state.StateSize;
 import java.io.IOException;
@@ -35,6 +36,7 @@ public final class EpochClock {
   private final long pollMs;
   private final long startLsn;
   private final EpochPace pace;
+  private final Roster roster = new Roster();
   private final EpochProgress progress;
   private final StateLedger ledger;
   private final long stateLimit;
@@ -67,7 +69,8 @@ public final class EpochClock {
     for (JsonNode size : spec.path("sizes")) {
       sizes.add(StateSize.of(size.asLong()));
     }
-    ledger = new StateLedger(sizes, Path.of(spec.path("ledger").asText()));
+    SlotSizes slots = spec.hasNonNull("slots") ? SlotSizes.of(spec.get("slots").asLong()) : null;
+    ledger = new StateLedger(sizes, slots, Path.of(spec.path("ledger").asText()));
     stateLimit = spec.path("stateLimit").asLong();
   }
 
@@ -99,13 +102,50 @@ public final class EpochClock {
     inputs.seed(object, lsn, LogSlice.parse(path, lsn, columns, slices));
   }
 
+  // Members of a shared job
+
+  /** Contents of an object as of an LSN, with which a member begins; to be told before {@link #join}. */
+  public void seedOf(int slot, int object, long lsn, int columns, String path, String slices) {
+    synchronized (index) {
+      roster.seed(slot, object, lsn, LogSlice.parse(path, lsn, columns, slices));
+    }
+  }
+
+  /** A query is a member: unless it has begun before, it begins with the next epoch. {@code schema} is that of its rows, as JSON, {@code limit} that of its state in bytes; 0: none. */
+  public void join(int slot, String schema, long limit) {
+    synchronized (index) {
+      roster.join(slot, schema, limit);
+      index.notifyAll();
+    }
+  }
+
+  /** A query is no member any more. */
+  public void leave(int slot) {
+    synchronized (index) {
+      roster.leave(slot);
+      index.notifyAll();
+    }
+  }
+
+  /** The state of a slot is gone. */
+  public void swept(int slot) {
+    ledger.leave(slot);
+  }
+
+  /** The schemas of the members' rows, by slot. */
+  Map<Integer, String> schemas() {
+    synchronized (index) {
+      return roster.schemas();
+    }
+  }
+
   // What Spark asks
 
   /** Where a job without a checkpoint begins: after everything up to the LSN that it was given. */
   LogOffset initial() {
     synchronized (index) {
       if (initial == null) {
-        initial = new LogOffset(startLsn, JobTime.at(followed, index, startLsn), List.of(), 0);
+        initial = new LogOffset(startLsn, JobTime.at(followed, index, startLsn), List.of(), 0, 0);
       }
       return initial;
     }
@@ -132,7 +172,8 @@ public final class EpochClock {
   List<LogSlice> plan(int object, LogOffset start, LogOffset end) {
     synchronized (index) {
       begin(start);
-      List<LogSlice> out = inputs.slices(object, start, end, Timeline.of(index, followed, start, end));
+      List<LogSlice> out =
+          roster.slices(object, start, end, inputs, inputs.slices(object, start, end, Timeline.of(index, followed, start, end)));
       progress.planned(object, start, end, out.stream().mapToLong(slice -> slice.rows).sum());
       return out;
     }
@@ -141,6 +182,7 @@ public final class EpochClock {
   void durable(LogOffset end) {
     synchronized (index) {
       progress.durable(end.lsn);
+      roster.durable(end.roster);
     }
   }
 
@@ -149,6 +191,7 @@ public final class EpochClock {
   private void begin(LogOffset start) {
     if (!progress.begun()) {
       progress.begin(start);
+      roster.durable(start.roster);
       resume = start.wm() != JobTime.NONE;
       index.notifyAll();
     }
@@ -166,10 +209,10 @@ public final class EpochClock {
       long tick = pace.left();
       if (tick <= 0 && !halted) {
         long head = inputs.bounded(base.lsn, index.head());
-        if (inputs.changed(base.lsn, head)) {
+        if (inputs.changed(base.lsn, head) || roster.last() > base.roster) {
           looked = false;
           pace.begun();
-          return Timeline.advance(index, followed, base, head);
+          return Timeline.advance(index, followed, base, head, Math.max(base.roster, roster.last()));
         }
         if (pace.expires() && ownBeat(base)) {
           looked = false;
@@ -190,7 +233,7 @@ public final class EpochClock {
   }
 
   private static LogOffset beat(LogOffset base) {
-    return new LogOffset(base.lsn, base.time, List.of(), base.beat + 1);
+    return new LogOffset(base.lsn, base.time, List.of(), base.beat + 1, base.roster);
   }
 
   /**
@@ -207,7 +250,12 @@ public final class EpochClock {
   /** Adds the changes of an epoch to the state sizes; true if Python has to check them. */
   boolean settleState(long epoch) {
     ledger.settle(epoch);
-    return stateLimit > 0 && ledger.bytes() >= stateLimit / 10 * 8;
+    if (stateLimit > 0 && ledger.bytes() >= stateLimit / 10 * 8) {
+      return true;
+    }
+    synchronized (index) {
+      return roster.large(ledger.slots());
+    }
   }
 
   /** How far the epoch goes that is being written now. */
@@ -231,6 +279,11 @@ public final class EpochClock {
 
   // What Python asks
 
+  /** {@code slot, rows, bytes} of each member of a shared job. */
+  public long[] slots() {
+    return ledger.slots();
+  }
+
   /** {@code rows, bytes} of each operator. */
   public long[] state() {
     return ledger.totals();
@@ -239,7 +292,7 @@ public final class EpochClock {
   /** No entry at or below this LSN will be read again, even after a restart. */
   public long durableLsn() {
     synchronized (index) {
-      return progress.durableLsn();
+      return Math.min(progress.durableLsn(), roster.needs());
     }
   }
 
@@ -259,7 +312,10 @@ public final class EpochClock {
   }
 
   private boolean settled(long lsn) {
-    if (!progress.begun() || index.head() < lsn || inputs.changed(progress.committed().lsn, lsn)) {
+    if (!progress.begun()
+        || index.head() < lsn
+        || roster.last() > progress.committed().roster
+        || inputs.changed(progress.committed().lsn, lsn)) {
       return false;
     }
     long wm = progress.committed().wm();
@@ -294,6 +350,7 @@ public final class EpochClock {
         && !progress.isRunning()
         && target != null
         && target.lsn == committed.lsn
+        && target.roster == committed.roster
         && target.wm() == committed.wm();
   }
 

@@ -29,6 +29,15 @@ final class EpochInputs {
     seeds.put(object, slices);
   }
 
+  /** What a query reads that begins after an LSN, and reads an object from a place in the log on. */
+  List<LogSlice> history(int object, long after, long upTo) {
+    List<LogSlice> out = new ArrayList<>();
+    for (LogTrack.Entry e : index.entries(object, after, upTo)) {
+      out.addAll(e.slices());
+    }
+    return out;
+  }
+
   /** Whether there is anything to read in (after, upTo]. */
   boolean changed(long after, long upTo) {
     for (int o : objects) {

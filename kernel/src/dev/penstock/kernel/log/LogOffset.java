@@ -14,7 +14,8 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
  * How far a job has read: everything up to {@code lsn} is in, and {@code time} is the event time there. It is written to Spark's offset
  * log, so that a replayed epoch has the same rows and the same watermarks. {@code markers} are the entries without rows of the epoch that ends
  * here that have moved the time: the log keeps only the newest of several in a row. {@code beat} only makes an offset differ from the
- * previous one when an epoch without rows is wanted.
+ * previous one when an epoch without rows is wanted. {@code roster} is the newest slot of a shared job that has begun; the epoch of an offset is that of all members up to
+ * it (see {@link Roster}).
  */
 final class LogOffset extends Offset {
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -23,15 +24,17 @@ final class LogOffset extends Offset {
   final JobTime time;
   final List<Marker> markers;
   final long beat;
+  final int roster;
 
   /** An entry without rows. */
   record Marker(long lsn, int object, LogIndex.Mark mark) {}
 
-  LogOffset(long lsn, JobTime time, List<Marker> markers, long beat) {
+  LogOffset(long lsn, JobTime time, List<Marker> markers, long beat, int roster) {
     this.lsn = lsn;
     this.time = time;
     this.markers = markers;
     this.beat = beat;
+    this.roster = roster;
   }
 
   static LogOffset parse(String json, JobTime.Followed[] followed) {
@@ -42,7 +45,8 @@ final class LogOffset extends Offset {
         LogIndex.Mark mark = new LogIndex.Mark(m.get(2).asLong(), m.get(3).asBoolean());
         markers.add(new Marker(m.get(0).asLong(), m.get(1).asInt(), mark));
       }
-      return new LogOffset(n.get("lsn").asLong(), JobTime.read(followed, n), markers, n.get("beat").asLong());
+      return new LogOffset(
+          n.get("lsn").asLong(), JobTime.read(followed, n), markers, n.get("beat").asLong(), n.path("roster").asInt());
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
@@ -61,6 +65,9 @@ final class LogOffset extends Offset {
     ArrayNode list = n.putArray("markers");
     markers.forEach(m -> list.addArray().add(m.lsn).add(m.object).add(m.mark.watermark()).add(m.mark.idle()));
     n.put("beat", beat);
+    if (roster > 0) {
+      n.put("roster", roster);
+    }
     return n.toString();
   }
 }

@@ -139,6 +139,9 @@ final class LogReaderFactory implements PartitionReaderFactory {
         case "__hb":
           v.setBoolean(slice == null);
           break;
+        case "__to":
+          v.setInt(slice == null ? 0 : slice.to);
+          break;
         case "__lsn":
           v.setLong(slice == null ? 0 : slice.lsn);
           break;

@@ -33,6 +33,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * than one output the schema's last column is {@code __out}: the number of the output that a row belongs to (INT), or for each output
  * whether the row belongs to it (ARRAY of BOOLEAN). {@code befores}: a JSON array with the number of one more column per output, or -1: the watermark that
  * was in force for a row that is behind it, NULL for all others.
+ * {@code packed}: the frame is that of a shared job, a slot (INT) and the bytes of a row; each slot is an output, of the schema that the clock knows.
  * {@code errors}: the number of the job's {@link ErrorChannel}, where rows can fail.
  */
 public final class LogSink extends LogTable.Provider {
@@ -79,11 +80,13 @@ public final class LogSink extends LogTable.Provider {
     private final EpochClock clock;
     private final Outbox outbox;
     private final ErrorChannel errors;
+    private final boolean packed;
 
     EpochWrite(LogicalWriteInfo info) {
       schema = info.schema();
       job = info.options().get("job");
       folder = info.options().get("folder");
+      packed = info.options().getBoolean("packed", false);
       clock = EpochClock.of(job);
       outbox = Outbox.of(job);
       String channel = info.options().get("errors");
@@ -98,7 +101,7 @@ public final class LogSink extends LogTable.Provider {
 
     @Override
     public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
-      return new LogWriterFactory(schema, outputs, befores, folder);
+      return new LogWriterFactory(schema, outputs, befores, folder, packed ? clock.schemas() : null);
     }
 
     @Override

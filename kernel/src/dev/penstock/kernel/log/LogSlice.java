@@ -7,7 +7,7 @@ import java.util.List;
 /**
  * One Arrow record-batch message in a file: where it is, the commit that it belongs to, how many rows it has and with how many
  * columns it was written. {@code before} is the watermark that was in force for its rows: in the index that of the object, as the log has
- * it ({@link JobTime#NONE}: that of the commit before), in an epoch that of the job.
+ * it ({@link JobTime#NONE}: that of the commit before), in an epoch that of the job. {@code to} says which members of a shared job read it (see {@link Roster}).
  */
 final class LogSlice implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -19,8 +19,13 @@ final class LogSlice implements Serializable {
   final int rows;
   final int columns;
   final long before;
+  final int to;
 
   LogSlice(String path, long lsn, long offset, int length, int rows, int columns, long before) {
+    this(path, lsn, offset, length, rows, columns, before, 0);
+  }
+
+  private LogSlice(String path, long lsn, long offset, int length, int rows, int columns, long before, int to) {
     this.path = path;
     this.lsn = lsn;
     this.offset = offset;
@@ -28,11 +33,17 @@ final class LogSlice implements Serializable {
     this.rows = rows;
     this.columns = columns;
     this.before = before;
+    this.to = to;
   }
 
   /** The same slice with another watermark in force. */
   LogSlice with(long watermark) {
-    return watermark == before ? this : new LogSlice(path, lsn, offset, length, rows, columns, watermark);
+    return watermark == before ? this : new LogSlice(path, lsn, offset, length, rows, columns, watermark, to);
+  }
+
+  /** The same slice for other members. */
+  LogSlice to(int members) {
+    return members == to ? this : new LogSlice(path, lsn, offset, length, rows, columns, before, members);
   }
 
   /** Reads {@code offset,length,rows[,before];…}. */

@@ -23,7 +23,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The commit log as a streaming source: the rows of one object, in Arrow batches, without a folder listing.
  *
  * <p>Options: {@code job}, {@code scan} (number of the scan in its job), {@code object}, {@code columns} (how many leading columns of
- * the schema are stored; the rest are made here: {@code __wm}, {@code __pwm}, {@code __hb}, {@code __lsn}), {@code parallelism}.
+ * the schema are stored; the rest are made here: {@code __wm}, {@code __pwm}, {@code __hb}, {@code __lsn}, {@code __to}), {@code parallelism}.
  *
  * <p>An epoch without rows still gives one heartbeat row ({@code __hb} true, data columns NULL) if the job has event time, because
  * Spark's watermark moves only with rows.

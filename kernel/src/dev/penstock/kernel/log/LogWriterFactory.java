@@ -7,6 +7,7 @@ import java.nio.channels.Channels;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -19,6 +20,7 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
@@ -43,8 +45,12 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
   private final int[][] outputs;
   private final int[] befores;
   private final String folder;
+  /** The schemas of packed rows by slot, as JSON; null: rows are not packed. */
+  private final HashMap<Integer, String> packed;
 
-  LogWriterFactory(StructType schema, int[][] outputs, int[] befores, String folder) {
+  LogWriterFactory(
+      StructType schema, int[][] outputs, int[] befores, String folder, Map<Integer, String> packed) {
+    this.packed = packed == null ? null : new HashMap<>(packed);
     this.schema = schema;
     this.outputs = outputs;
     this.befores = befores;
@@ -69,6 +75,8 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
     private final long epoch;
     private final boolean several = schema.fields()[schema.size() - 1].dataType() instanceof ArrayType;
     private final OutputWriter[] writers = new OutputWriter[outputs.length];
+    /** For packed rows, by slot. */
+    private final Map<Integer, OutputWriter> slots = new LinkedHashMap<>();
     /** For rows behind the watermark, by output and watermark. */
     private final Map<List<Long>, OutputWriter> late = new LinkedHashMap<>();
 
@@ -78,7 +86,9 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
 
     @Override
     public void write(InternalRow row) throws IOException {
-      if (outputs.length == 1) {
+      if (packed != null) {
+        unpack(row.getInt(0), row.getBinary(1));
+      } else if (outputs.length == 1) {
         write(0, row);
       } else if (several) {
         ArrayData outs = row.getArray(schema.size() - 1);
@@ -90,6 +100,20 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
       } else {
         write(row.getInt(schema.size() - 1), row);
       }
+    }
+
+    /** Rows of a slot that is no member any more are nobody's. */
+    private void unpack(int slot, byte[] bytes) throws IOException {
+      OutputWriter writer = slots.get(slot);
+      if (writer == null) {
+        String own = packed.get(slot);
+        if (own == null) {
+          return;
+        }
+        writer = new OutputWriter(slot, epoch, (StructType) DataType.fromJson(own));
+        slots.put(slot, writer);
+      }
+      writer.write(bytes);
     }
 
     private void write(int out, InternalRow row) throws IOException {
@@ -107,6 +131,7 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
 
     private List<OutputWriter> all() {
       List<OutputWriter> all = new ArrayList<>(late.values());
+      all.addAll(slots.values());
       for (OutputWriter w : writers) {
         if (w != null) {
           all.add(w);
@@ -149,6 +174,7 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
     private final BufferAllocator allocator;
     private final VectorSchemaRoot root;
     private final ArrowWriter arrow;
+    private final UnsafeRow row;
     private final ByteArrayOutputStream buffer = new ByteArrayOutputStream();
     private final List<long[]> messages = new ArrayList<>();
     private Path path;
@@ -161,6 +187,7 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
       this.before = before;
       this.epoch = epoch;
       columns = outputs[output];
+      row = null;
       types = new DataType[columns.length];
       StructField[] fields = new StructField[columns.length];
       boolean same = outputs.length == 1 && columns.length == schema.size();
@@ -170,10 +197,37 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
         same &= columns[i] == i;
       }
       whole = same;
-      allocator = ArrowUtils$.MODULE$.rootAllocator().newChildAllocator("penstock-sink", 0, Long.MAX_VALUE);
-      root = VectorSchemaRoot.create(
-          ArrowUtils$.MODULE$.toArrowSchema(new StructType(fields), "UTC", false, false, false), allocator);
+      allocator = allocator();
+      root = root(new StructType(fields), allocator);
       arrow = ArrowWriter.create(root);
+    }
+
+    /** For packed rows of a slot. */
+    OutputWriter(int slot, long epoch, StructType schema) {
+      this.output = slot;
+      this.before = JobTime.NONE;
+      this.epoch = epoch;
+      columns = null;
+      types = null;
+      whole = true;
+      row = new UnsafeRow(schema.size());
+      allocator = allocator();
+      root = root(schema, allocator);
+      arrow = ArrowWriter.create(root);
+    }
+
+    private static BufferAllocator allocator() {
+      return ArrowUtils$.MODULE$.rootAllocator().newChildAllocator("penstock-sink", 0, Long.MAX_VALUE);
+    }
+
+    private static VectorSchemaRoot root(StructType schema, BufferAllocator allocator) {
+      return VectorSchemaRoot.create(
+          ArrowUtils$.MODULE$.toArrowSchema(schema, "UTC", false, false, false), allocator);
+    }
+
+    void write(byte[] packedRow) throws IOException {
+      row.pointTo(packedRow, packedRow.length);
+      write(row);
     }
 
     void write(InternalRow row) throws IOException {

@@ -41,7 +41,7 @@ final class Timeline {
   }
 
   /** The offset of an epoch that goes on from another one up to an LSN. */
-  static LogOffset advance(LogIndex index, JobTime.Followed[] followed, LogOffset from, long to) {
+  static LogOffset advance(LogIndex index, JobTime.Followed[] followed, LogOffset from, long to, int roster) {
     List<LogOffset.Marker> markers = new ArrayList<>();
     for (JobTime.Followed f : followed) {
       for (LogTrack.Entry e : index.entries(f.object(), from.lsn, to)) {
@@ -51,7 +51,7 @@ final class Timeline {
       }
     }
     Timeline line = new Timeline(index, followed, from, to, markers);
-    return new LogOffset(to, line.end(), markers, from.beat);
+    return new LogOffset(to, line.end(), markers, from.beat, roster);
   }
 
   private JobTime end() {

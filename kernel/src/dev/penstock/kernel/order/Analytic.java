@@ -8,7 +8,7 @@ import dev.penstock.kernel.error.GroupErrors;
 import dev.penstock.kernel.row.Input;
 import dev.penstock.kernel.row.PhysicalRow;
 import dev.penstock.kernel.row.Wire;
-import dev.penstock.kernel.state.AtOnce;
+import dev.penstock.kernel.state.Keyed;
 import dev.penstock.kernel.state.OrderKey.Key;
 import dev.penstock.kernel.state.OrderedMap;
 import dev.penstock.kernel.state.RowOrder;
@@ -66,7 +66,7 @@ public final class Analytic {
    * Adds the operator to a plan.
    *
    * @param specJson partition (columns); order ({col, desc, nullsFirst}); columns; weight (column name, null: append-only
-   *     input); atOnce (each partition comes in one epoch, see {@link AtOnce}); calls ({name, func, args, literals, type, frame: {unit, start, end}, ignoreNulls})
+   *     input); atOnce (each partition comes in one epoch, see {@link Keyed}); calls ({name, func, args, literals, type, frame: {unit, start, end}, ignoreNulls})
    */
   public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
     JsonNode spec = Input.parse(specJson);
@@ -105,10 +105,11 @@ public final class Analytic {
     }
     result = result.add(PhysicalRow.WEIGHT, DataTypes.LongType, false);
     out.add(functions.col(PhysicalRow.WEIGHT));
-    KeyValueGroupedDataset<Row, Row> grouped = rows
-        .select(row.enter(weight == null ? null : "c" + weightAt).toArray(Column[]::new))
-        .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, partition), Encoders.row(row.keySchema(partition)));
-    return AtOnce.or(spec, grouped, new Processor(plan), result).select(out.toArray(Column[]::new));
+    return Keyed.by(
+            null, row.weighted(), row.keySchema(partition), r -> PhysicalRow.key(r, partition), new Processor(plan),
+            result)
+        .over(rows.select(row.enter(weight == null ? null : "c" + weightAt).toArray(Column[]::new)), spec)
+        .select(out.toArray(Column[]::new));
   }
 
   /** Reports rows with a value that cannot be computed. */

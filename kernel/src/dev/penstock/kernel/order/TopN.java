@@ -2,7 +2,7 @@ package dev.penstock.kernel.order;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.penstock.kernel.row.PhysicalRow;
-import dev.penstock.kernel.state.AtOnce;
+import dev.penstock.kernel.state.Keyed;
 import dev.penstock.kernel.state.OrderKey.Key;
 import dev.penstock.kernel.state.OrderedMap;
 import dev.penstock.kernel.state.RowOrder;
@@ -53,7 +53,7 @@ public final class TopN {
    *
    * @param specJson partition (columns, may be empty); order ({col, desc, nullsFirst}); columns; weight (column name, null:
    *     append-only input); limit (null: none); offset; rank (null, or name and func: row_number, rank, dense_rank); atOnce (each
-   *     partition comes in one epoch, see {@link AtOnce})
+   *     partition comes in one epoch, see {@link Keyed})
    */
   public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
     JsonNode spec = PhysicalRow.parse(specJson);
@@ -66,19 +66,16 @@ public final class TopN {
     PhysicalRow result =
         rank == null || rank.isNull() ? row : row.with(rank.get("name").asText(), DataTypes.IntegerType);
     StructType keys = row.keySchema(partition);
-    KeyValueGroupedDataset<Row, Row> grouped;
+    StatefulProcessor<Row, Row, Row> processor = head.isShort() ? new ShortTop(head) : new Processor(head);
+    Keyed keyed;
     if (head.selectsEarly()) {
       StructType packed = keys.add(ROW, DataTypes.BinaryType, false).add(PhysicalRow.WEIGHT, DataTypes.LongType, false);
-      Column[] by = Arrays.stream(keys.fieldNames()).map(PhysicalRow::column).toArray(Column[]::new);
-      grouped = rows
-          .mapPartitions((MapPartitionsFunction<Row, Row>) task -> preselect(task, head, partition), Encoders.row(packed))
-          .groupBy(by)
-          .as(Encoders.row(keys), Encoders.row(packed));
+      keyed = Keyed.leading(task -> preselect(task, head, partition), packed, keys, processor, result.weighted());
     } else {
-      grouped = rows.groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, partition), Encoders.row(keys));
+      keyed = Keyed.by(
+          null, row.weighted(), keys, r -> PhysicalRow.key(r, partition), processor, result.weighted());
     }
-    StatefulProcessor<Row, Row, Row> processor = head.isShort() ? new ShortTop(head) : new Processor(head);
-    return result.leave(AtOnce.or(spec, grouped, processor, result.weighted()));
+    return result.leave(keyed.over(rows, spec));
   }
 
   /** The only column of preselected rows besides their keys: the sort key, which contains the whole row. */

@@ -3,17 +3,15 @@ package dev.penstock.kernel.set;
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.penstock.kernel.row.Combining;
 import dev.penstock.kernel.row.PhysicalRow;
-import dev.penstock.kernel.state.AtOnce;
+import dev.penstock.kernel.state.Keyed;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.stream.IntStream;
-import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
-import org.apache.spark.sql.KeyValueGroupedDataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
@@ -42,7 +40,7 @@ public final class DistinctRows {
    * Adds the operator to a plan.
    *
    * @param specJson columns; weight (column name, null: append-only input); atOnce (equal rows come in one epoch, see {@link
-   *     AtOnce}); before (column name, or null)
+   *     Keyed}); before (column name, or null)
    */
   public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
     JsonNode spec = PhysicalRow.parse(specJson);
@@ -58,12 +56,10 @@ public final class DistinctRows {
     MapPartitionsFunction<Row, Row> combined =
         before == null ? rows -> new Combined(rows, all) : rows -> new First(rows, all);
     StructType schema = before == null ? row.weighted() : row.with(before);
-    KeyValueGroupedDataset<Row, Row> grouped = in.select(columns.toArray(Column[]::new))
-        .mapPartitions(combined, Encoders.row(schema))
-        .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, all), Encoders.row(row.keySchema(all)));
     StatefulProcessor<Row, Row, Row> processor =
         weight == null ? new FirstSeen(width, before != null) : new Counted(width);
-    Dataset<Row> out = AtOnce.or(spec, grouped, processor, schema);
+    Dataset<Row> out = Keyed.by(combined, schema, row.keySchema(all), r -> PhysicalRow.key(r, all), processor, schema)
+        .over(in.select(columns.toArray(Column[]::new)), spec);
     return before == null ? row.leave(out) : row.leave(out, before);
   }
 

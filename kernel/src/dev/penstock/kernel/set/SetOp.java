@@ -3,12 +3,10 @@ package dev.penstock.kernel.set;
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.penstock.kernel.row.Combining;
 import dev.penstock.kernel.row.PhysicalRow;
-import dev.penstock.kernel.state.StateSize;
+import dev.penstock.kernel.state.Keyed;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
-import org.apache.spark.api.java.function.MapFunction;
-import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
@@ -56,14 +54,11 @@ public final class SetOp {
     columns.add(functions.when(right, w).otherwise(0L).as("__right"));
     StructType schema = row.inner.add("__left", DataTypes.LongType, false).add("__right", DataTypes.LongType, false);
     int[] all = java.util.stream.IntStream.range(0, width).toArray();
-    Dataset<Row> out = in.select(columns.toArray(Column[]::new))
-        .mapPartitions((MapPartitionsFunction<Row, Row>) rows -> new Combined(rows, all), Encoders.row(schema))
-        .groupByKey((MapFunction<Row, Row>) r -> PhysicalRow.key(r, all), Encoders.row(row.keySchema(all)))
-        .transformWithState(
-            StateSize.counted(spec.path("size").asLong(), new Processor(PhysicalRow.text(spec, "kind"), width)),
-            TimeMode.None(),
-            OutputMode.Append(),
-            Encoders.row(row.weighted()));
+    Processor processor = new Processor(PhysicalRow.text(spec, "kind"), width);
+    Dataset<Row> out = Keyed.by(
+            rows -> new Combined(rows, all), schema, row.keySchema(all), r -> PhysicalRow.key(r, all), processor,
+            row.weighted())
+        .over(in.select(columns.toArray(Column[]::new)), spec);
     return row.leave(out);
   }
 

@@ -1,6 +1,5 @@
 package dev.penstock.kernel.state;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import dev.penstock.kernel.row.PhysicalRow;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -8,10 +7,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.TreeMap;
 import org.apache.spark.api.java.function.FlatMapGroupsFunction;
-import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoder;
-import org.apache.spark.sql.Encoders;
-import org.apache.spark.sql.KeyValueGroupedDataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.ListState;
 import org.apache.spark.sql.streaming.MapState;
@@ -22,7 +18,6 @@ import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.ValueState;
-import org.apache.spark.sql.types.StructType;
 import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -38,25 +33,8 @@ public final class AtOnce implements FlatMapGroupsFunction<Row, Row, Row> {
   private final StatefulProcessor<Row, Row, Row> processor;
   private transient Memory memory;
 
-  private AtOnce(StatefulProcessor<Row, Row, Row> processor) {
+  AtOnce(StatefulProcessor<Row, Row, Row> processor) {
     this.processor = processor;
-  }
-
-  /**
-   * The output of a processor without timers: over groups as they are, if the operator's description says {@code atOnce}, else
-   * over groups with state.
-   *
-   * @param output ends with the weight
-   */
-  public static Dataset<Row> or(
-      JsonNode spec, KeyValueGroupedDataset<Row, Row> groups, StatefulProcessor<Row, Row, Row> processor,
-      StructType output) {
-    if (spec.path("atOnce").asBoolean()) {
-      return groups.flatMapGroups(new AtOnce(processor), Encoders.row(output));
-    }
-    return groups.transformWithState(
-        StateSize.counted(spec.path("size").asLong(), processor), TimeMode.None(), OutputMode.Append(),
-        Encoders.row(output));
   }
 
   @Override

@@ -6,76 +6,131 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 
 /**
- * What the operators of one job keep after each epoch: rows and bytes, in the order of the operators.
+ * What one job keeps after each epoch: rows and bytes, of its operators in their order, or of the queries that share it by their slots.
  *
  * <p>The counters of a run start at zero, so the totals of the last two epochs that changed them are written beside the checkpoint. A
  * restarted job adds to the totals of the last epoch before its first: a replayed epoch is not counted twice.
  */
 public final class StateLedger {
   private final List<StateSize> sizes = new ArrayList<>();
+  private final SlotSizes slots;
   private final Path file;
-  private final TreeMap<Long, long[]> totals = new TreeMap<>();
-  private long[] base;
+  private final TreeMap<Long, TreeMap<Integer, long[]>> totals = new TreeMap<>();
+  private final Set<Integer> gone = new HashSet<>();
+  /** What the counters had counted before this run, which may be another attempt of the same query. */
+  private final Map<Integer, long[]> before;
+  private TreeMap<Integer, long[]> base;
 
-  public StateLedger(List<StateSize> sizes, Path file) {
+  /** @param slots the counters of the queries that share the job; null where there is one query */
+  public StateLedger(List<StateSize> sizes, SlotSizes slots, Path file) {
     this.sizes.addAll(sizes);
+    this.slots = slots;
     this.file = file;
+    before = added();
     try {
       if (Files.exists(file)) {
-        for (String line : Files.readAllLines(file)) {
-          String[] fields = line.split(" ");
-          long[] values = new long[fields.length - 1];
-          for (int i = 0; i < values.length; i++) {
-            values[i] = Long.parseLong(fields[i + 1]);
-          }
-          totals.put(Long.parseLong(fields[0]), values);
-        }
+        Files.readAllLines(file).forEach(this::read);
       }
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
   }
 
-  private long[] none() {
-    return new long[sizes.size() * 2];
+  /** A line: the epoch, then rows and bytes of each operator, or {@code slot:rows:bytes}. */
+  private void read(String line) {
+    String[] fields = line.split(" ");
+    TreeMap<Integer, long[]> values = new TreeMap<>();
+    if (slots != null) {
+      for (int i = 1; i < fields.length; i++) {
+        String[] one = fields[i].split(":");
+        values.put(Integer.parseInt(one[0]), new long[] {Long.parseLong(one[1]), Long.parseLong(one[2])});
+      }
+    } else {
+      for (int i = 1; i + 1 < fields.length; i += 2) {
+        values.put(i / 2, new long[] {Long.parseLong(fields[i]), Long.parseLong(fields[i + 1])});
+      }
+    }
+    totals.put(Long.parseLong(fields[0]), values);
+  }
+
+  private Map<Integer, long[]> added() {
+    if (slots != null) {
+      return slots.value();
+    }
+    Map<Integer, long[]> out = new TreeMap<>();
+    for (int i = 0; i < sizes.size(); i++) {
+      out.put(i, new long[] {sizes.get(i).rowsAdded(), sizes.get(i).bytesAdded()});
+    }
+    return out;
+  }
+
+  private TreeMap<Integer, long[]> now() {
+    return totals.isEmpty() ? new TreeMap<>() : totals.lastEntry().getValue();
   }
 
   /** {@code rows, bytes} of each operator after the last epoch. */
   public synchronized long[] totals() {
-    return totals.isEmpty() ? none() : totals.lastEntry().getValue().clone();
+    long[] out = new long[sizes.size() * 2];
+    now().forEach((i, sum) -> {
+      if (i < sizes.size()) {
+        out[2 * i] = sum[0];
+        out[2 * i + 1] = sum[1];
+      }
+    });
+    return out;
   }
 
-  public long bytes() {
-    long sum = 0;
-    long[] now = totals();
-    for (int i = 1; i < now.length; i += 2) {
-      sum += now[i];
+  /** {@code slot, rows, bytes} of each query after the last epoch. */
+  public synchronized long[] slots() {
+    long[] out = new long[now().size() * 3];
+    int at = 0;
+    for (Map.Entry<Integer, long[]> e : now().entrySet()) {
+      out[at++] = e.getKey();
+      out[at++] = e.getValue()[0];
+      out[at++] = e.getValue()[1];
     }
-    return sum;
+    return out;
+  }
+
+  /** The state of a query that has left is gone. */
+  public synchronized void leave(int slot) {
+    gone.add(slot);
+  }
+
+  public synchronized long bytes() {
+    return now().values().stream().mapToLong(sum -> sum[1]).sum();
   }
 
   /** Adds the changes of an epoch. */
   public synchronized void settle(long epoch) {
-    if (sizes.isEmpty()) {
+    if (sizes.isEmpty() && slots == null) {
       return;
     }
     if (base == null) {
       totals.tailMap(epoch, true).clear();
-      base = totals();
-      if (base.length != sizes.size() * 2) {
-        base = none();
+      base = new TreeMap<>(now());
+      if (slots == null && base.size() != sizes.size()) {
+        base.clear();
       }
     }
-    long[] now = base.clone();
-    for (int i = 0; i < sizes.size(); i++) {
-      now[2 * i] += sizes.get(i).rowsAdded();
-      now[2 * i + 1] += sizes.get(i).bytesAdded();
-    }
-    if (java.util.Arrays.equals(now, totals())) {
+    TreeMap<Integer, long[]> now = new TreeMap<>();
+    base.forEach((i, sum) -> now.put(i, sum.clone()));
+    added().forEach((i, sum) -> {
+      long[] known = before.getOrDefault(i, new long[2]);
+      long[] all = now.computeIfAbsent(i, key -> new long[2]);
+      all[0] += sum[0] - known[0];
+      all[1] += sum[1] - known[1];
+    });
+    now.keySet().removeAll(gone);
+    if (same(now, now())) {
       return;
     }
     totals.put(epoch, now);
@@ -85,13 +140,22 @@ public final class StateLedger {
     save();
   }
 
+  private static boolean same(Map<Integer, long[]> a, Map<Integer, long[]> b) {
+    return a.keySet().equals(b.keySet()) && a.entrySet().stream().allMatch(e -> Arrays.equals(e.getValue(), b.get(e.getKey())));
+  }
+
   private void save() {
     StringBuilder text = new StringBuilder();
     totals.forEach((epoch, values) -> {
       text.append(epoch);
-      for (long v : values) {
-        text.append(' ').append(v);
-      }
+      values.forEach((i, sum) -> {
+        text.append(' ');
+        if (slots != null) {
+          text.append(i).append(':').append(sum[0]).append(':').append(sum[1]);
+        } else {
+          text.append(sum[0]).append(' ').append(sum[1]);
+        }
+      });
       text.append('\n');
     });
     try {

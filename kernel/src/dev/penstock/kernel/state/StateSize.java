@@ -27,23 +27,40 @@ public final class StateSize implements Serializable {
   private static final AtomicLong NEXT = new AtomicLong();
   private static final Map<Long, WeakReference<StateSize>> ALL = new ConcurrentHashMap<>();
 
+  /** What takes down the changes. */
+  interface Counter extends Serializable {
+    void add(long rows, long bytes);
+  }
+
+  private record Sums(LongAccumulator rows, LongAccumulator bytes) implements Counter {
+    @Override
+    public void add(long moreRows, long moreBytes) {
+      if (moreRows != 0) {
+        rows.add(moreRows);
+      }
+      if (moreBytes != 0) {
+        bytes.add(moreBytes);
+      }
+    }
+  }
+
   private final long id;
-  private final LongAccumulator rows;
-  private final LongAccumulator bytes;
+  private final Counter counter;
   private transient Object key;
   private transient int keyBytes;
   private transient long turn;
 
-  private StateSize(long id, LongAccumulator rows, LongAccumulator bytes) {
+  StateSize(long id, Counter counter) {
     this.id = id;
-    this.rows = rows;
-    this.bytes = bytes;
+    this.counter = counter;
   }
 
   /** Creates the counter of one operator of a query that is being planned. */
   public static StateSize create(SparkSession spark) {
     StateSize size =
-        new StateSize(NEXT.incrementAndGet(), spark.sparkContext().longAccumulator(), spark.sparkContext().longAccumulator());
+        new StateSize(
+            NEXT.incrementAndGet(),
+            new Sums(spark.sparkContext().longAccumulator(), spark.sparkContext().longAccumulator()));
     ALL.values().removeIf(r -> r.get() == null);
     ALL.put(size.id, new WeakReference<>(size));
     return size;
@@ -60,11 +77,11 @@ public final class StateSize implements Serializable {
 
   /** Rows added less rows removed, since the query was planned. */
   long rowsAdded() {
-    return rows.value();
+    return ((Sums) counter).rows.value();
   }
 
   long bytesAdded() {
-    return bytes.value();
+    return ((Sums) counter).bytes.value();
   }
 
   /** The processor, counted by the counter of this number; unchanged if there is none, as outside of queries. */
@@ -73,7 +90,7 @@ public final class StateSize implements Serializable {
     return size == null ? processor : new Processor<>(size, processor);
   }
 
-  private void at(Object newKey) {
+  void at(Object newKey) {
     key = newKey;
     keyBytes = -1;
     turn++;
@@ -93,12 +110,7 @@ public final class StateSize implements Serializable {
   }
 
   void add(long moreRows, long moreBytes) {
-    if (moreRows != 0) {
-      rows.add(moreRows);
-    }
-    if (moreBytes != 0) {
-      bytes.add(moreBytes);
-    }
+    counter.add(moreRows, moreBytes);
   }
 
   /** The size of a value, close to its size in Spark's row format. */

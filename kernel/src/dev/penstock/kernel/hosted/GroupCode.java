@@ -1,0 +1,83 @@
+package dev.penstock.kernel.hosted;
+
+import dev.penstock.kernel.row.RowCodec;
+import dev.penstock.kernel.state.Keyed;
+import dev.penstock.kernel.state.SlotHandle;
+import dev.penstock.kernel.state.SlotStates;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.AbstractIterator;
+
+/** What a member does with its groups, compiled for one task at a time. */
+final class GroupCode {
+  private final Member member;
+  private final Keyed keyed;
+  private final RowCodec key;
+  private final RowCodec rest;
+  private final RowCodec output;
+  private final SlotHandle handle = new SlotHandle();
+
+  GroupCode(Member member) {
+    this.member = member;
+    keyed = member.keyed;
+    key = new RowCodec(keyed.key());
+    StructType behind = new StructType();
+    for (int i = keyed.leading() ? keyed.key().size() : 0; i < keyed.travels().size(); i++) {
+      behind = behind.add(keyed.travels().apply(i));
+    }
+    rest = new RowCodec(behind);
+    output = new RowCodec(keyed.output());
+    keyed.processor().setHandle(handle.counted());
+    keyed.processor().init(OutputMode.Append(), TimeMode.None());
+    member.after.bind();
+  }
+
+  /** From here on it works on the state of a task. */
+  void enter(int slot, SlotStates states) {
+    handle.enter(slot, states);
+  }
+
+  void leave() {
+    handle.leave();
+  }
+
+  /** The packed rows that a group puts out, each behind its slot. */
+  List<Row> apply(int slot, byte[] packedKey, scala.collection.Iterator<Row> rows, TimerValues timers) {
+    Row group = key.ofKey(packedKey);
+    handle.at(group);
+    int leading = keyed.leading() ? group.length() : 0;
+    scala.collection.Iterator<Row> unpacked = new AbstractIterator<>() {
+      @Override
+      public boolean hasNext() {
+        return rows.hasNext();
+      }
+
+      @Override
+      public Row next() {
+        Object[] values = new Object[leading + rest.size()];
+        for (int i = 0; i < leading; i++) {
+          values[i] = group.get(i);
+        }
+        rest.values((byte[]) rows.next().get(2), values, leading);
+        return RowFactory.create(values);
+      }
+    };
+    List<Row> out = new ArrayList<>(2);
+    scala.collection.Iterator<Row> results = keyed.process(group, unpacked, timers);
+    while (results.hasNext()) {
+      InternalRow made = member.after.apply(output.internal(results.next(), 0));
+      if (made != null) {
+        out.add(RowFactory.create(slot, RowCodec.copy((UnsafeRow) made, 0)));
+      }
+    }
+    return out;
+  }
+}

@@ -1,0 +1,153 @@
+package dev.penstock.kernel.hosted;
+
+import java.io.IOException;
+import java.io.ObjectInputStream;
+import java.io.ObjectOutputStream;
+import java.io.Serializable;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedDeque;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Function;
+import org.apache.spark.SparkContext;
+import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.sql.SparkSession;
+
+/**
+ * The members of one shared job, by their slots. Slots are never used twice in a job, so a query that begins again has state of its own.
+ *
+ * <p>Members come and go while the job runs; its plan only names the table. Tasks work with copies of a member's code, which are compiled once
+ * and handed from task to task. Where tasks run in other processes a reference to the table carries the members as broadcasts.
+ */
+public final class HostTable {
+  private static final Map<String, HostTable> ALL = new ConcurrentHashMap<>();
+  private static final AtomicLong NEXT = new AtomicLong();
+
+  /** A member's code, and the copies that no task works with. */
+  static final class Entry {
+    final byte[] code;
+    final ConcurrentLinkedDeque<FanCode> fans = new ConcurrentLinkedDeque<>();
+    final ConcurrentLinkedDeque<GroupCode> groups = new ConcurrentLinkedDeque<>();
+    private final Broadcast<byte[]> sent;
+
+    Entry(byte[] code, Broadcast<byte[]> sent) {
+      this.code = code;
+      this.sent = sent;
+    }
+
+    Member member() {
+      return Member.of(code);
+    }
+  }
+
+  private final Map<Integer, Entry> members = new ConcurrentHashMap<>();
+  /** Tells the tables of one job apart, each of which was made for one run. */
+  private final long run;
+  private volatile int sweep;
+
+  private HostTable(long run) {
+    this.run = run;
+  }
+
+  /** Makes the table of a job anew. */
+  public static HostTable create(String job) {
+    HostTable table = new HostTable(NEXT.incrementAndGet());
+    ALL.put(job, table);
+    return table;
+  }
+
+  public static void drop(String job) {
+    ALL.remove(job);
+  }
+
+  /** Makes a query a member. */
+  public void put(SparkSession spark, int slot, Member member) {
+    byte[] code = member.bytes();
+    SparkContext context = ((org.apache.spark.sql.classic.SparkSession) spark).sparkContext();
+    Broadcast<byte[]> sent = context.isLocal()
+        ? null
+        : context.broadcast(code, scala.reflect.ClassTag$.MODULE$.apply(byte[].class));
+    members.put(slot, new Entry(code, sent));
+  }
+
+  /** A query is no member any more. Tasks that still work for it go on. */
+  public void remove(int slot) {
+    members.remove(slot);
+  }
+
+  /** From here on tasks remove the state of slots up to this one that are no members; 0: they do not. */
+  public void sweep(int upTo) {
+    sweep = upTo;
+  }
+
+  /** The members' slots and their code. */
+  Map<Integer, Entry> members() {
+    return members;
+  }
+
+  Entry entry(int slot) {
+    return members.get(slot);
+  }
+
+  /** The table of a job, for tasks. */
+  static final class Reference implements Serializable {
+    private static final long serialVersionUID = 1L;
+    private String job;
+    /** The last slot of those whose state is to be removed unless they are members. */
+    private int sweep;
+    private transient HostTable table;
+
+    Reference(String job) {
+      this.job = job;
+    }
+
+    /** Of a job that has just ended, the table is empty. */
+    HostTable get() {
+      return table != null ? table : ALL.getOrDefault(job, new HostTable(0));
+    }
+
+    /** Whether the state of a slot is nobody's, and is to go. */
+    boolean sweeps(int slot) {
+      return slot <= sweep && get().entry(slot) == null;
+    }
+
+    boolean sweeps() {
+      return sweep > 0;
+    }
+
+    private void writeObject(ObjectOutputStream out) throws IOException {
+      HostTable known = get();
+      out.writeObject(job);
+      out.writeLong(known.run);
+      out.writeInt(known.sweep);
+      HashMap<Integer, Broadcast<byte[]>> sent = new HashMap<>();
+      known.members.forEach((slot, entry) -> {
+        if (entry.sent != null) {
+          sent.put(slot, entry.sent);
+        }
+      });
+      out.writeObject(sent);
+    }
+
+    @SuppressWarnings("unchecked")
+    private void readObject(ObjectInputStream in) throws IOException, ClassNotFoundException {
+      job = (String) in.readObject();
+      long run = in.readLong();
+      sweep = in.readInt();
+      HashMap<Integer, Broadcast<byte[]>> sent = (HashMap<Integer, Broadcast<byte[]>>) in.readObject();
+      if (!sent.isEmpty()) {
+        // In another process than the driver, which knows of the members what it was sent.
+        table = ALL.compute(job, (name, known) -> known != null && known.run == run ? known : new HostTable(run));
+        table.members.keySet().retainAll(sent.keySet());
+        sent.forEach((slot, code) -> table.members.computeIfAbsent(slot, s -> new Entry(code.value(), null)));
+      }
+    }
+  }
+
+  /** A copy of what a task needs of a member: one that is free, or a new one. */
+  static <C> C borrow(ConcurrentLinkedDeque<C> free, Entry entry, Function<Member, C> make) {
+    C code = free.pollFirst();
+    return code != null ? code : make.apply(entry.member());
+  }
+}

@@ -1,0 +1,91 @@
+package dev.penstock.kernel.log;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+
+/**
+ * The members of a shared job as its clock sees them. Each has a slot; slots rise in the order in which members join.
+ *
+ * <p>An offset says which was the newest slot then. A member begins with the first epoch whose end has its slot and whose start has not: it alone then reads all that
+ * was there before. From that epoch on it reads what all read. So a replayed epoch has the same rows for the same members, whoever has joined meanwhile. The
+ * owner sees to it that one thread at a time is in here.
+ */
+final class Roster {
+  private record Seed(long lsn, List<LogSlice> slices) {}
+
+  private final Map<Integer, Map<Integer, Seed>> seeds = new HashMap<>();
+  private final TreeMap<Integer, String> schemas = new TreeMap<>();
+  private final Map<Integer, Long> limits = new HashMap<>();
+  private int last;
+  private int durable;
+
+  void seed(int slot, int object, long lsn, List<LogSlice> slices) {
+    seeds.computeIfAbsent(slot, s -> new HashMap<>()).put(object, new Seed(lsn, slices));
+  }
+
+  void join(int slot, String schema, long limit) {
+    schemas.put(slot, schema);
+    if (limit > 0) {
+      limits.put(slot, limit);
+    }
+    last = Math.max(last, slot);
+  }
+
+  void leave(int slot) {
+    schemas.remove(slot);
+    seeds.remove(slot);
+    limits.remove(slot);
+  }
+
+  /** Whether a member's state comes near its limit. {@code sizes}: slot, rows and bytes of each. */
+  boolean large(long[] sizes) {
+    for (int i = 0; !limits.isEmpty() && i < sizes.length; i += 3) {
+      Long limit = limits.get((int) sizes[i]);
+      if (limit != null && sizes[i + 2] >= limit / 10 * 8) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** The newest slot. */
+  int last() {
+    return last;
+  }
+
+  Map<Integer, String> schemas() {
+    return new HashMap<>(schemas);
+  }
+
+  /** An epoch that ends with this slot is durable: its members will not begin again. */
+  void durable(int slot) {
+    durable = Math.max(durable, slot);
+  }
+
+  /** No member that has yet to begin reads anything at or below this LSN. What they begin with may be the whole log. */
+  long needs() {
+    return schemas.tailMap(durable, false).isEmpty() ? Long.MAX_VALUE : 0;
+  }
+
+  /** The slices of an object in an epoch: those that all members read, and what new members begin with. */
+  List<LogSlice> slices(int object, LogOffset start, LogOffset end, EpochInputs inputs, List<LogSlice> shared) {
+    if (end.roster == 0) {
+      return shared;
+    }
+    List<LogSlice> out = new ArrayList<>();
+    for (int slot : schemas.subMap(start.roster, false, end.roster, true).keySet()) {
+      Seed seed = seeds.getOrDefault(slot, Map.of()).get(object);
+      long after = 0;
+      if (seed != null) {
+        seed.slices.forEach(slice -> out.add(slice.to(-slot)));
+        after = seed.lsn;
+      }
+      inputs.history(object, after, start.lsn).forEach(slice -> out.add(slice.to(-slot)));
+    }
+    shared.forEach(slice -> out.add(slice.to(end.roster)));
+    return out;
+  }
+}

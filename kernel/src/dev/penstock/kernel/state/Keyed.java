@@ -1,0 +1,104 @@
+package dev.penstock.kernel.state;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.Serializable;
+import org.apache.spark.api.java.function.MapFunction;
+import org.apache.spark.api.java.function.MapPartitionsFunction;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.KeyValueGroupedDataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * The keyed part of an operator: what is done with rows before the shuffle, their key, and the processor of the groups.
+ *
+ * <p>By default this is an operator of Spark's own. With {@code hosted} in the operator's description it is a {@link KeyedPlan}: a
+ * description that a shared job carries out together with those of other queries. Only processors without timers can be hosted.
+ *
+ * @param combine adds up rows of a task before the shuffle; null: rows travel as they are
+ * @param travels schema of the rows that travel
+ * @param key schema of the grouping key
+ * @param leading whether the key is the leading columns of the rows
+ * @param keyOf the key of a row; not needed if it is leading
+ * @param processor gets its keys as rows, or, {@code binary}, as the bytes of their only column
+ * @param output schema of the processor's rows
+ */
+public record Keyed(
+    MapPartitionsFunction<Row, Row> combine,
+    StructType travels,
+    StructType key,
+    boolean leading,
+    MapFunction<Row, Row> keyOf,
+    StatefulProcessor<?, Row, Row> processor,
+    boolean binary,
+    StructType output)
+    implements Serializable {
+
+  /** Whether an operator is described as one of a shared job. */
+  public static boolean hosted(JsonNode spec) {
+    return spec.path("hosted").asBoolean();
+  }
+
+  /** Grouped by the leading columns of the rows that travel. */
+  public static Keyed leading(
+      MapPartitionsFunction<Row, Row> combine, StructType travels, StructType key,
+      StatefulProcessor<Row, Row, Row> processor, StructType output) {
+    return new Keyed(combine, travels, key, true, null, processor, false, output);
+  }
+
+  /** Grouped by what a function makes of a row. */
+  public static Keyed by(
+      MapPartitionsFunction<Row, Row> combine, StructType travels, StructType key, MapFunction<Row, Row> keyOf,
+      StatefulProcessor<Row, Row, Row> processor, StructType output) {
+    return new Keyed(combine, travels, key, false, keyOf, processor, false, output);
+  }
+
+  /** Grouped by the bytes of the first column, as a member of a shared job. */
+  public static Dataset<Row> hosted(
+      Dataset<Row> in, StatefulProcessor<byte[], Row, Row> processor, StructType output) {
+    StructType key = new StructType().add(in.schema().apply(0));
+    return KeyedPlan.of(in, new Keyed(null, in.schema(), key, true, null, processor, true, output));
+  }
+
+  /** The operator over a frame. */
+  public Dataset<Row> over(Dataset<Row> in, JsonNode spec) {
+    if (hosted(spec)) {
+      return KeyedPlan.of(in, this);
+    }
+    KeyValueGroupedDataset<Row, Row> groups = grouped(in);
+    @SuppressWarnings("unchecked")
+    StatefulProcessor<Row, Row, Row> own = (StatefulProcessor<Row, Row, Row>) processor;
+    return spec.path("atOnce").asBoolean()
+        ? groups.flatMapGroups(new AtOnce(own), Encoders.row(output))
+        : groups.transformWithState(
+            StateSize.counted(spec.path("size").asLong(), own), TimeMode.None(), OutputMode.Append(),
+            Encoders.row(output));
+  }
+
+  /** What the processor makes of the rows of a group. */
+  @SuppressWarnings("unchecked")
+  public scala.collection.Iterator<Row> process(
+      Row group, scala.collection.Iterator<Row> rows, TimerValues timers) {
+    Object own = binary ? group.get(0) : group;
+    return ((StatefulProcessor<Object, Row, Row>) processor).handleInputRows(own, rows, timers);
+  }
+
+  private KeyValueGroupedDataset<Row, Row> grouped(Dataset<Row> in) {
+    Dataset<Row> rows = combine == null ? in : in.mapPartitions(combine, Encoders.row(travels));
+    if (!leading) {
+      return rows.groupByKey(keyOf, Encoders.row(key));
+    }
+    Column[] columns = new Column[key.size()];
+    for (int i = 0; i < columns.length; i++) {
+      columns[i] = functions.col("`" + key.apply(i).name().replace("`", "``") + "`");
+    }
+    return rows.groupBy(columns).as(Encoders.row(key), Encoders.row(travels));
+  }
+}

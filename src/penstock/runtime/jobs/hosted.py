@@ -1,0 +1,372 @@
+"""Keyed queries that read the same objects share a job: one epoch serves all of them.
+
+Members have slots, which are never used twice in a job. The job's plan names none of them, so a query joins and leaves while the job runs, and the state of
+the others is not touched: a new member begins with the next epoch, in which it alone reads what was there before. Which slot a query has is in the
+catalogue; which members an epoch was for is in Spark's offset log. A member that fails is taken out, and the others go on.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.catalog.objects import Hosting, ObjectInfo, Slot
+from penstock.catalog.types import stored_schema
+from penstock.errors import PenstockError, fail
+from penstock.runtime.jobs.checkpoint import begun
+from penstock.runtime.jobs.job import Job, JobSpec
+from penstock.runtime.jobs.limits import StateGuard
+from penstock.runtime.jobs.planned import Planned
+from penstock.runtime.jobs.relocate import relocate
+from penstock.runtime.lifecycle import JobState
+from penstock.runtime.storage.interrupts import uninterrupted
+from penstock.runtime.storage.record import MemberRecorder, Recorder
+from penstock.spark.compile import Compiler
+from penstock.spark.hosted import HostJob, Place, compile_host
+from penstock.spark.operators import StateFigures
+
+if TYPE_CHECKING:
+    from penstock.runtime.jobs.jobs import Jobs
+
+_FAILED = re.compile(r"member (\d+) of a shared job failed: (.*)")
+
+
+_OF_ONE = ("PSK-1", "PSK-6")
+"""Errors that are those of one query, and do not pass."""
+
+
+class HostedJobs:
+    """The shared jobs of keyed queries, by the objects that they read. Changes are made under the lock of DDL; only a member that fails is taken out by the pump of its job."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._catalog = jobs.storage.catalog
+        self._running: dict[str, _Host] = {}
+        self._noting = threading.Lock()
+        """Held while the catalogue is read and changed."""
+
+    def key(self, object_id: int) -> str | None:
+        """The job that a query is a member of; None if it is none."""
+        return next((key for key, h in list(self._catalog.hosted.items()) if object_id in h.members), None)
+
+    def member(self, object_id: int) -> bool:
+        return self.key(object_id) is not None
+
+    def all(self) -> list[str]:
+        return list(self._catalog.hosted)
+
+    def members(self, key: str) -> list[ObjectInfo]:
+        return [self._catalog.by_id(i) for i in self._members(key)]
+
+    def _members(self, key: str) -> dict[int, Slot]:
+        """Of one that was dropped, or never came into the catalogue, only the slot is left."""
+        hosting = self._catalog.hosted.get(key)
+        return {i: s for i, s in hosting.members.items() if self._catalog.has_id(i)} if hosting is not None else {}
+
+    def _note(self, key: str, hosting: Hosting | None) -> None:
+        with self._catalog.edit():
+            self._catalog.hosted.pop(key, None)
+            if hosting is not None:
+                self._catalog.hosted[key] = hosting
+                for i in hosting.members:
+                    self._catalog.solo.pop(i, None)
+
+    def _give(self, key: str, info: ObjectInfo) -> None:
+        """Gives a query a new slot, durably."""
+        with self._noting:
+            old = self._catalog.hosted.get(key)
+            if old is None:
+                old = Hosting(self._free_number(key), self._jobs.storage.log.head, 0, {})
+            slot = Slot(old.last + 1, self._jobs.shared.begin(info).base)
+            self._note(key, Hosting(old.number, old.start, slot.slot, {**old.members, info.id: slot}))
+
+    def _take(self, key: str, object_id: int) -> None:
+        """Takes a query's slot away, durably."""
+        with self._noting:
+            hosting = self._catalog.hosted.get(key)
+            if hosting is not None:
+                rest = {i: s for i, s in hosting.members.items() if i != object_id}
+                self._note(key, replace(hosting, members=rest))
+
+    def _folder(self, key: str, number: int) -> Path:
+        return self._jobs.storage.layout.hosted(key, number)
+
+    # Members
+
+    def join(self, info: ObjectInfo, planned: Planned) -> None:
+        """Makes a query a member of the job over its objects, which is started if there is none."""
+        assert planned.membership is not None
+        key = "-".join(str(o) for o in sorted(planned.membership.objects))
+        with uninterrupted():
+            self._give(key, info)
+            try:
+                if self._jobs.running():
+                    host = self._running.get(key)
+                    if host is not None and host.job.state is JobState.RUNNING:
+                        host.join(info, self._catalog.hosted[key].members[info.id], planned)
+                        self._jobs.by_object[info.id] = host.job
+                    else:
+                        self._stop(key)
+                        self._start(key, {info.id: info})
+            except BaseException:
+                self._forget(key, info.id)
+                raise
+
+    def leave(self, info: ObjectInfo) -> None:
+        """The query is no member any more: it was dropped, or is to begin again. What it has kept is of no use to anybody."""
+        key = self.key(info.id)
+        if key is not None:
+            with uninterrupted():
+                self._forget(key, info.id)
+
+    def _forget(self, key: str, object_id: int) -> None:
+        self._take(key, object_id)
+        self._jobs.by_object.pop(object_id, None)
+        host = self._running.get(key)
+        if host is not None:
+            host.leave(object_id)
+        self._close(key)
+
+    def _close(self, key: str) -> None:
+        """Ends a job that has no members."""
+        with self._noting:
+            hosting = self._catalog.hosted.get(key)
+            if hosting is None or hosting.members:
+                return
+            self._note(key, None)
+        self._stop(key)
+        self._jobs.storage.layout.sweep_hosted(key, None)
+
+    def evict(self, key: str, object_id: int, error: PenstockError) -> None:
+        """A member has failed. It is taken out durably before another epoch is recorded, of which its state would have no part."""
+        host = self._running.get(key)
+        if host is None:
+            return
+        self._take(key, object_id)
+        host.leave(object_id)
+        if self._catalog.has_id(object_id):
+            self._jobs.refused(self._catalog.by_id(object_id), error)
+        self._jobs.by_object.pop(object_id, None)
+
+        def close() -> None:
+            with self._jobs.ddl:
+                self._close(key)
+
+        # This is the pump's thread of the job itself, which must end before the job can be stopped.
+        threading.Thread(target=close, name="penstock-evict", daemon=True).start()
+
+    # Running
+
+    def start(self, key: str) -> None:
+        """Starts a job as it was when the pipeline was stopped. A member whose plan is refused is taken out of it, and begins again when it is accepted."""
+        if key in self._running:
+            return
+        hosting = self._catalog.hosted[key]
+        for i in [i for i in hosting.members if not self._catalog.has_id(i)]:
+            self._take(key, i)
+        for i in self._members(key):
+            info = self._catalog.by_id(i)
+            try:
+                self._check(info)
+            except PenstockError as error:
+                if not error.code.startswith(_OF_ONE):
+                    raise
+                self._take(key, i)
+                self._jobs.refused(info, error)
+        sound = self._members(key)
+        if not sound:
+            self._close(key)
+        elif self._lost(key, hosting, sound):
+            # Each begins again, in a new job.
+            self._note(key, None)
+            for i in sound:
+                self._jobs.start(self._catalog.by_id(i))
+        else:
+            self._start(key, {})
+
+    def _check(self, info: ObjectInfo) -> None:
+        self._jobs.storage.check_sound(info)
+        if self._jobs.plan(info).membership is None:
+            raise fail(
+                "PSK-6003",
+                f"The plan of {info.name} is not the one that its stored state was made with.",
+                hint=f"Drop and create {info.name} again.",
+            )
+
+    def _lost(self, key: str, hosting: Hosting, members: Mapping[int, Slot]) -> bool:
+        """True if the log has epochs of members, and the checkpoint is gone."""
+        log = self._jobs.storage.log
+        recorded = any(log.job_epoch(i) >= slot.base for i, slot in members.items())
+        return recorded and not begun(self._folder(key, hosting.number))
+
+    def _start(self, key: str, joining: Mapping[int, ObjectInfo]) -> None:
+        hosting = self._catalog.hosted[key]
+        infos = {**{i: self._catalog.by_id(i) for i in self._members(key)}, **joining}
+        folder = self._folder(key, hosting.number)
+        relocate(folder)
+        host = _Host(self._jobs, key, hosting, folder, lambda i, error: self.evict(key, i, error))
+        for i, info in infos.items():
+            host.join(info, hosting.members[i], self._jobs.plan(info))
+        self._running[key] = host
+        try:
+            self._jobs.run(host.spec(), host.adopt)
+        except BaseException:
+            self._running.pop(key, None)
+            raise
+
+    def halt(self, info: ObjectInfo) -> None:
+        """Stops the job of a member; `start` goes on with all of them."""
+        key = self.key(info.id)
+        if key is not None:
+            self._stop(key)
+
+    def _stop(self, key: str) -> None:
+        host = self._running.pop(key, None)
+        if host is not None:
+            for i in list(host.places):
+                self._jobs.by_object.pop(i, None)
+            host.job.stop()
+
+    def stopped(self) -> None:
+        """All jobs were stopped, or have ended with the JVM."""
+        self._running.clear()
+
+    def renew(self, object_id: int) -> None:
+        """An object has changed its columns: jobs that read it are started again, and know them."""
+        for key in self.all():
+            if str(object_id) in key.split("-") and key in self._running:
+                self._stop(key)
+                self.start(key)
+
+    def _free_number(self, key: str) -> int:
+        """A number that no job over these objects has had of which anything is left."""
+        left = [int(f.name) for f in self._folder(key, 0).parent.glob("*") if f.name.isdecimal()]
+        return max([0, *left]) + 1
+
+
+class _Host:
+    """One shared job: its members, and the run that serves them."""
+
+    def __init__(self, jobs: Jobs, key: str, hosting: Hosting, folder: Path, evict: MemberRecorder.Evict) -> None:
+        self._jobs = jobs
+        self._key = key
+        self._hosting = hosting
+        self._folder = folder
+        self._evict = evict
+        self.places: dict[int, tuple[int, Place]] = {}
+        self._recorder = MemberRecorder(jobs.storage, evict, self.kept, self._tidy)
+        self._lock = self._recorder.lock
+        self._made: Job | None = None
+        self._kernel: HostJob | None = None
+        self._untidy = True
+        self._sweeping: set[int] = set()
+        self._objects: list[int] = []
+        name = f"{jobs.compute.uid}-hosted-{key}"
+        compiler = Compiler(jobs.compute.spark, name, jobs.storage.catalog.by_id, jobs.compute.parallelism)
+        self._compiled, self._sizes = compile_host(compiler, [int(o) for o in key.split("-")])
+        self._name = name
+
+    @property
+    def job(self) -> Job:
+        assert self._made is not None
+        return self._made
+
+    def adopt(self, job: Job) -> None:
+        self._made = job
+
+    def join(self, info: ObjectInfo, slot: Slot, planned: Planned) -> None:
+        assert planned.membership is not None
+        place = Place(info.id, planned.membership, stored_schema(info), planned.seeds, planned.state_limit)
+        recorder = Recorder(
+            self._jobs.storage, [info], planned.compiled.outputs, slot.base, errors=[self._jobs.errors_of(info)]
+        )
+        guard = StateGuard(info.name, planned.state_limit) if planned.state_limit else None
+        with self._lock:
+            self._recorder.members[info.id] = MemberRecorder.Member(recorder, guard)
+            self.places[info.id] = (slot.slot, place)
+            self._objects.append(info.id)
+            if self._kernel is not None:
+                self._kernel.join(slot.slot, place)
+
+    def leave(self, object_id: int) -> None:
+        with self._lock:
+            self._untidy = True
+            self._recorder.members.pop(object_id, None)
+            slot, _ = self.places.pop(object_id, (0, None))
+            if object_id in self._objects:
+                self._objects.remove(object_id)
+            if self._kernel is not None and slot:
+                self._kernel.leave(slot)
+
+    def kept(self) -> Mapping[int, StateFigures]:
+        """What each member keeps."""
+        return self._kernel.kept() if self._kernel is not None else {}
+
+    def _tidy(self) -> None:
+        """Removes what members have left behind when it is as much as the others keep: to find it all state is read."""
+        kernel = self._kernel
+        if kernel is None:
+            return
+        if self._sweeping:
+            kernel.swept(self._sweeping)
+            self._sweeping = set()
+        elif self._untidy:
+            left = kernel.remains()
+            self._untidy = bool(left)
+            if left and sum(f.bytes for f in left.values()) >= sum(f.bytes for f in kernel.kept().values()):
+                self._sweeping = set(left)
+                kernel.sweep(self._sweeping)
+
+    def _make(self) -> HostJob:
+        jobs, settings = self._jobs, self._jobs.storage.settings.engine
+        with self._lock:
+            self._sweeping = set()
+            self._kernel = HostJob(
+                jobs.compute.spark,
+                jobs.compute.uid,
+                self._name,
+                self._compiled,
+                folder=self._folder,
+                max_rows=settings.max_rows_per_epoch,
+                poll_ms=settings.poll_timeout_ms,
+                start=self._hosting.start,
+                sizes=self._sizes,
+                places=dict(self.places.values()),
+            )
+            return self._kernel
+
+    def _blamed(self, error: PenstockError) -> bool:
+        """Takes out the member that an error names; False if it names none."""
+        found = _FAILED.search(str(error.detail))
+        if found is None:
+            return False
+        with self._lock:
+            of = next((i for i, (slot, _) in self.places.items() if slot == int(found[1])), None)
+        if of is None:
+            return False
+        self._evict(of, fail("PSK-7001", found[2]))
+        return True
+
+    def _told(self) -> list[ObjectInfo]:
+        catalog = self._jobs.storage.catalog
+        return [catalog.by_id(i) for i in list(self.places) if catalog.has_id(i)]
+
+    def spec(self) -> JobSpec:
+        jobs, catalog = self._jobs, self._jobs.storage.catalog
+        return JobSpec(
+            name="keyed queries on " + ", ".join(catalog.by_id(int(o)).name for o in self._key.split("-")),
+            objects=self._objects,
+            make=self._make,
+            recorder=self._recorder,
+            failed=lambda error: jobs.teller(self._told())(error),
+            healed=lambda: jobs.healer(self._told())(),
+            erred=jobs.erred,
+            blamed=self._blamed,
+        )
+
+
+__all__ = ["HostedJobs"]

@@ -1,0 +1,186 @@
+"""Queries with one keyed operator as members of one job.
+
+The plan of such a job names no query: each scan goes through a fan that does what every member does before the shuffle, and one operator
+keeps the state of all (the kernel's `Host`). So members come and go while it runs, and an epoch costs the same whether there is one or a hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+
+from penstock.plan import nodes as p
+from penstock.plan.linear import LINEAR
+from penstock.spark.bridge import Epoch, KernelJob, Seed
+from penstock.spark.compile import UNIT_OBJECT, Compiled, Compiler
+from penstock.spark.operators import StateFigures
+from penstock.spark.session import jvm
+from penstock.spark.translate import translated
+
+_KEYED = (p.Aggregate, p.Distinct, p.TopN, p.Analytic, p.SetOp, p.Join)
+"""Nodes whose operator can be one of a shared job."""
+
+_BESIDE = (p.Scan, p.Filter, p.Project, p.Union, p.WindowAssign)
+"""Nodes that such a query may have beside it."""
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What a shared job needs of a query: its code in the kernel, the schema of its rows, and the objects that it reads."""
+
+    member: Any
+    schema: str
+    objects: tuple[int, ...]
+
+
+def unfit(query: p.Query) -> str | None:
+    """Why a query cannot share a job with other keyed queries, as far as its plan tells; None if it may."""
+    keyed = [n for n in query.root.walk() if not isinstance(n, LINEAR)]
+    if len(keyed) != 1:
+        return "it keeps no state" if not keyed else f"it has {len(keyed)} operators with state"
+    if not isinstance(keyed[0], _KEYED):
+        return f"{type(keyed[0]).__name__} is an operator that is not shared"
+    other = next((n for n in query.root.walk() if isinstance(n, LINEAR) and not isinstance(n, _BESIDE)), None)
+    if other is not None:
+        return f"it has {type(other).__name__} beside its keyed operator"
+    if query.emit.kind == "every":
+        return "it has a pace of its own, EMIT EVERY"
+    if isinstance(keyed[0], p.Join) and keyed[0].ttl_ms:
+        return "rows expire, state_ttl"
+    if isinstance(keyed[0], p.Join) and keyed[0].time_bound is not None:
+        return "it follows event time"
+    if query.root.times or (isinstance(keyed[0], p.Aggregate) and keyed[0].session is not None):
+        return "it follows event time"
+    return None
+
+
+def membership(compiled: Compiled) -> Membership | str:
+    """A query that was compiled for a shared job as a member of one, or why it cannot be one."""
+    if compiled.event_time or compiled.timed:
+        return "it follows event time"
+    try:
+        member = jvm().Member.of(compiled.frame._jdf)
+    except Py4JJavaError as error:
+        why = error.java_exception
+        if not why.getClass().getName().endswith("Member$Unfit"):
+            with translated():
+                raise
+        return str(why.getMessage())
+    objects = tuple(o for o in compiled.objects if o != UNIT_OBJECT)
+    return Membership(member, str(member.schema()), objects)
+
+
+def compile_host(compiler: Compiler, objects: Sequence[int]) -> tuple[Compiled, Any]:
+    """The frame of a shared job over some objects, without members, and the counters of what these will keep."""
+    with translated():
+        compiler.hosts = True
+        scans = [compiler.whole(o)._jdf for o in objects] + [compiler.unit()._jdf]
+        errors = jvm().ErrorChannel.create(compiler.spark._jsparkSession)
+        sizes = jvm().SlotSizes.create(compiler.spark._jsparkSession)
+        read = [*objects, UNIT_OBJECT]
+        frame = compiler.framed(jvm().Host.frame(compiler.job, scans, read, errors, sizes))
+        return Compiled(frame, [], [], [], read, [], (), False, errors=errors, queries=0), sizes
+
+
+@dataclass(frozen=True)
+class Place:
+    """A member of a running job: the object that it maintains, and what its rows look like."""
+
+    object_id: int
+    membership: Membership
+    schema: pa.Schema
+    seeds: tuple[Seed, ...]
+    state_limit: int
+
+
+class HostJob(KernelJob):
+    """A shared job in Spark. Members are known by their slots, which rise in the order in which they join."""
+
+    def __init__(self, *args: Any, sizes: Any, places: dict[int, Place], **more: Any) -> None:
+        self._sizes = sizes
+        super().__init__(*args, schemas=[], every_ms=0, seeds=(), **more)
+        self._table = jvm().HostTable.create(self._job)
+        self._places: dict[int, Place] = {}
+        self._joined = self._begun = 0
+        for slot, place in sorted(places.items()):
+            self.join(slot, place)
+
+    def _spec(self) -> dict[str, object]:
+        return super()._spec() | {"slots": self._sizes.id()}
+
+    def _options(self) -> dict[str, str]:
+        return {"packed": "true"}
+
+    def join(self, slot: int, place: Place) -> None:
+        """A query becomes a member. One that has not begun yet begins with the next epoch."""
+        with translated():
+            self._places[slot] = place
+            self._table.put(self._spark._jsparkSession, slot, place.membership.member)
+            for s in place.seeds:
+                slices = ";".join(f"{o},{n},{r}" for o, n, r in s.batches)
+                self._clock.seedOf(slot, s.object_id, s.lsn, s.columns, s.path, slices)
+            self._clock.join(slot, place.membership.schema, place.state_limit)
+            self._joined = max(self._joined, slot)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all members are known to have begun; until then the LSN of an epoch says nothing of them."""
+        return self._begun >= self._joined
+
+    def settled(self, lsn: int, timeout_ms: int) -> bool:
+        joined = self._joined
+        done = super().settled(lsn, timeout_ms)
+        if done:
+            self._begun = max(self._begun, joined)
+        return done
+
+    def leave(self, slot: int) -> None:
+        """A query is no member any more; what epochs under way still make of it is dropped."""
+        with translated():
+            self._clock.leave(slot)
+            self._table.remove(slot)
+            self._places.pop(slot, None)
+
+    def _unpack(self, packet: bytes) -> Epoch:
+        places = dict(self._places)
+        outputs = {slot: place.schema for slot, place in places.items()}
+        return self._epoch(packet, outputs, {slot: places[slot].object_id for slot in places})
+
+    def _figures(self) -> dict[int, StateFigures]:
+        figures = [int(x) for x in self._clock.slots()]
+        return {
+            slot: StateFigures(rows, size)
+            for slot, rows, size in zip(figures[::3], figures[1::3], figures[2::3], strict=True)
+        }
+
+    def kept(self) -> dict[int, StateFigures]:
+        """What each member keeps after the last epoch, by the object that it maintains."""
+        places = dict(self._places)
+        return {places[slot].object_id: f for slot, f in self._figures().items() if slot in places}
+
+    def remains(self) -> dict[int, StateFigures]:
+        """What is left of queries that are no members any more, by their slots."""
+        return {slot: f for slot, f in self._figures().items() if slot not in self._places}
+
+    def sweep(self, slots: Collection[int]) -> None:
+        """Removes what is left of queries with the next epoch. That reads the state of all members."""
+        self._table.sweep(max(slots))
+
+    def swept(self, slots: Collection[int]) -> None:
+        """An epoch has removed what was left of queries."""
+        self._table.sweep(0)
+        for slot in slots:
+            self._clock.swept(slot)
+
+    def stop(self) -> None:
+        try:
+            super().stop()
+        finally:
+            jvm().HostTable.drop(self._job)
+
+
+__all__ = ["HostJob", "Membership", "Place", "compile_host", "membership", "unfit"]

@@ -1,0 +1,240 @@
+"""Keyed queries that share a job: who is a member, what survives, and what happens when one of them fails."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.unit.runtime.kernels import POISON, HostKernel
+from tests.unit.runtime.pipelines import Pipeline, pipeline
+from tests.unit.runtime.storing import eventually
+
+from penstock.catalog import store as catalog_store
+from penstock.catalog.objects import Hosting, ObjectInfo
+from penstock.errors import PenstockError, fail
+from penstock.runtime.lifecycle import JobState
+
+FULL = fail("PSK-7004", "The disk is full.")
+
+
+def hosting(pipe: Pipeline, source: ObjectInfo) -> Hosting | None:
+    return pipe.storage.catalog.hosted.get(str(source.id))
+
+
+def slots(pipe: Pipeline, source: ObjectInfo) -> dict[int, int]:
+    found = hosting(pipe, source)
+    return {i: s.slot for i, s in found.members.items()} if found is not None else {}
+
+
+def kernel(pipe: Pipeline) -> HostKernel:
+    (running,) = [k for k in pipe.world.running if isinstance(k, HostKernel)]
+    return running
+
+
+def test_a_query_joins_and_leaves_a_running_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        pipe.insert(source, (1, "x"))
+        a = pipe.view("keyed_a", source)
+        pipe.settle()
+        first = kernel(pipe)
+        pipe.insert(source, (2, "x"))
+        b = pipe.view("keyed_b", source)
+        pipe.insert(source, (3, "x"))
+        pipe.settle()
+        assert pipe.keys(a) == pipe.keys(b) == [1, 2, 3]
+        assert kernel(pipe) is first and slots(pipe, source) == {a.id: 1, b.id: 2}
+        assert pipe.jobs.by_object[a.id] is pipe.jobs.by_object[b.id]
+        pipe.drop(a)
+        pipe.insert(source, (4, "x"))
+        pipe.settle()
+        assert pipe.keys(b) == [1, 2, 3, 4]
+        assert kernel(pipe) is first and first.left == {1} and slots(pipe, source) == {b.id: 2}
+        c = pipe.view("keyed_c", source)
+        pipe.settle()
+        assert pipe.keys(c) == [1, 2, 3, 4] and slots(pipe, source) == {b.id: 2, c.id: 3}
+        pipe.drop(b, c)
+        assert hosting(pipe, source) is None and pipe.world.running == []
+        assert not list(pipe.storage.layout.jobs.glob("hosted-*"))
+
+
+def test_members_go_on_after_a_stop_and_another_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        a, b = pipe.view("keyed_a", source), pipe.view("keyed_b", source)
+        pipe.insert(source, (1, "x"))
+        pipe.settle()
+        pipe.stop()
+        pipe.insert(source, (2, "x"))
+        c = pipe.view("keyed_c", source)
+        pipe.start()
+        pipe.settle()
+        assert pipe.keys(a) == pipe.keys(b) == pipe.keys(c) == [1, 2]
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        pipe.insert(source, (3, "x"))
+        pipe.start()
+        pipe.settle()
+        assert pipe.keys(a) == pipe.keys(b) == pipe.keys(c) == [1, 2, 3]
+        assert len(pipe.world.running) == 1
+
+
+def test_a_join_that_the_catalogue_does_not_have_has_not_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        a = pipe.view("keyed_a", source)
+        pipe.insert(source, (1, "x"))
+        pipe.settle()
+        with monkeypatch.context() as patch:
+
+            def full(*_: object) -> None:
+                raise FULL
+
+            patch.setattr(catalog_store, "write_catalog", full)
+            with pytest.raises(PenstockError, match="PSK-7004"):
+                pipe.view("keyed_b", source)
+        assert slots(pipe, source) == {a.id: 1}
+        pipe.insert(source, (2, "x"))
+        pipe.settle()
+        assert pipe.keys(a) == [1, 2]
+        # A process that ended between the slot and the object leaves a slot of nobody.
+        with pipe.storage.catalog.edit():
+            now = pipe.storage.catalog.hosted[str(source.id)]
+            now.members[99] = type(now.members[a.id])(2, 0)
+            pipe.storage.catalog.hosted[str(source.id)] = Hosting(now.number, now.start, 2, dict(now.members))
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        pipe.start()
+        b = pipe.view("keyed_b", source)
+        pipe.settle()
+        assert pipe.keys(b) == [1, 2] and slots(pipe, source) == {a.id: 1, b.id: 3}
+
+
+def test_a_member_that_fails_is_taken_out_and_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        a, b, c = (pipe.view(f"keyed_{n}", source) for n in "abc")
+        pipe.insert(source, (1, "x"))
+        pipe.settle()
+        pipe.world.sensitive.add("keyed_b")
+        pipe.insert(source, (2, POISON))
+        pipe.settle(a, c)
+        assert pipe.keys(a) == pipe.keys(c) == [1, 2]
+        eventually(lambda: pipe.error(b) is not None, "the failure is known")
+        assert "a poisoned row" in str(pipe.error(b)) and pipe.state(b) is None
+        assert pipe.state(a) is JobState.RUNNING and pipe.error(a) is None
+        assert slots(pipe, source) == {a.id: 1, c.id: 3}
+        pipe.insert(source, (3, "x"))
+        pipe.settle(a, c)
+        pipe.world.sensitive.clear()
+        with pipe.ddl:
+            pipe.jobs.halt(b)
+            pipe.jobs.start(b)
+        pipe.settle()
+        assert pipe.keys(a) == pipe.keys(b) == pipe.keys(c) == [1, 2, 3]
+        assert slots(pipe, source) == {a.id: 1, c.id: 3, b.id: 4}
+
+
+def test_the_only_member_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        a = pipe.view("keyed_a", source)
+        pipe.world.sensitive.add("keyed_a")
+        pipe.insert(source, (1, POISON))
+        eventually(lambda: pipe.error(a) is not None and pipe.world.running == [], "the job has ended")
+        eventually(lambda: hosting(pipe, source) is None, "the job is gone")
+        pipe.world.sensitive.clear()
+        with pipe.ddl:
+            pipe.jobs.halt(a)
+            pipe.jobs.start(a)
+        pipe.settle()
+        assert pipe.keys(a) == [1]
+
+
+def test_what_names_no_member_is_tried_again_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        a, b = pipe.view("keyed_a", source), pipe.view("keyed_b", source)
+        pipe.settle()
+        pipe.world.epochs.extend([FULL, fail("PSK-7001", "Spark refuses.")])
+        pipe.insert(source, (1, "x"))
+        pipe.settle()
+        assert pipe.keys(a) == pipe.keys(b) == [1]
+        assert slots(pipe, source) == {a.id: 1, b.id: 2}
+
+
+def test_a_job_that_has_lost_its_checkpoint_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        a, b = pipe.view("keyed_a", source), pipe.view("keyed_b", source)
+        pipe.insert(source, (1, "x"))
+        pipe.settle()
+        pipe.stop()
+        for folder in pipe.storage.layout.jobs.glob("hosted-*/*"):
+            shutil.rmtree(folder)
+        pipe.insert(source, (2, "x"))
+        pipe.start()
+        pipe.settle()
+        assert pipe.keys(a) == pipe.keys(b) == [1, 2]
+
+
+def test_a_member_whose_plan_is_refused_is_taken_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        a, b = pipe.view("keyed_a", source), pipe.view("keyed_b", source)
+        pipe.insert(source, (1, "x"))
+        pipe.settle()
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        pipe.planner.refuses.add("keyed_b")
+        pipe.insert(source, (2, "x"))
+        pipe.start()
+        pipe.settle(a)
+        assert pipe.keys(a) == [1, 2] and str(pipe.error(b)).startswith("PSK-6003")
+        pipe.stop()
+        pipe.planner.refuses.clear()
+        pipe.insert(source, (3, "x"))
+        pipe.start()
+        pipe.settle()
+        assert pipe.keys(a) == pipe.keys(b) == [1, 2, 3] and pipe.error(b) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_happens_every_member_has_every_row_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    choose = random.Random(seed)
+    views: dict[str, ObjectInfo] = {}
+    rows = made = 0
+    source: ObjectInfo | None = None
+    for _ in range(4):
+        with pipeline(tmp_path, monkeypatch) as pipe:
+            source = source or pipe.source()
+            pipe.start()
+            for _ in range(12):
+                match choose.randrange(7):
+                    case 0 if len(views) < 5:
+                        made += 1
+                        views[f"keyed_{made}"] = pipe.view(f"keyed_{made}", source)
+                    case 1 if views:
+                        pipe.drop(views.pop(choose.choice(sorted(views))))
+                    case 2:
+                        pipe.world.epochs.append(choose.choice([FULL, fail("PSK-7001", "No."), None]))
+                    case 3:
+                        pipe.stop()
+                        pipe.start()
+                    case 4 if views:
+                        info = views[choose.choice(sorted(views))]
+                        with pipe.ddl:
+                            pipe.jobs.halt(info)
+                            if choose.random() < 0.5:
+                                pipe.jobs.lose(info)
+                            pipe.jobs.start(info)
+                    case _:
+                        rows += 1
+                        pipe.insert(source, (rows, "x"))
+            pipe.world.epochs.clear()
+            pipe.settle()
+            for info in views.values():
+                assert pipe.keys(info) == list(range(1, rows + 1)), info.name
