@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.generated.sessions import PLAIN
+from tests.generated.sessions import PLAIN, batch_session
 
 import penstock
 
@@ -31,6 +31,12 @@ def first_database() -> Iterator[penstock.Database]:
 def spark(first_database: penstock.Database) -> SparkSession:
     session: SparkSession = first_database.spark
     return session
+
+
+@pytest.fixture(scope="session")
+def plain_spark(spark: SparkSession) -> SparkSession:
+    """A session without generated code, with one task for each operator: for large plans over few rows."""
+    return batch_session(spark)
 
 
 @contextmanager

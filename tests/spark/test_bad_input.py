@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.effort import times
 from tests.spark.conftest import CONFIG
 from tests.unit.sql.test_fuzz import damaged
 
@@ -201,7 +202,7 @@ def test_odd_arguments(shared: penstock.Database) -> None:
     assert code(lambda: db.sql("SELECT ?", [cyclic])) == "PSK-1018"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(damaged().filter(lambda text: "CREATE" not in text.upper()))
 def test_damaged_statements(shared: penstock.Database, text: str) -> None:
     try:
@@ -213,7 +214,7 @@ def test_damaged_statements(shared: penstock.Database, text: str) -> None:
     shared.execute("SELECT 1")
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20).filter(lambda text: "${" not in text))
 def test_any_text_comes_back(shared: penstock.Database, text: str) -> None:
     assert shared.sql("SELECT ? AS x, concat(?, 'y') AS y", [text, text]).fetchall() == [(text, text + "y")]

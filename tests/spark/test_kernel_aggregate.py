@@ -158,16 +158,16 @@ def batch_answers(spark: SparkSession, folder: Path, steps: list[Rows]) -> list[
 
 @pytest.mark.parametrize(("retract", "weight"), [(0.45, "__weight"), (0.0, None)])
 def test_every_function_equals_spark_after_every_epoch(
-    spark: SparkSession, tmp_path: Path, retract: float, weight: str | None
+    plain_spark: SparkSession, tmp_path: Path, retract: float, weight: str | None
 ) -> None:
     steps = random_steps(11, 6, 30, retract)
     if weight:
         # At the end only one group is left, and then none.
         left = _left(steps)
         steps += [[(*r, -1) for r in left if r[0] != 7.0], [(*r, -1) for r in left if r[0] == 7.0]]
-    answers = batch_answers(spark, tmp_path, steps)
-    spec = {"keys": ["k$a"], "weight": weight, "aggs": calls(spark), "mode": "changes", "windowEnd": None}
-    trace = Trace(spark, tmp_path, lambda f: apply(spark, "Aggregate", with_constants(f), spec), DDL)
+    answers = batch_answers(plain_spark, tmp_path, steps)
+    spec = {"keys": ["k$a"], "weight": weight, "aggs": calls(plain_spark), "mode": "changes", "windowEnd": None}
+    trace = Trace(plain_spark, tmp_path, lambda f: apply(plain_spark, "Aggregate", with_constants(f), spec), DDL)
     trace.start()
     try:
         for n, (rows, answer) in enumerate(zip(steps, answers, strict=True)):

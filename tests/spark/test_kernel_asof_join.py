@@ -170,7 +170,7 @@ VARIANTS = [
 ]
 
 
-def test_watermark_joins_against_a_naive_reference(spark: SparkSession, tmp_path: Path) -> None:
+def test_watermark_joins_against_a_naive_reference(plain_spark: SparkSession, tmp_path: Path) -> None:
     """Every left row is answered once, with the final answer, whatever the order in which rows come."""
     joins = {}
     for direction, strict, tolerance in VARIANTS:
@@ -179,7 +179,7 @@ def test_watermark_joins_against_a_naive_reference(spark: SparkSession, tmp_path
             "AsofJoin", spec(direction, "watermark", strict=strict, toleranceMicros=micros),
         )  # fmt: skip
     rng = random.Random(11)
-    run = JoinTrace(spark, tmp_path, LEFT, RIGHT, joins, event_time=True)
+    run = JoinTrace(plain_spark, tmp_path, LEFT, RIGHT, joins, event_time=True)
     run.start()
     trades: list[tuple[Any, ...]] = []
     quotes: list[tuple[Any, ...]] = []

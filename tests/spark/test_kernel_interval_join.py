@@ -87,7 +87,7 @@ def test_conformance(spark: SparkSession, tmp_path: Path) -> None:
     assert run.state_rows(range(len(joins)), STATES) == 0
 
 
-def test_generated_traces(spark: SparkSession, tmp_path: Path) -> None:
+def test_generated_traces(plain_spark: SparkSession, tmp_path: Path) -> None:
     """Rows and retractions that are never late: once the watermark has passed everything, the sum is the batch join."""
     residual = "coalesce(lv, 0) <= coalesce(rv, 0) + 2"
     joins = {}
@@ -120,7 +120,7 @@ def test_generated_traces(spark: SparkSession, tmp_path: Path) -> None:
         steps.append(Step(rows(0), rows(1), watermark=following))
         mark = following
     steps.append(Step(watermark=10_000))
-    run = JoinTrace(spark, tmp_path / "run", LEFT, RIGHT, joins, event_time=True)
+    run = JoinTrace(plain_spark, tmp_path / "run", LEFT, RIGHT, joins, event_time=True)
     run.start()
     try:
         for i, step in enumerate(steps):
@@ -132,8 +132,8 @@ def test_generated_traces(spark: SparkSession, tmp_path: Path) -> None:
         run.stop()
     write(tmp_path / "l.parquet", LEFT, live[0])
     write(tmp_path / "r.parquet", RIGHT, live[1])
-    spark.read.parquet(str(tmp_path / "l.parquet")).createOrReplaceTempView("lefts")
-    spark.read.parquet(str(tmp_path / "r.parquet")).createOrReplaceTempView("rights")
+    plain_spark.read.parquet(str(tmp_path / "l.parquet")).createOrReplaceTempView("lefts")
+    plain_spark.read.parquet(str(tmp_path / "r.parquet")).createOrReplaceTempView("rights")
     for label, (_, join) in joins.items():
         names = join["leftColumns"] + ([] if join["kind"] in ("semi", "anti") else join["rightColumns"])
         extra = f" AND {join['residual']}" if join["residual"] else ""
@@ -141,5 +141,5 @@ def test_generated_traces(spark: SparkSession, tmp_path: Path) -> None:
             f"SELECT to_json(struct({', '.join(names)})) FROM lefts {KINDS[join['kind']]} JOIN rights "
             f"ON lk = rk AND rt - lt BETWEEN -30000 AND 50000{extra}"
         )
-        assert run.sums[label] == Counter(r[0] for r in spark.sql(sql).collect()), label
+        assert run.sums[label] == Counter(r[0] for r in plain_spark.sql(sql).collect()), label
     assert run.state_rows(range(len(joins)), STATES) == 0

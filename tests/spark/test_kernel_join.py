@@ -125,14 +125,14 @@ def check(
     assert run.state_rows(range(len(joins)), ["left", "right", "leftChunks", "rightChunks"]) == 0
 
 
-def test_all_kinds_without_residual(spark: SparkSession, tmp_path: Path) -> None:
+def test_all_kinds_without_residual(plain_spark: SparkSession, tmp_path: Path) -> None:
     joins = {kind: ("Join", spec(kind)) for kind in KINDS}
-    check(spark, tmp_path, joins, trace(1, 8, 30, 4), restart=4)
+    check(plain_spark, tmp_path, joins, trace(1, 8, 30, 4), restart=4)
 
 
-def test_all_kinds_with_residual(spark: SparkSession, tmp_path: Path) -> None:
+def test_all_kinds_with_residual(plain_spark: SparkSession, tmp_path: Path) -> None:
     joins = {kind: ("Join", spec(kind, RESIDUAL)) for kind in KINDS}
-    check(spark, tmp_path, joins, trace(2, 8, 30, 4), restart=5)
+    check(plain_spark, tmp_path, joins, trace(2, 8, 30, 4), restart=5)
 
 
 def test_null_safe_keys_and_rows_beyond_one_chunk(spark: SparkSession, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_append_only(spark: SparkSession, tmp_path: Path, func: str | None, more
     trace.stop()
 
 
-def test_every_type_orders_and_comes_back(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_type_orders_and_comes_back(plain_spark: SparkSession, tmp_path: Path) -> None:
     """Each column in turn is the order, both ways, in one global partition that holds everything."""
     ddl = (
         "b boolean, t tinyint, sm smallint, i int, l bigint, f float, d double, m decimal(10,2), w decimal(38,5), s string, "
@@ -175,7 +175,7 @@ def test_every_type_orders_and_comes_back(spark: SparkSession, tmp_path: Path) -
                 "offset": 1,
                 "rank": {"name": "rn", "func": "row_number"},
             }
-            frame = apply(spark, "TopN", source, use)
+            frame = apply(plain_spark, "TopN", source, use)
             outputs.append(frame.selectExpr(f"'{c}' AS c", f"{desc} AS d", *frame.columns))
         return reduce(DataFrame.unionAll, outputs)
 
@@ -187,8 +187,8 @@ def test_every_type_orders_and_comes_back(spark: SparkSession, tmp_path: Path) -
             f"SELECT step, '{c}', {desc}, {', '.join(types)}, rn FROM "
             f"(SELECT *, row_number() OVER ({over}) AS rn FROM input) WHERE rn BETWEEN 2 AND 13"
         )
-    want = expected(spark, tmp_path, ddl, trace_steps, " UNION ALL ".join(selects))
-    trace = Trace(spark, tmp_path, operators, ddl)
+    want = expected(plain_spark, tmp_path, ddl, trace_steps, " UNION ALL ".join(selects))
+    trace = Trace(plain_spark, tmp_path, operators, ddl)
     trace.start()
     for i, step in enumerate(trace_steps):
         trace.step(step)

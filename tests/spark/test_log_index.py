@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.effort import times
 
 from penstock.log import Entry
 from penstock.spark import index as index_module
@@ -71,7 +72,7 @@ def kept(items: list[Item], one: Entry) -> list[Item]:
     return [*items, Item(one.lsn, one)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(times(1)))
 def test_the_index_against_a_list(spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_module, "_LINES", 3)
     chance, java, name = random.Random(seed), Java(spark), f"test-index-{seed}"
