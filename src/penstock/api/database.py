@@ -24,6 +24,7 @@ from penstock.runtime.engine import Engine
 from penstock.runtime.lifecycle import State
 from penstock.runtime.statements import execute as ex
 from penstock.runtime.statements.inspect import ObjectStatus, find, status
+from penstock.runtime.statements.prepared import PreparedStatements
 from penstock.runtime.statements.session import Session
 from penstock.runtime.statements.subscribe import subscribe
 from penstock.runtime.statements.topology import Topology, topology
@@ -70,8 +71,9 @@ def opened(folder: Path | None, settings: Settings, start: bool, progress: Calla
 class Transaction:
     """Writes that become one commit when the `with` block ends without an error."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, prepared: PreparedStatements | None = None) -> None:
         self._engine = engine
+        self._prepared = prepared or PreparedStatements()
         self._writes: list[Write] = []
         self.lsn: int | None = None
 
@@ -87,7 +89,7 @@ class Transaction:
 
     def execute(self, sql: str, params: Params = None) -> None:
         """Runs INSERT, UPDATE and DELETE statements as part of the commit. Each sees the transaction's earlier writes."""
-        session = Session(self._engine, pending=self._writes)
+        session = Session(self._engine, pending=self._writes, prepared=self._prepared)
         ex.execute(session, sql, params)
 
     def _commit(self) -> None:
@@ -140,7 +142,7 @@ class Database:
     def transaction(self) -> Iterator[Transaction]:
         """Writes to several objects in one atomic commit."""
         self._engine.check_open()
-        transaction = Transaction(self._engine)
+        transaction = Transaction(self._engine, self._session.prepared)
         yield transaction
         transaction._commit()
 

@@ -5,11 +5,27 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from sqlglot.tokens import Token, TokenType
 
 from penstock.errors import fail
 from penstock.sql.tokens import Script
+
+Place: TypeAlias = int | str
+"""A parameter: its position, or its name."""
+
+
+def template(sql: str) -> tuple[str, tuple[Place, ...]]:
+    """The statement with its parameters as the named placeholders :p0, :p1 …, and what each of them stands for."""
+    out: list[str] = []
+    places: list[Place] = []
+    position = 0
+    for start, end, name in _places(Script(sql).tokenize()):
+        out += [sql[position:start], f" :p{len(places)} "]
+        places.append(len(places) if name is None else name)
+        position = end
+    return "".join([*out, sql[position:]]), tuple(places)
 
 
 def apply_params(sql: str, params: Sequence[object] | Mapping[str, object] | None) -> str:

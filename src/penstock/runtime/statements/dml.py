@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import fail
+from penstock.runtime.statements.constants import Bound
+from penstock.runtime.statements.points import NotPoint, assignment, inserted, matched, spark_as_known
 from penstock.runtime.statements.select import select
 from penstock.runtime.statements.session import Session
-from penstock.runtime.statements.visible import visible
+from penstock.runtime.statements.visible import rows_of_key, visible
 from penstock.runtime.storage.writes import Write
 from penstock.sql import statements as st
 from penstock.sql.names import suggestion
 
 
-def run_write(session: Session, s: st.Statement) -> pa.Table | None:
+def run_write(session: Session, s: st.Statement, bound: Bound | None = None) -> pa.Table | None:
+    """`bound` are the values of the statement's placeholders. If Spark has to carry it out, NotPoint is raised before any effect."""
     match s:
         case st.Begin():
             if session.pending is not None:
@@ -32,11 +36,11 @@ def run_write(session: Session, s: st.Statement) -> pa.Table | None:
             _open(session)
             session.pending = None
         case st.Insert():
-            return _write(session, None, lambda: [_insert(session, s)])
+            return _write(session, None, lambda: [_insert(session, s, bound or {})])
         case st.Update():
-            return _write(session, _table(session, s.target), lambda: _update(session, s))
+            return _write(session, _table(session, s.target), lambda: _update(session, s, bound or {}))
         case st.Delete():
-            return _write(session, _table(session, s.target), lambda: _delete(session, s))
+            return _write(session, _table(session, s.target), lambda: _delete(session, s, bound or {}))
     return None
 
 
@@ -64,9 +68,15 @@ def _write(session: Session, alone: ObjectInfo | None, prepare: Callable[[], lis
     return pa.table({"rows": pa.array([count], pa.int64())})
 
 
-def _insert(session: Session, s: st.Insert) -> Write:
+def _insert(session: Session, s: st.Insert, bound: Bound) -> Write:
     info = session.writer.target(s.target)
     names = list(s.columns) if s.columns is not None else [c.name for c in info.columns]
+    if s.values is not None and spark_as_known(session.engine.settings):
+        made = inserted(info, names, s.values, bound)
+        if made is not None:
+            data = made[0] if len(made) == 1 else made
+            return info, "insert", session.engine.storage.feed(info).part(data)
+    _needs_spark(bound)
     if s.values is not None:
         rows = _values(session, s, names)
     else:
@@ -83,6 +93,12 @@ def _insert(session: Session, s: st.Insert) -> Write:
         f"SELECT {cast} FROM v", {"v": rows.rename_columns([f"v{i}" for i in range(len(names))])}
     )
     return info, "insert", session.engine.storage.feed(info).part(typed)
+
+
+def _needs_spark(bound: Bound) -> None:
+    """Spark reads text, which has no placeholders."""
+    if bound:
+        raise NotPoint
 
 
 def _values(session: Session, s: st.Insert, names: list[str]) -> pa.Table:
@@ -104,12 +120,16 @@ def _table(session: Session, name: str) -> ObjectInfo:
     return info
 
 
-def _update(session: Session, s: st.Update) -> list[Write]:
+def _update(session: Session, s: st.Update, bound: Bound) -> list[Write]:
     info = _table(session, s.target)
     sets = {n.lower(): e for n, e in s.assignments}
     unknown = [n for n in sets if info.column(n) is None]
     if unknown:
         raise fail("PSK-1004", f"{info.name} has no column {unknown[0]}.")
+    changed = _update_point(session, info, sets, s.where, bound)
+    if changed is not None:
+        return _replaced(session, info, *changed)
+    _needs_spark(bound)
     old = [f"`{c.name}`" for c in info.columns]
     new = [
         f"CAST({sets[c.name.lower()].sql(dialect='spark') if c.name.lower() in sets else f'`{c.name}`'} AS {c.type})"
@@ -117,13 +137,52 @@ def _update(session: Session, s: st.Update) -> list[Write]:
     ]
     chosen = [f"{e} AS `{side}{i}`" for side, exprs in (("b", old), ("a", new)) for i, e in enumerate(exprs)]
     rows = _matching(session, info, ", ".join(chosen), s.where, sets.values())
-    feed, names, width = session.engine.storage.feed(info), [c.name for c in info.columns], len(info.columns)
+    names, width = [c.name for c in info.columns], len(info.columns)
     before, after = (rows.select(range(at, at + width)).rename_columns(names) for at in (0, width))
+    return _replaced(session, info, before, after)
+
+
+def _replaced(session: Session, info: ObjectInfo, before: pa.Table, after: pa.Table) -> list[Write]:
+    feed = session.engine.storage.feed(info)
     return [(info, "delete", feed.part(before)), (info, "place", feed.part(after))]
 
 
-def _delete(session: Session, s: st.Delete) -> list[Write]:
+def _update_point(
+    session: Session, info: ObjectInfo, sets: Mapping[str, exp.Expression], where: exp.Expression | None, bound: Bound
+) -> tuple[pa.Table, pa.Table] | None:
+    """The row with a key before and after an UPDATE; None if Spark has to find or compute it."""
+    if not spark_as_known(session.engine.settings):
+        return None
+    match = matched(info, info.name, where, bound)
+    if match is None:
+        return None
+    changes: dict[int, Callable[[Mapping[str, Any]], Any]] = {}
+    for i, c in enumerate(info.columns):
+        if c.name.lower() in sets:
+            change = assignment(info, c, sets[c.name.lower()], bound)
+            if change is None:
+                return None
+            changes[i] = change
+    before = after = rows_of_key(session, info, match)
+    if before.num_rows:
+        row = before.to_pylist()[0]
+        for i, change in changes.items():
+            try:
+                value = change(row)
+            except NotPoint:
+                return None
+            # Nullable here, so that NULL in a NOT NULL column is refused like any other row.
+            field = before.schema.field(i).with_nullable(True)
+            after = after.set_column(i, field, pa.array([value], field.type))
+    return before, after
+
+
+def _delete(session: Session, s: st.Delete, bound: Bound) -> list[Write]:
     info = _table(session, s.target)
+    match = matched(info, info.name, s.where, bound) if spark_as_known(session.engine.settings) else None
+    if match is not None:
+        return [(info, "delete", session.engine.storage.feed(info).part(rows_of_key(session, info, match)))]
+    _needs_spark(bound)
     rows = _matching(session, info, "*", s.where, ())
     return [(info, "delete", session.engine.storage.feed(info).part(rows))]
 

@@ -14,10 +14,13 @@ from penstock.log import Part
 from penstock.runtime.connect.replica import Replica
 from penstock.runtime.engine import QUERIES, Engine
 from penstock.runtime.statements import ddl, dml
+from penstock.runtime.statements.constants import Bound
 from penstock.runtime.statements.explain import explain_analyze, explain_object, explain_query
 from penstock.runtime.statements.inspect import describe, find, show, show_create
+from penstock.runtime.statements.points import NotPoint
+from penstock.runtime.statements.prepared import Prepared
 from penstock.runtime.statements.restart import restart
-from penstock.runtime.statements.select import select
+from penstock.runtime.statements.select import select, select_prepared
 from penstock.runtime.statements.session import Session
 from penstock.runtime.statements.sinks import create_sink
 from penstock.runtime.statements.subscribe import subscribe_statement
@@ -38,9 +41,20 @@ _CHECKPOINT_S = 300.0
 
 def execute(session: Session, sql: str, params: Params = None) -> Outcome:
     """Executes the statements of a script in order and returns the last outcome. The first error ends the script and names its statement."""
-    session.engine.check_open()
-    text = apply_params(sql, params)
     engine = session.engine
+    engine.check_open()
+    prepared = session.prepared.find(sql, engine.settings)
+    bound = prepared.bind(params) if prepared is not None else None
+    if prepared is not None and bound is not None:
+        try:
+            return _run_prepared(session, prepared, bound)
+        except NotPoint:
+            pass
+        except PenstockError as error:
+            if error.sql is None:
+                error.sql = apply_params(sql, params)
+            raise
+    text = apply_params(sql, params)
     statements = parse_script(
         text,
         substitute=engine.access.substitute,
@@ -50,7 +64,10 @@ def execute(session: Session, sql: str, params: Params = None) -> Outcome:
     outcome: Outcome = None
     for number, statement in enumerate(statements, 1):
         try:
-            outcome = run(session, statement)
+            if isinstance(statement, st.Select) and prepared is not None:
+                outcome = select(session, statement.query, prepared)
+            else:
+                outcome = run(session, statement)
         except PenstockError as error:
             if error.sql is None:
                 error.sql = text
@@ -58,6 +75,12 @@ def execute(session: Session, sql: str, params: Params = None) -> Outcome:
                 error.add_note(f"in statement {number} of {len(statements)}")
             raise
     return outcome
+
+
+def _run_prepared(session: Session, prepared: Prepared, bound: Bound) -> Outcome:
+    if isinstance(prepared.statement, st.Select):
+        return select_prepared(session, prepared, bound)
+    return dml.run_write(session, prepared.statement, bound)
 
 
 def run(session: Session, s: st.Statement) -> Outcome:

@@ -5,27 +5,59 @@ from __future__ import annotations
 import pyarrow as pa
 
 from penstock.errors import fail
+from penstock.runtime.statements.constants import Bound
+from penstock.runtime.statements.points import NotPoint, PointSelect, matched, point_select, spark_as_known
+from penstock.runtime.statements.prepared import Bindings, Prepared
 from penstock.runtime.statements.session import Session
-from penstock.runtime.statements.visible import visible, written
+from penstock.runtime.statements.visible import rows_of_key, visible, written
+from penstock.sql import statements as st
 from penstock.sql.bind import bind_batch
 from penstock.sql.located import located
 from penstock.sql.query import ParsedQuery
 
 
-def select(session: Session, query: ParsedQuery) -> pa.Table:
+def select(session: Session, query: ParsedQuery, prepared: Prepared | None = None) -> pa.Table:
     """The rows of a one-shot query. It sees each object as of one whole epoch, plus the writes of an open transaction.
 
-    `WITH (stale = true)` reads the current contents, even of queries that have failed or are stopped.
+    `WITH (stale = true)` reads the current contents, even of queries that have failed or are stopped. `prepared` is the statement that the
+    query comes from: it gets the bindings, for later runs.
     """
     engine = session.engine
-    batch = bind_batch(query, engine.catalog)
+    kept = prepared.bindings if prepared is not None and not prepared.places else None
+    batch = kept.batch if kept is not None and kept.hold(engine.catalog) else bind_batch(query, engine.catalog)
     known = [i for i in (engine.catalog.get(n) for n in batch.objects) if i is not None]
     engine.check_readable(known, stale=_stale(query))
     stored = all(i.has_contents and not i.on_demand for i in known) and not any(written(session, i) for i in known)
     if batch.duckdb_sql is not None and stored:
-        return _typed(engine.store.query(batch.duckdb_sql, {i.name: i.id for i in known}))
+        rows = _typed(engine.store.query(batch.duckdb_sql, {i.name: i.id for i in known}))
+        if prepared is not None and isinstance(prepared.statement, st.Select):
+            prepared.bindings = Bindings(tuple(known), batch, point_select(prepared.statement.query, known[0]))
+        return rows
     with located(query):
         return engine.compute.batch.select(batch.spark_sql, visible(session, known))
+
+
+def select_prepared(session: Session, prepared: Prepared, bound: Bound) -> pa.Table:
+    """The rows of a prepared SELECT. Raises NotPoint if its parameters must be written into its text."""
+    kept = prepared.bindings
+    if kept is not None and kept.point is not None and kept.hold(session.engine.catalog):
+        rows = _select_point(session, kept.point, bound) if spark_as_known(session.engine.settings) else None
+        if rows is not None:
+            return rows
+    if prepared.places:
+        raise NotPoint
+    assert isinstance(prepared.statement, st.Select)
+    return select(session, prepared.statement.query, prepared)
+
+
+def _select_point(session: Session, point: PointSelect, bound: Bound) -> pa.Table | None:
+    """The result; None if the values are not those of one key, or the open transaction has written to the object."""
+    match = matched(point.info, point.alias, point.where, bound)
+    if match is None or written(session, point.info):
+        return None
+    session.engine.check_readable([point.info])
+    rows = rows_of_key(session, point.info, match)
+    return pa.Table.from_arrays([rows.column(i) for i in point.columns], schema=point.schema)
 
 
 def _stale(query: ParsedQuery) -> bool:

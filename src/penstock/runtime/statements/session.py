@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from penstock.runtime.engine import Engine
+from penstock.runtime.statements.prepared import PreparedStatements
 from penstock.runtime.storage.writes import TableWriter, Write
 from penstock.serve.subscription import Subscription
 
@@ -17,6 +18,7 @@ class Session:
     pending: list[Write] | None = None
     cursors: dict[str, Subscription] = field(default_factory=dict)
     last_lsn: int = 0
+    prepared: PreparedStatements = field(default_factory=PreparedStatements)
 
     @property
     def writer(self) -> TableWriter:
