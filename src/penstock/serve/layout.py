@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.serve.recent import Recent
 
 WEIGHT = "__weight"
 _ROWS = "__rows"
@@ -41,6 +45,7 @@ class TableLayout:
     lsn: int = 0
     compacting: bool = False
     damage: PenstockError | None = None
+    recent: Recent | None = None
 
     @property
     def view(self) -> str:
@@ -50,8 +55,21 @@ class TableLayout:
     def columns(self) -> str:
         return ", ".join(quote(n) for n in self.schema.names)
 
+    @property
+    def stored(self) -> tuple[int, int]:
+        """The epoch and the LSN of the tables."""
+        if self.recent is None or not self.recent.waiting:
+            return self.epoch, self.lsn
+        return self.recent.stored_epoch, self.recent.stored_lsn
+
     def next_table(self) -> str:
         return f"t{self.id}_{next(_numbers)}"
+
+    def weighted(self, restrict: str, base: str, deltas: list[str]) -> str:
+        """A SELECT of all rows with their weights, not added up."""
+        parts = [f"SELECT {self.columns}, 1::BIGINT AS {WEIGHT} FROM {base} t {restrict}"]
+        parts += [f"SELECT {self.columns}, {WEIGHT} FROM {d} t {restrict}" for d in deltas]
+        return " UNION ALL ".join(parts)
 
     def reading(self, restrict: str = "", base: str | None = None, deltas: list[str] | None = None) -> str:
         """A SELECT of the rows, with duplicates. `restrict` is a WHERE clause for each table, whose alias is `t`."""
@@ -60,10 +78,8 @@ class TableLayout:
         plain = f"SELECT {self.columns} FROM {base} t {restrict}"
         if not deltas:
             return plain
-        parts = [f"SELECT {self.columns}, 1::BIGINT AS {WEIGHT} FROM {base} t {restrict}"]
-        parts += [f"SELECT {self.columns}, {WEIGHT} FROM {d} t {restrict}" for d in deltas]
         merged = (
-            f"SELECT {self.columns}, sum({WEIGHT})::BIGINT AS {_ROWS} FROM ({' UNION ALL '.join(parts)}) "
+            f"SELECT {self.columns}, sum({WEIGHT})::BIGINT AS {_ROWS} FROM ({self.weighted(restrict, base, deltas)}) "
             f"GROUP BY {self.columns}"
         )
         most = "1" if self.keys else f"greatest({_ROWS}, 0)"

@@ -7,8 +7,9 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,6 +19,7 @@ from penstock.errors import PenstockError, fail
 from penstock.serve.compactor import Compactor
 from penstock.serve.duck import Cursor, Duck, Explain
 from penstock.serve.layout import WEIGHT, TableLayout, is_broken, quote
+from penstock.serve.recent import MISSING, Key, Recent, Row, RowCache
 from penstock.serve.sealed import sealed, unsealed
 from penstock.serve.worker import Worker
 
@@ -28,6 +30,8 @@ _logger = logging.getLogger(__name__)
 # Below this many changed rows merging on read is cheaper than rewriting the object.
 _MIN_DELTA_ROWS = 20_000
 _DELTA_SHARE = 4
+# So many rows wait for DuckDB at most: it takes them in one statement, which costs little more than for one row.
+_MOST_WAITING = 1_000
 _WITH = re.compile(r"\s*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE)
 _EPOCH, _LSN = b"penstock.epoch", b"penstock.lsn"
 # Interrupted work ends at the next block of rows.
@@ -38,7 +42,7 @@ class ViewStore:
     """Bags of rows in an in-memory DuckDB, each at an epoch and an LSN. Thread-safe.
 
     A reader sees the state after a complete `apply` or `apply_many`. The cost of applying is proportional to the change; a background thread
-    folds changes into the base.
+    folds changes into the base. Small changes wait (`Recent`) until somebody reads more than a row, or there are many.
 
     Writes run on a thread of the store, so an interrupt ends the caller's wait and never a write in the middle. Reads run on the caller's
     thread; one that is interrupted or fails leaves nothing behind.
@@ -60,6 +64,9 @@ class ViewStore:
         # Held by a reader while it begins its transaction, and by a writer during its own.
         self._lock = threading.RLock()
         self._layouts: dict[int, TableLayout] = {}
+        self._cache = RowCache()
+        # Objects with changes that DuckDB does not have.
+        self._waiting: dict[int, TableLayout] = {}
         self._min_delta_rows = min_delta_rows
         self._on_damage = on_damage
         self._compactor = Compactor(self._duck, self._lock, lambda i: self._explain(i), self._damaged)
@@ -117,6 +124,7 @@ class ViewStore:
 
     def snapshot(self, name_id: int) -> tuple[pa.Table, int, int]:
         """All rows, with their epoch and LSN."""
+        self._catch_up()
         with self._duck.cursor(self._explain(name_id)) as con:
             layout, epoch, lsn = self._fix(con, name_id)
             table = self._duck.table(con, f"SELECT * FROM {layout.view}").cast(layout.schema)
@@ -125,6 +133,7 @@ class ViewStore:
     def query(self, duckdb_sql: str, objects: Mapping[str, int]) -> pa.Table:
         """The result of a DuckDB SELECT on a consistent snapshot. `objects` maps the names in it to object ids."""
         self._duck.check_open()
+        self._catch_up()
         views = []
         for name, name_id in objects.items():
             with self._lock:
@@ -142,6 +151,11 @@ class ViewStore:
 
     def lookup(self, name_id: int, keys: pa.Table) -> pa.Table:
         """The rows whose key columns, those of `keys`, equal one of the rows of `keys` (NULL equals NULL)."""
+        if keys.num_rows == 1:
+            found = self._one(name_id, keys)
+            if found is not None:
+                return found
+        self._catch_up()
         names = keys.column_names
         params: list[object] | None = None
         # One plain key, as most writes have, is a filter on the scan; that is cheaper than a join.
@@ -163,6 +177,7 @@ class ViewStore:
 
     def save(self, name_id: int, path: Path) -> tuple[int, int]:
         """Writes a snapshot to an Arrow IPC file, durable and whole; returns its epoch and LSN."""
+        self._catch_up()
         with self._duck.cursor(self._explain(name_id)) as con:
             layout, epoch, lsn = self._fix(con, name_id)
             noted = layout.schema.with_metadata({_EPOCH: str(epoch), _LSN: str(lsn)})
@@ -191,7 +206,54 @@ class ViewStore:
             if not worker.close(_CLOSE_S):
                 _logger.warning("the view store closes while it is still being written")
         self._layouts.clear()
+        self._waiting.clear()
         self._duck.close()
+
+    def _one(self, name_id: int, keys: pa.Table) -> pa.Table | None:
+        """The row with one key, if it is known or can be found without adding up changes; otherwise None."""
+        with self._lock:
+            layout = self._layout(name_id)
+            recent = layout.recent
+            key = recent.key_of(keys) if recent is not None else None
+            if recent is None or key is None:
+                return None
+            row = recent.get(key)
+            epoch, base, deltas = layout.epoch, layout.base, list(layout.deltas)
+        if row is MISSING:
+            if not deltas or not all(_filters(f.type) for f in keys.schema):
+                return None
+            row = self._read(layout, key, base, deltas)
+            if row is MISSING:
+                return None
+            with self._lock:
+                if layout.epoch == epoch:
+                    recent.keep(key, row)
+        return recent.table(row)
+
+    def _read(self, layout: TableLayout, key: Key, base: str, deltas: list[str]) -> Any:
+        """The row of a key whose changes do not wait. MISSING if its tables were replaced meanwhile, or it has values that only DuckDB can compare."""
+        assert layout.recent is not None
+        restrict = "WHERE " + " AND ".join(f"t.{quote(n)} = ${i}" for i, n in enumerate(layout.recent.keys, 1))
+        with self._duck.cursor(self._explain(layout.id)) as con:
+            try:
+                found = con.execute(layout.weighted(restrict, base, deltas), list(key)).fetchall()
+            except (duckdb.CatalogException, ValueError, OverflowError):
+                return MISSING
+        total: dict[Row, int] = {}
+        for *values, weight in found:
+            row = tuple(values)
+            if any(v != v for v in row):
+                return MISSING
+            total[row] = total.get(row, 0) + weight
+        alive = [row for row, weight in total.items() if weight]
+        if not alive:
+            return None
+        return alive[0] if len(alive) == 1 and total[alive[0]] == 1 else MISSING
+
+    def _catch_up(self) -> None:
+        """Returns when everything applied before the call is in DuckDB."""
+        if self._waiting:
+            self._write(self._store_waiting)
 
     def _write(self, call: Callable[[], T]) -> T:
         self._duck.check_open()
@@ -207,13 +269,13 @@ class ViewStore:
         return layout
 
     def _fix(self, con: Cursor, name_id: int) -> tuple[TableLayout, int, int]:
-        """Begins a transaction that sees the object as it is now; returns its layout and position."""
+        """Begins a transaction that sees the object as it is now in DuckDB; returns its layout and position."""
         with self._lock:
             layout = self._layout(name_id)
             con.execute("BEGIN")
             # DuckDB takes the snapshot of a transaction at its first read, which must be here, where the position is known.
             con.execute(f"SELECT 1 FROM {layout.base} LIMIT 0")
-            return layout, layout.epoch, layout.lsn
+            return layout, *layout.stored
 
     def _explain(self, *ids: int) -> Explain:
         """Translates errors of statements on some objects."""
@@ -240,6 +302,8 @@ class ViewStore:
         with self._lock:
             if layout.id in self._layouts:
                 raise fail("PSK-8001", f"Object {layout.id} is already in the view store.")
+            if not layout.append_only and Recent.suits(layout.schema, layout.keys):
+                layout.recent = Recent(layout.id, layout.schema, layout.keys, self._cache)
             with self._duck.transaction(_defect) as con:
                 layout.base = layout.next_table()
                 con.register("incoming", layout.schema.empty_table())
@@ -252,6 +316,7 @@ class ViewStore:
     def _drop(self, name_id: int) -> None:
         with self._lock:
             layout = self._layouts.pop(name_id, None)
+            self._waiting.pop(name_id, None)
             if layout is None:
                 return
             try:
@@ -270,20 +335,70 @@ class ViewStore:
                 layout = self._layouts.get(name_id)
                 if layout is not None and layout.damage is None and epoch > layout.epoch:
                     todo.append((layout, table, epoch, _total(table)))
-            if any(table.num_rows for _, table, _, _ in todo):
+            changed = [(layout, table) for layout, table, _, _ in todo if table.num_rows]
+            if not self._let_wait(changed) and changed:
+                self._store_waiting()
                 with self._duck.transaction(_defect) as con:
-                    for layout, table, _, _ in todo:
-                        if table.num_rows:
-                            _insert(con, layout, table)
-            for layout, table, epoch, total in todo:
+                    for layout, table in changed:
+                        _insert(con, layout, table)
+                for layout, table in changed:
+                    layout.delta_rows += 0 if layout.append_only else table.num_rows
+                    if layout.recent is not None:
+                        layout.recent.passed(table)
+            for layout, _, epoch, total in todo:
                 layout.epoch, layout.lsn = epoch, lsn
                 layout.count += total
                 if layout.append_only:
                     layout.base_rows += total
-                else:
-                    layout.delta_rows += table.num_rows
+            if sum(w.recent.waiting_rows for w in self._waiting.values() if w.recent is not None) > _MOST_WAITING:
+                self._store_waiting()
             for layout, _, _, _ in todo:
                 self._compact_if_due(layout)
+
+    def _let_wait(self, changes: Sequence[tuple[TableLayout, pa.Table]]) -> bool:
+        """Keeps the changes of one commit for later, if all of them are small."""
+        news = [layout.recent.news(table) if layout.recent is not None else None for layout, table in changes]
+        if any(n is None for n in news):
+            return False
+        for (layout, table), rows in zip(changes, news, strict=True):
+            assert layout.recent is not None and rows is not None
+            if not layout.recent.waiting:
+                layout.recent.stored_epoch, layout.recent.stored_lsn = layout.epoch, layout.lsn
+            layout.recent.take(table, rows)
+            self._waiting[layout.id] = layout
+        return True
+
+    def _store_waiting(self) -> None:
+        """Writes the changes that wait to DuckDB, all in one transaction. If that fails, object by object: those at fault are damaged."""
+        with self._lock:
+            waiting = list(self._waiting.values())
+            if not waiting:
+                return
+            try:
+                self._store(waiting)
+            except PenstockError:
+                if self._duck.closed:
+                    raise
+                for layout in waiting:
+                    try:
+                        self._store([layout])
+                    except PenstockError as why:
+                        self._waiting.pop(layout.id, None)
+                        layout.damage = why
+                        self._damaged(layout, why)
+            for layout in waiting:
+                self._compact_if_due(layout)
+
+    def _store(self, waiting: Sequence[TableLayout]) -> None:
+        with self._duck.transaction(_defect) as con:
+            for layout in waiting:
+                assert layout.recent is not None
+                _insert(con, layout, pa.concat_tables(layout.recent.waiting))
+        for layout in waiting:
+            assert layout.recent is not None
+            layout.delta_rows += layout.recent.waiting_rows
+            layout.recent.stored(layout.epoch, layout.lsn)
+            self._waiting.pop(layout.id, None)
 
     def _load(self, name_id: int, table: pa.Table, epoch: int, lsn: int, file: str) -> None:
         def explain(why: Exception) -> PenstockError:
@@ -298,6 +413,8 @@ class ViewStore:
                 con.execute(f"INSERT INTO {layout.base} SELECT {layout.columns} FROM incoming")
             layout.epoch, layout.lsn = epoch, lsn
             layout.count = layout.base_rows = table.num_rows
+            if layout.recent is not None:
+                layout.recent.passed(table)
 
     def _compact_if_due(self, layout: TableLayout) -> None:
         if layout.compacting or layout.delta_rows < max(self._min_delta_rows, layout.base_rows // _DELTA_SHARE):

@@ -1,0 +1,145 @@
+"""Single rows in front of DuckDB, which needs milliseconds for a statement of any size.
+
+Small changes of an object with a key wait here, and go to DuckDB together. Rows by key come from here if their change waits, or if they were
+read or written lately.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.serve.layout import WEIGHT
+
+Key: TypeAlias = tuple[Any, ...]
+Row: TypeAlias = tuple[Any, ...]
+
+MISSING: Final = object()
+_MOST_ROWS = 50_000
+_LARGEST_ROW = 1_024
+"""In characters or bytes of its strings: with `_MOST_ROWS` it bounds the memory of the cache."""
+_SMALL_CHANGE = 16
+_SMALL_BYTES = 65_536
+_BELOW_ALL = -(1 << 63) - 1
+
+
+class RowCache:
+    """Rows of all objects, the least recently used leave first. Not thread-safe: the view store has a lock."""
+
+    def __init__(self) -> None:
+        self._rows: OrderedDict[tuple[int, int, Key], Row | None] = OrderedDict()
+
+    def get(self, at: tuple[int, int, Key]) -> Any:
+        row = self._rows.get(at, MISSING)
+        if row is not MISSING:
+            self._rows.move_to_end(at)
+        return row
+
+    def put(self, at: tuple[int, int, Key], row: Row | None) -> None:
+        if row is not None and sum(len(v) for v in row if isinstance(v, (str, bytes))) > _LARGEST_ROW:
+            self._rows.pop(at, None)
+            return
+        self._rows[at] = row
+        self._rows.move_to_end(at)
+        while len(self._rows) > _MOST_ROWS:
+            self._rows.popitem(last=False)
+
+
+class Recent:
+    """The recent rows of one object. `stored_epoch` and `stored_lsn` are the position of DuckDB, without the changes that wait."""
+
+    def __init__(self, name_id: int, schema: pa.Schema, keys: tuple[str, ...], cache: RowCache) -> None:
+        self.keys = keys
+        self.waiting: list[pa.Table] = []
+        self.waiting_rows = 0
+        self.stored_epoch = 0
+        self.stored_lsn = 0
+        self._id = name_id
+        self._schema = schema
+        self._cache = cache
+        self._pinned: dict[Key, Row | None] = {}
+        # Old entries of the cache become unreachable when this changes.
+        self._generation = 0
+        # Keys above it have never had a row: most inserts are of new keys in ascending order.
+        self._highest: int | None = None
+        if len(keys) == 1 and pa.types.is_integer(schema.field(keys[0]).type):
+            self._highest = _BELOW_ALL
+
+    @staticmethod
+    def suits(schema: pa.Schema, keys: Sequence[str]) -> bool:
+        """Whether Python has values for all columns, and equal keys are equal Python values."""
+        t = pa.types
+        inexact = any(t.is_floating(schema.field(k).type) for k in keys)
+        return bool(keys) and not inexact and not any(t.is_nested(f.type) for f in schema)
+
+    def key_of(self, keys: pa.Table) -> Key | None:
+        """The key in a table of one row; None if it is another key, or has a NULL."""
+        if tuple(keys.column_names) != self.keys:
+            return None
+        key = tuple(keys.column(i)[0].as_py() for i in range(keys.num_columns))
+        return None if None in key else key
+
+    def get(self, key: Key) -> Any:
+        """The row of a key, None if there is none, MISSING if that is not known here."""
+        if key in self._pinned:
+            return self._pinned[key]
+        if self._highest is not None and key[0] > self._highest:
+            return None
+        return self._cache.get((self._id, self._generation, key))
+
+    def keep(self, key: Key, row: Row | None) -> None:
+        self._cache.put((self._id, self._generation, key), row)
+
+    def table(self, row: Row | None) -> pa.Table:
+        if row is None:
+            return self._schema.empty_table()
+        arrays = [pa.array([v], f.type) for v, f in zip(row, self._schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=self._schema)
+
+    def news(self, change: pa.Table) -> dict[Key, Row | None] | None:
+        """The rows of the keys in a change; None if it is too large, or not simply one row for each key."""
+        if change.num_rows > _SMALL_CHANGE or change.nbytes > _SMALL_BYTES:
+            return None
+        weights = change.column(WEIGHT).to_pylist() if WEIGHT in change.column_names else [1] * change.num_rows
+        try:
+            rows = list(zip(*(change.column(n).to_pylist() for n in self._schema.names), strict=True))
+        except (ValueError, OverflowError):
+            return None  # A time that Python does not have.
+        at = [self._schema.get_field_index(k) for k in self.keys]
+        found: dict[Key, Row | None] = {}
+        for row, weight in zip(rows, weights, strict=True):
+            key = tuple(row[i] for i in at)
+            if None in key or weight not in (1, -1) or (weight == 1 and found.get(key) is not None):
+                return None
+            if weight == 1:
+                found[key] = row
+            else:
+                found.setdefault(key, None)
+        return found
+
+    def take(self, change: pa.Table, news: dict[Key, Row | None]) -> None:
+        """Lets a change wait."""
+        self.waiting.append(change)
+        self.waiting_rows += change.num_rows
+        self._pinned |= news
+        if self._highest is not None:
+            self._highest = max([self._highest, *(k[0] for k in news)])
+
+    def stored(self, epoch: int, lsn: int) -> None:
+        """All changes that waited are in DuckDB."""
+        for key, row in self._pinned.items():
+            self.keep(key, row)
+        self._pinned.clear()
+        self.waiting, self.waiting_rows = [], 0
+        self.stored_epoch, self.stored_lsn = epoch, lsn
+
+    def passed(self, change: pa.Table) -> None:
+        """A change went to DuckDB at once: nothing that is known of single rows counts any more."""
+        self._generation += 1
+        if self._highest is not None and change.num_rows:
+            highest = pc.max(change.column(self.keys[0])).as_py()
+            self._highest = self._highest if highest is None else max(self._highest, highest)
