@@ -13,6 +13,7 @@ from benchmarks.works import (
     latency,
     memory,
     nexmark,
+    points,
     project,
     ratios,
     select,
@@ -35,6 +36,7 @@ WORKS: tuple[Work, ...] = (
     fanout.WORK,
     views.WORK,
     select.WORK,
+    points.WORK,
     cold.WORK,
     memory.WORK,
 )

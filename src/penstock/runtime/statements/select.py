@@ -29,7 +29,10 @@ def select(session: Session, query: ParsedQuery, prepared: Prepared | None = Non
     engine.check_readable(known, stale=_stale(query))
     stored = all(i.has_contents and not i.on_demand for i in known) and not any(written(session, i) for i in known)
     if batch.duckdb_sql is not None and stored:
-        rows = _typed(engine.store.query(batch.duckdb_sql, {i.name: i.id for i in known}))
+        point = point_select(query, known[0]) if spark_as_known(engine.settings) else None
+        rows = _select_point(session, point, {}) if point is not None else None
+        if rows is None:
+            rows = _typed(engine.store.query(batch.duckdb_sql, {i.name: i.id for i in known}))
         if prepared is not None and isinstance(prepared.statement, st.Select):
             prepared.bindings = Bindings(tuple(known), batch, point_select(prepared.statement.query, known[0]))
         return rows
