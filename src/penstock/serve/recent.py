@@ -6,6 +6,7 @@ read or written lately.
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
@@ -25,6 +26,7 @@ _LARGEST_ROW = 1_024
 _SMALL_CHANGE = 16
 _SMALL_BYTES = 65_536
 _BELOW_ALL = -(1 << 63) - 1
+_generations = itertools.count()
 
 
 class RowCache:
@@ -33,13 +35,13 @@ class RowCache:
     def __init__(self) -> None:
         self._rows: OrderedDict[tuple[int, int, Key], Row | None] = OrderedDict()
 
-    def get(self, at: tuple[int, int, Key]) -> Any:
+    def get(self, at: tuple[int, Key]) -> Any:
         row = self._rows.get(at, MISSING)
         if row is not MISSING:
             self._rows.move_to_end(at)
         return row
 
-    def put(self, at: tuple[int, int, Key], row: Row | None) -> None:
+    def put(self, at: tuple[int, Key], row: Row | None) -> None:
         if row is not None and sum(len(v) for v in row if isinstance(v, (str, bytes))) > _LARGEST_ROW:
             self._rows.pop(at, None)
             return
@@ -52,18 +54,17 @@ class RowCache:
 class Recent:
     """The recent rows of one object. `stored_epoch` and `stored_lsn` are the position of DuckDB, without the changes that wait."""
 
-    def __init__(self, name_id: int, schema: pa.Schema, keys: tuple[str, ...], cache: RowCache) -> None:
+    def __init__(self, schema: pa.Schema, keys: tuple[str, ...], cache: RowCache) -> None:
         self.keys = keys
         self.waiting: list[pa.Table] = []
         self.waiting_rows = 0
         self.stored_epoch = 0
         self.stored_lsn = 0
-        self._id = name_id
         self._schema = schema
         self._cache = cache
         self._pinned: dict[Key, Row | None] = {}
         # Old entries of the cache become unreachable when this changes.
-        self._generation = 0
+        self._generation = next(_generations)
         # Keys above it have never had a row: most inserts are of new keys in ascending order.
         self._highest: int | None = None
         if len(keys) == 1 and pa.types.is_integer(schema.field(keys[0]).type):
@@ -89,10 +90,10 @@ class Recent:
             return self._pinned[key]
         if self._highest is not None and key[0] > self._highest:
             return None
-        return self._cache.get((self._id, self._generation, key))
+        return self._cache.get((self._generation, key))
 
     def keep(self, key: Key, row: Row | None) -> None:
-        self._cache.put((self._id, self._generation, key), row)
+        self._cache.put((self._generation, key), row)
 
     def table(self, row: Row | None) -> pa.Table:
         if row is None:
@@ -139,7 +140,7 @@ class Recent:
 
     def passed(self, change: pa.Table) -> None:
         """A change went to DuckDB at once: nothing that is known of single rows counts any more."""
-        self._generation += 1
+        self._generation = next(_generations)
         if self._highest is not None and change.num_rows:
             highest = pc.max(change.column(self.keys[0])).as_py()
             self._highest = self._highest if highest is None else max(self._highest, highest)

@@ -218,9 +218,10 @@ class ViewStore:
             if recent is None or key is None:
                 return None
             row = recent.get(key)
-            epoch, base, deltas = layout.epoch, layout.base, list(layout.deltas)
+            epoch, base = layout.epoch, layout.base
+            deltas = layout.deltas if layout.delta_rows else layout.deltas[:-1]
         if row is MISSING:
-            if not deltas or not all(_filters(f.type) for f in keys.schema):
+            if not all(_filters(f.type) for f in keys.schema):
                 return None
             row = self._read(layout, key, base, deltas)
             if row is MISSING:
@@ -303,7 +304,7 @@ class ViewStore:
             if layout.id in self._layouts:
                 raise fail("PSK-8001", f"Object {layout.id} is already in the view store.")
             if not layout.append_only and Recent.suits(layout.schema, layout.keys):
-                layout.recent = Recent(layout.id, layout.schema, layout.keys, self._cache)
+                layout.recent = Recent(layout.schema, layout.keys, self._cache)
             with self._duck.transaction(_defect) as con:
                 layout.base = layout.next_table()
                 con.register("incoming", layout.schema.empty_table())

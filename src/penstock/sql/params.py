@@ -18,6 +18,8 @@ Place: TypeAlias = int | str
 
 def template(sql: str) -> tuple[str, tuple[Place, ...]]:
     """The statement with its parameters as the named placeholders :p0, :p1 …, and what each of them stands for."""
+    if "?" not in sql and ":" not in sql:
+        return sql, ()
     out: list[str] = []
     places: list[Place] = []
     position = 0

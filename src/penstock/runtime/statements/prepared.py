@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,8 @@ from penstock.sql.script import parse_script
 _MOST = 1_000
 _LONGEST = 10_000
 """In characters. Larger statements gain little, and would take much memory."""
+
+_KEPT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class PreparedStatements:
 
     def find(self, sql: str, settings: Settings) -> Prepared | None:
         """The statement of a text, parsed now or before; None if it is not one that is worth keeping, or has an error."""
-        if not isinstance(sql, str) or len(sql) > _LONGEST:
+        if not isinstance(sql, str) or len(sql) > _LONGEST or not _KEPT.match(sql):
             return None
         with self._lock:
             if sql in self._kept:

@@ -1,0 +1,186 @@
+"""Small changes wait in front of DuckDB. Nobody can tell, except by the time that it takes."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.effort import times
+
+from penstock.errors import PenstockError, fail
+from penstock.serve import recent
+from penstock.serve import store as store_module
+from penstock.serve.store import ViewStore
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("x", pa.float64())])
+Row = tuple[int, str | None, float | None]
+
+
+@pytest.fixture
+def store() -> Iterator[ViewStore]:
+    made = ViewStore(min_delta_rows=50)
+    made.create(1, SCHEMA, keys=("id",), append_only=False)
+    made.create(2, SCHEMA, keys=("id",), append_only=False)
+    yield made
+    made.close()
+
+
+def change(*rows: tuple[Row, int]) -> pa.Table:
+    columns = [pa.array([r[i] for r, _ in rows], f.type) for i, f in enumerate(SCHEMA)]
+    weights = pa.array([w for _, w in rows], pa.int64())
+    return pa.table([*columns, weights], names=[*SCHEMA.names, "__weight"])
+
+
+def key(value: int | None) -> pa.Table:
+    return pa.table({"id": pa.array([value], pa.int64())})
+
+
+def read(store: ViewStore, value: int, name_id: int = 1) -> list[tuple[Any, ...]]:
+    return [tuple(r.values()) for r in store.lookup(name_id, key(value)).to_pylist()]
+
+
+def everything(store: ViewStore, name_id: int = 1) -> dict[int, tuple[Any, ...]]:
+    rows = [tuple(r.values()) for r in store.snapshot(name_id)[0].to_pylist()]
+    found = {r[0]: r for r in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def test_small_changes_wait_until_somebody_reads_more_than_a_row(store: ViewStore) -> None:
+    store.apply(1, change(((1, "a", 1.0), 1)), epoch=1, lsn=5)
+    store.apply(1, change(((1, "a", 1.0), -1), ((1, "b", 2.0), 1)), epoch=2, lsn=6)
+    assert store._waiting
+    assert (store.position(1), store.count(1)) == ((2, 6), 1)
+    assert read(store, 1) == [(1, "b", 2.0)]
+    assert read(store, 2) == []
+    assert store.lookup(1, key(None)).num_rows == 0
+    rows, epoch, lsn = store.snapshot(1)
+    assert (rows.to_pylist(), epoch, lsn) == ([{"id": 1, "name": "b", "x": 2.0}], 2, 6)
+    assert not store._waiting
+    assert read(store, 1) == [(1, "b", 2.0)]
+    store.apply(1, change(((1, "b", 2.0), -1)), epoch=3, lsn=7)
+    assert read(store, 1) == []
+    assert store.query('SELECT count(*) AS n FROM "t"', {"t": 1}).to_pylist() == [{"n": 0}]
+
+
+def test_an_epoch_is_applied_once(store: ViewStore) -> None:
+    for _ in range(2):
+        store.apply(1, change(((1, "a", 1.0), 1)), epoch=1, lsn=1)
+    assert store.count(1) == 1
+    assert everything(store) == {1: (1, "a", 1.0)}
+
+
+def test_a_broken_change_is_found(store: ViewStore) -> None:
+    store.apply(1, change(((1, "a", 1.0), -1)), epoch=1, lsn=1)
+    with pytest.raises(PenstockError, match="PSK-8001"):
+        store.snapshot(1)
+
+
+def test_not_more_than_a_thousand_rows_wait(store: ViewStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_MOST_WAITING", 10)
+    for i in range(1, 26):
+        store.apply(1, change(((i, "a", None), 1)), epoch=i, lsn=i)
+    assert len(store._layouts[1].recent.waiting) == 3  # type: ignore[union-attr]
+    assert len(everything(store)) == 25
+
+
+def test_a_dropped_object_leaves_nothing(store: ViewStore) -> None:
+    store.apply(1, change(((1, "a", 1.0), 1)), epoch=1, lsn=1)
+    store.drop(1)
+    with pytest.raises(PenstockError, match="PSK-1002"):
+        read(store, 1)
+    store.create(1, SCHEMA, keys=("id",), append_only=False)
+    assert read(store, 1) == []
+    assert everything(store) == {}
+
+
+def test_only_the_object_at_fault_is_damaged(store: ViewStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(store, "_on_damage", lambda name_id, why: seen.append(name_id))
+    store.apply_many([(1, change(((1, "a", 1.0), 1)), 1), (2, change(((2, "b", 2.0), 1)), 1)], lsn=1)
+    insert = store_module._insert
+
+    def fails(con: Any, layout: Any, table: pa.Table) -> None:
+        if layout.id == 1:
+            raise fail("PSK-7009", "Full.")
+        insert(con, layout, table)
+
+    monkeypatch.setattr(store_module, "_insert", fails)
+    assert everything(store, 2) == {2: (2, "b", 2.0)}
+    assert seen == [1]
+    for attempt in (lambda: store.snapshot(1), lambda: store.lookup(1, key(1))):
+        with pytest.raises(PenstockError, match="PSK-7009"):
+            attempt()
+
+
+def test_the_cache_is_bounded(store: ViewStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent, "_MOST_ROWS", 5)
+    for i in range(1, 21):
+        store.apply(1, change(((i, "a", None), 1)), epoch=i, lsn=i)
+    store.apply(1, change(((21, "long" * 1_000, None), 1)), epoch=21, lsn=21)
+    assert len(everything(store)) == 21
+    assert len(store._cache._rows) <= 5
+    assert [read(store, i) for i in range(1, 21)] == [[(i, "a", None)] for i in range(1, 21)]
+    assert read(store, 21) == [(21, "long" * 1_000, None)]
+    assert len(store._cache._rows) == 5
+
+
+@pytest.mark.parametrize("seed", range(times(3)))
+def test_any_sequence_of_changes_and_reads(store: ViewStore, seed: int) -> None:
+    dice = random.Random(seed)
+    model: dict[int, Row] = {}
+    for epoch in range(1, 200):
+        rows: list[tuple[Row, int]] = []
+        for k in dice.sample(range(30), dice.choice([1, 1, 1, 2, 25])):
+            old = model.get(k)
+            new = (
+                None
+                if dice.random() < 0.3
+                else (k, dice.choice([None, "a", "é"]), dice.choice([None, 0.0, float("nan")]))
+            )
+            if repr(old) == repr(new):
+                continue
+            rows += [(old, -1)] if old is not None else []
+            rows += [(new, 1)] if new is not None else []
+            model.pop(k, None)
+            if new is not None:
+                model[k] = new
+        dice.shuffle(rows)
+        store.apply(1, change(*rows), epoch=epoch, lsn=epoch)
+        for k in dice.choices(range(35), k=3):
+            assert repr(read(store, k)) == repr([model[k]] if k in model else []), f"epoch {epoch}, key {k}"
+        if dice.random() < 0.2:
+            assert repr(sorted(everything(store).items())) == repr(sorted(model.items()))
+        assert store.count(1) == len(model)
+    assert repr(sorted(everything(store).items())) == repr(sorted(model.items()))
+
+
+def test_readers_never_go_back(store: ViewStore) -> None:
+    """Rows of one key, and whole snapshots, while another thread changes it."""
+    done = threading.Event()
+    wrong: list[object] = []
+
+    def follow() -> None:
+        last = 0
+        while not done.is_set():
+            found = read(store, 1) if last % 2 else [*everything(store).values()]
+            at = int(found[0][1]) if found else 0
+            if at < last or len(found) > 1:
+                wrong.append((last, found))
+            last = at
+
+    readers = [threading.Thread(target=follow) for _ in range(3)]
+    for r in readers:
+        r.start()
+    for i in range(1, 300):
+        rows = [((1, str(i - 1), None), -1)] if i > 1 else []
+        store.apply(1, change(*rows, ((1, str(i), None), 1)), epoch=i, lsn=i)
+    done.set()
+    for r in readers:
+        r.join(30)
+    assert wrong == []
+    assert read(store, 1) == [(1, "299", None)]
