@@ -33,7 +33,7 @@ class RowCache:
     """Rows of all objects, the least recently used leave first. Not thread-safe: the view store has a lock."""
 
     def __init__(self) -> None:
-        self._rows: OrderedDict[tuple[int, int, Key], Row | None] = OrderedDict()
+        self._rows: OrderedDict[tuple[int, Key], Row | None] = OrderedDict()
 
     def get(self, at: tuple[int, Key]) -> Any:
         row = self._rows.get(at, MISSING)
