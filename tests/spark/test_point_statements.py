@@ -161,9 +161,9 @@ def test_every_character_of_a_string_is_kept(db: penstock.Database) -> None:
 # Whole statements
 
 
-def outcome(run: Callable[[], object]) -> object:
+def outcome(db: penstock.Database, sql: str, params: Any = None) -> object:
     try:
-        return run()
+        return db.sql(sql, params).fetchall()
     except penstock.PenstockError as error:
         return error.code, error.detail, error.position, error.hint
     except AssertionError:
@@ -215,9 +215,9 @@ def test_statements_give_what_they_give_through_spark(
         )
     ]
     for sql, params in texts:
-        mine = outcome(lambda: db.sql(sql % "mine", params).fetchall())
+        mine = outcome(db, sql % "mine", params)
         with through_spark(monkeypatch):
-            theirs = outcome(lambda: db.sql(sql % "theirs", params).fetchall())
+            theirs = outcome(db, sql % "theirs", params)
         assert str(mine).replace("mine", "theirs") == str(theirs), (sql, params)
         assert rows(db, "mine") == rows(db, "theirs"), (sql, params)
 
@@ -244,9 +244,9 @@ def test_keys_match_what_they_match_through_spark(
         for name in ("mine", "theirs"):
             db.execute(f"INSERT INTO {name} VALUES " + ", ".join(f"(CAST({s} AS {kind}), 0)" for s in stored))
         for sql in (f"UPDATE %s SET n = n + 1 WHERE id = {text}", f"DELETE FROM %s WHERE id = {text}"):
-            mine = outcome(lambda: db.sql(sql % "mine").fetchall())
+            mine = outcome(db, sql % "mine")
             with through_spark(monkeypatch):
-                theirs = outcome(lambda: db.sql(sql % "theirs").fetchall())
+                theirs = outcome(db, sql % "theirs")
             assert str(mine).replace("mine", "theirs") == str(theirs), sql
             assert rows(db, "mine") == rows(db, "theirs"), sql
 
@@ -272,9 +272,9 @@ def test_arithmetic_is_that_of_spark(
     for change in changes:
         for key in (1, 2, 3):
             sql = f"UPDATE %s SET n = {change} WHERE id = {key}"
-            mine = outcome(lambda: db.sql(sql % "mine").fetchall())
+            mine = outcome(db, sql % "mine")
             with through_spark(monkeypatch):
-                theirs = outcome(lambda: db.sql(sql % "theirs").fetchall())
+                theirs = outcome(db, sql % "theirs")
             assert str(mine).replace("mine", "theirs") == str(theirs), sql
             assert rows(db, "mine") == rows(db, "theirs"), sql
 
@@ -296,9 +296,9 @@ def test_several_rows_of_values(db: penstock.Database, monkeypatch: pytest.Monke
         ]
     ):
         sql = f"INSERT INTO %s VALUES {values.format(10 * i, 10 * i + 1)}"
-        mine = outcome(lambda: db.sql(sql % "mine").fetchall())
+        mine = outcome(db, sql % "mine")
         with through_spark(monkeypatch):
-            theirs = outcome(lambda: db.sql(sql % "theirs").fetchall())
+            theirs = outcome(db, sql % "theirs")
         assert str(mine).replace("mine", "theirs") == str(theirs), sql
         assert rows(db, "mine") == rows(db, "theirs"), sql
 

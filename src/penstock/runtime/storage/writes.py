@@ -176,7 +176,8 @@ def _with_keys(table: pa.Table, keys: pa.Table) -> pa.Table:
     names = keys.column_names
     if table.num_rows <= _FEW and keys.num_rows <= _FEW and all(_plainly_equal(f.type) for f in keys.schema):
         wanted = {tuple(row.values()) for row in keys.to_pylist()}
-        return table.filter(pa.array([tuple(row.values()) in wanted for row in table.select(names).to_pylist()]))
+        found = [tuple(row.values()) in wanted for row in table.select(names).to_pylist()]
+        return table.filter(pa.array(found, pa.bool_()))
     return table.take(_numbered(table, names).join(_plain(keys), names, join_type="left semi").column("__n"))
 
 
