@@ -203,7 +203,7 @@ def test_statements_give_what_they_give_through_spark(
     db: penstock.Database, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     db.execute(f"CREATE TABLE mine (id INT PRIMARY KEY, v {kind}, w {kind} NOT NULL)")
-    db.execute(f"CREATE TABLE theirs (id INT PRIMARY KEY, v {kind}, w {kind} NOT NULL)")
+    db.execute(f"CREATE TABLE peer (id INT PRIMARY KEY, v {kind}, w {kind} NOT NULL)")
     filler = "1" if kind != "timestamp" else "TIMESTAMP '2024-01-01 00:00:00'"
     values = [(text, None) for text in STATEMENT_LITERALS] + [("?", [p]) for p in STATEMENT_PARAMETERS]
     texts = [
@@ -217,9 +217,9 @@ def test_statements_give_what_they_give_through_spark(
     for sql, params in texts:
         mine = outcome(db, sql % "mine", params)
         with through_spark(monkeypatch):
-            theirs = outcome(db, sql % "theirs", params)
-        assert str(mine).replace("mine", "theirs") == str(theirs), (sql, params)
-        assert rows(db, "mine") == rows(db, "theirs"), (sql, params)
+            theirs = outcome(db, sql % "peer", params)
+        assert str(mine).replace("mine", "peer") == str(theirs), (sql, params)
+        assert rows(db, "mine") == rows(db, "peer"), (sql, params)
 
 
 @pytest.mark.parametrize(
@@ -238,17 +238,17 @@ def test_statements_give_what_they_give_through_spark(
 def test_keys_match_what_they_match_through_spark(
     db: penstock.Database, monkeypatch: pytest.MonkeyPatch, kind: str, stored: list[str], asked_for: list[str]
 ) -> None:
-    for name in ("mine", "theirs"):
+    for name in ("mine", "peer"):
         db.execute(f"CREATE TABLE {name} (id {kind} PRIMARY KEY, n INT)")
     for text in asked_for:
-        for name in ("mine", "theirs"):
+        for name in ("mine", "peer"):
             db.execute(f"INSERT INTO {name} VALUES " + ", ".join(f"(CAST({s} AS {kind}), 0)" for s in stored))
         for sql in (f"UPDATE %s SET n = n + 1 WHERE id = {text}", f"DELETE FROM %s WHERE id = {text}"):
             mine = outcome(db, sql % "mine")
             with through_spark(monkeypatch):
-                theirs = outcome(db, sql % "theirs")
-            assert str(mine).replace("mine", "theirs") == str(theirs), sql
-            assert rows(db, "mine") == rows(db, "theirs"), sql
+                theirs = outcome(db, sql % "peer")
+            assert str(mine).replace("mine", "peer") == str(theirs), sql
+            assert rows(db, "mine") == rows(db, "peer"), sql
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_keys_match_what_they_match_through_spark(
 def test_arithmetic_is_that_of_spark(
     db: penstock.Database, monkeypatch: pytest.MonkeyPatch, kind: str, start: str, changes: list[str]
 ) -> None:
-    for name in ("mine", "theirs"):
+    for name in ("mine", "peer"):
         db.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, n {kind})")
         db.execute(f"INSERT INTO {name} VALUES (1, CAST({start} AS {kind})), (2, NULL)")
     for change in changes:
@@ -274,13 +274,13 @@ def test_arithmetic_is_that_of_spark(
             sql = f"UPDATE %s SET n = {change} WHERE id = {key}"
             mine = outcome(db, sql % "mine")
             with through_spark(monkeypatch):
-                theirs = outcome(db, sql % "theirs")
-            assert str(mine).replace("mine", "theirs") == str(theirs), sql
-            assert rows(db, "mine") == rows(db, "theirs"), sql
+                theirs = outcome(db, sql % "peer")
+            assert str(mine).replace("mine", "peer") == str(theirs), sql
+            assert rows(db, "mine") == rows(db, "peer"), sql
 
 
 def test_several_rows_of_values(db: penstock.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("mine", "theirs"):
+    for name in ("mine", "peer"):
         db.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, s STRING, d DECIMAL(10,3))")
     for i, values in enumerate(
         [
@@ -298,9 +298,9 @@ def test_several_rows_of_values(db: penstock.Database, monkeypatch: pytest.Monke
         sql = f"INSERT INTO %s VALUES {values.format(10 * i, 10 * i + 1)}"
         mine = outcome(db, sql % "mine")
         with through_spark(monkeypatch):
-            theirs = outcome(db, sql % "theirs")
-        assert str(mine).replace("mine", "theirs") == str(theirs), sql
-        assert rows(db, "mine") == rows(db, "theirs"), sql
+            theirs = outcome(db, sql % "peer")
+        assert str(mine).replace("mine", "peer") == str(theirs), sql
+        assert rows(db, "mine") == rows(db, "peer"), sql
 
 
 def test_single_rows_do_not_need_spark(db: penstock.Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,7 +238,13 @@ class ViewStore:
         with self._duck.cursor(self._explain(layout.id)) as con:
             try:
                 found = con.execute(layout.weighted(restrict, base, deltas), list(key)).fetchall()
-            except (duckdb.CatalogException, ValueError, OverflowError):
+            except (
+                duckdb.CatalogException,
+                duckdb.ConversionException,
+                duckdb.InvalidInputException,
+                ValueError,
+                OverflowError,
+            ):
                 return MISSING
         total: dict[Row, int] = {}
         for *values, weight in found:
