@@ -30,12 +30,15 @@ _PLAIN = ("json.column.",)
 """Options that contain column names. A column may be called token."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s'\"`<>]*")
-_URL_ALONE = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://\S*")
+# A word is searched from its start alone, so that a long one takes time in proportion to its length and not to the square of it.
+_SCHEME = r"(?<![A-Za-z0-9+.\-])[A-Za-z0-9+.\-]++://"
+_NAME = r"(?<![\w.\-])(?P<name>[\w.\-]++)"
+_URL = re.compile(rf"{_SCHEME}[^\s'\"`<>]*")
+_URL_ALONE = re.compile(rf"{_SCHEME}\S*")
 _USER = re.compile(r"[^:/?#]+://[^/?#@:]*:(?P<secret>[^/?#]*)@")
 _PARAMETER = re.compile(r"[?&;](?P<name>[^=&;#?]+)=(?P<secret>[^&;#]*)")
 _IN_TEXT = (
-    re.compile(r"(?P<name>[A-Za-z_][\w.\-]*)[\"'`]?\s*=\s*[\"']?(?P<secret>[^\s\"',;&)]+)"),
+    re.compile(rf"{_NAME}[\"'`]?\s*=\s*[\"']?(?P<secret>[^\s\"',;&)]+)"),
     re.compile(r"[\"'](?P<name>[A-Za-z_][\w.\-]*)[\"']\s*:\s*[\"'](?P<secret>[^\"']+)"),
     re.compile(r"(?P<name>(?i:authorization))\s*:\s*(?:(?i:bearer|basic|token)\s+)?(?P<secret>[^\s\"',;]+)"),
 )
