@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -17,6 +18,12 @@ hypothesis.settings.load_profile("penstock")
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and some of them press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    # All that was imported and collected stays until the end; the garbage collector need not look through it again and again.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.effort import times
 from tests.unit.log.crashing import RARE, THREADS
 from tests.unit.log.rows import SCHEMA
 
@@ -37,7 +38,7 @@ def test_acknowledged_commits_survive_a_kill(tmp_path: Path) -> None:
     chance = random.Random(7)
     counts = dict.fromkeys(range(THREADS), 0)
     head = 0
-    for _ in range(4):
+    for _ in range(times(2)):
         acknowledged = acknowledged_until_killed(tmp_path, chance.randrange(1, 300))
         log = Log.open(tmp_path, segment_bytes=64 << 10)
         assert log.head >= max(lsn for _, _, lsn in acknowledged) > head

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.effort import times
 from tests.unit.log.rows import SCHEMA, batch, part
 
 from penstock import disk
@@ -478,12 +479,13 @@ def test_a_closed_log(tmp_path: Path) -> None:
 
 
 def test_many_threads(tmp_path: Path) -> None:
+    each = times(80)
     seen: list[int] = []
     log = Log.open(tmp_path, segment_bytes=64 << 10, on_durable=lambda entries: seen.extend(e.lsn for e in entries))
 
     def run(thread: int) -> list[int]:
         lsns = []
-        for k in range(250):
+        for k in range(each):
             lsn = log.append([part(thread, k), part(100, thread * 1000 + k)]).lsn
             assert log.head >= lsn and log.entries(thread, lsn - 1, lsn)
             lsns.append(lsn)
@@ -491,12 +493,12 @@ def test_many_threads(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(run, range(8)))
-    assert sorted(lsn for lsns in results for lsn in lsns) == list(range(1, 2001))
-    assert seen == sorted(seen) and len(seen) == 4000
+    assert sorted(lsn for lsns in results for lsn in lsns) == list(range(1, 8 * each + 1))
+    assert seen == sorted(seen) and len(seen) == 16 * each
     for _ in range(2):
-        assert all(keys(log, t) == list(range(250)) for t in range(8))
-        assert [e.epoch for e in log.entries(100)] == list(range(1, 2001))
-        assert sorted(keys(log, 100)) == sorted(t * 1000 + k for t in range(8) for k in range(250))
+        assert all(keys(log, t) == list(range(each)) for t in range(8))
+        assert [e.epoch for e in log.entries(100)] == list(range(1, 8 * each + 1))
+        assert sorted(keys(log, 100)) == sorted(t * 1000 + k for t in range(8) for k in range(each))
         log.close()
         log = Log.open(tmp_path)
     log.close()

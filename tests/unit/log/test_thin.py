@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.effort import times
 from tests.unit.log.rows import SCHEMA, batch, part
 
 from penstock.errors import PenstockError
@@ -129,7 +130,7 @@ def test_readers_go_on_while_segments_are_thinned_out(tmp_path: Path) -> None:
     readers = [threading.Thread(target=read) for _ in range(2)]
     for r in readers:
         r.start()
-    for start in range(100, 250, 50):
+    for start in range(100, 100 + times(50), 50):
         busy(log, 50, start)
         trim(log, log.head)
     done.set()

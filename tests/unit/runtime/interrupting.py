@@ -13,14 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+from tests.effort import times
 from tests.unit.runtime.storing import Rows, follow, in_contents, in_log, make, opened, part, read, summed
 
 from penstock.catalog.objects import Kind
 from penstock.runtime.storage.storage import Storage
 from penstock.runtime.storage.writes import TableWriter
 
-STRIKES = 200
-SECONDS = 30.0
+STRIKES = times(60)
+SECONDS = 60.0
 KEYS = 5
 
 

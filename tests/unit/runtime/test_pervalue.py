@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import effort
 from tests.unit.runtime.timing import commit
 
 from penstock.catalog.objects import Column, Kind, ObjectInfo, Watermark
@@ -158,7 +159,7 @@ def test_what_is_foreseen_has_not_happened(log: Log, clock: Clock) -> None:
     assert readings.feed.foreseen(later) == 2900
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(effort.times(4)))
 def test_against_the_definition(log: Log, clock: Clock, seed: int) -> None:
     chance = random.Random(seed)
     readings = Source(log, source(idle_timeout="10 seconds"))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.effort import times
 from tests.unit.runtime.timing import commit
 
 from penstock.catalog.objects import Column, Kind, ObjectInfo, Watermark
@@ -106,18 +107,18 @@ def test_no_row_is_behind_a_commit_before_it(log: Log) -> None:
     feed = Feed(SOURCE, {}, 0)
 
     def insert() -> None:
-        for _ in range(200):
+        for _ in range(times(60)):
             commit(log, {7: feed}, [feed.part([{"v": 1}])])
 
     threads = [threading.Thread(target=insert) for _ in range(4)]
     for t in threads:
         t.start()
-    for _ in range(200):
+    for _ in range(times(60)):
         commit(log, {7: feed}, [Part(object_id=7, column_count=2)])
     for t in threads:
         t.join()
     watermark = 0
-    for times, after in stamps(log):
-        assert all(t >= watermark for t in times)
+    for rows, after in stamps(log):
+        assert all(t >= watermark for t in rows)
         assert after is not None
         watermark = after

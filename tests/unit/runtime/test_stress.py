@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.effort import times
 from tests.unit.runtime.storing import (
     Rows,
     added,
@@ -27,7 +28,7 @@ from penstock.errors import PenstockError
 from penstock.runtime.storage.storage import Storage
 from penstock.runtime.storage.writes import TableWriter, Write
 
-SECONDS = 1.5
+SECONDS = times(1) * 0.6
 WRITERS = 3
 KEYS = 4
 LOG = {"segment_bytes": 16 << 10}

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.effort import times
 from tests.unit.runtime.storing import Row, Rows, added, drop, in_contents, in_log, make, opened
 
 from penstock.catalog.objects import Column, Connector, Kind, ObjectInfo, Watermark
@@ -285,7 +286,7 @@ ACTIONS = st.sampled_from(["insert", "insert", "place", "delete"])
 WRITES = st.lists(st.tuples(ACTIONS, ROWS), min_size=1, max_size=4)
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=times(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(keyed=st.booleans(), transactions=st.lists(WRITES, max_size=5))
 @example(keyed=True, transactions=[[("insert", [(1, "a"), (1, "b")]), ("delete", [(1, "b")]), ("place", [(1, None)])]])
 def test_any_transactions_leave_what_a_model_has(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from tests.effort import times
 from tests.unit.serve.timeline import SCHEMA, SOON_S, Timeline, delta, drain, plain, read
 
 from penstock.errors import PenstockError, fail
@@ -18,6 +19,7 @@ from penstock.serve.options import Policy, SubscribeOptions
 from penstock.serve.origin import Origin, Past
 from penstock.serve.store import ViewStore
 
+EPOCHS = times(60)
 POLICIES: tuple[Policy, ...] = ("block", "coalesce", "latest", "resync", "disconnect")
 
 
@@ -53,15 +55,15 @@ def test_a_slow_subscriber_still_ends_at_the_truth(hub: Hub, policy: Policy) -> 
     timeline = Timeline(hub, store)
     sub = timeline.join(snapshot=True, policy=policy, buffer_messages=3)
     rng = random.Random(3)
-    writer = threading.Thread(target=lambda: [timeline.random_step(rng) for _ in range(200)])
+    writer = threading.Thread(target=lambda: [timeline.random_step(rng) for _ in range(EPOCHS)])
     writer.start()
     got: list[Change] = []
-    while not got or got[-1].epoch < 200:
+    while not got or got[-1].epoch < EPOCHS:
         got += read(sub, 1)
     writer.join()
     timeline.check(got)
     if policy == "block":
-        assert len(got) == 201
+        assert len(got) == EPOCHS + 1
     store.close()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests.effort import times
 from tests.unit.serve.timeline import SCHEMA, SOON_S, Timeline, delta, drain, plain, read
 
 from penstock.errors import PenstockError, fail
@@ -88,7 +89,7 @@ def test_late_joiners_under_a_writer_that_never_stops(timeline: Timeline) -> Non
     rng = random.Random(2)
     assert timeline.store is not None
     try:
-        for _ in range(75):
+        for _ in range(times(25)):
             now = timeline.store.position(1)[0]
             as_of = rng.choice([None, None, max(1, now - rng.randrange(4))]) if now else None
             limits = rng.choice([{}, {"buffer_messages": 1}])
@@ -176,7 +177,7 @@ def test_as_of_and_up_to(timeline: Timeline) -> None:
 
 def test_the_past_is_read_as_it_is_asked_for(timeline: Timeline) -> None:
     """A long history is never in memory as a whole."""
-    for k in range(200):
+    for k in range(60):
         timeline.step((k, 1))
     timeline.reads = 0
     sub = timeline.join(as_of=1)

@@ -260,7 +260,7 @@ def test_readers_see_whole_commits_while_the_store_compacts(store: ViewStore) ->
     readers = [threading.Thread(target=read) for _ in range(2)]
     for r in readers:
         r.start()
-    for epoch in range(1, 120):
+    for epoch in range(1, times(40)):
         rows = [(epoch, "x", 1)] + ([(epoch - 5, "x", -1)] if epoch > 5 else [])
         delta = changes(*rows)
         store.apply_many([(1, delta, epoch), (2, delta, epoch)], epoch * 2)

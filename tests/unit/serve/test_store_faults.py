@@ -25,6 +25,7 @@ from penstock.serve.store import ViewStore
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 SOON_S = 60.0
+ROUNDS = times(12)
 
 
 def changes(rows: dict[int, int]) -> pa.Table:
@@ -61,17 +62,17 @@ def store() -> Iterator[ViewStore]:
 # Interrupts
 
 
-@pytest.mark.parametrize("seed", range(times(1)))
+@pytest.mark.parametrize("seed", range(1))
 def test_ctrl_c_at_any_moment_leaves_the_store_usable_and_right(seed: int) -> None:
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("interrupting.py")), str(seed), "40"],
+        [sys.executable, str(Path(__file__).with_name("interrupting.py")), str(seed), str(ROUNDS)],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[0].removeprefix("strikes=")) >= 30
+    assert int(done.stdout.split()[0].removeprefix("strikes=")) >= ROUNDS * 3 // 4
 
 
 # An interrupt that strikes while something is being freed is reported there, and goes no further.
@@ -119,13 +120,13 @@ def test_threads_that_are_struck_leave_the_store_usable_and_right(store: ViewSto
     rng = random.Random(7)
     strikes = 0
     deadline = time.monotonic() + SOON_S
-    while strikes < 300 and time.monotonic() < deadline:
+    while strikes < times(60) and time.monotonic() < deadline:
         stop.wait(rng.random() * 0.01)
         for ident in list(at_work):
             at_work.discard(ident)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(KeyboardInterrupt))
             strikes += 1
-    assert strikes >= 100
+    assert strikes >= 50
     while len(at_work) < len(threads) and time.monotonic() < deadline:
         stop.wait(0.01)
     stop.set()

@@ -84,7 +84,8 @@ def test_a_call_is_answered(process: JvmProcess) -> None:
     server.close()
 
 
-def test_a_connection_that_was_closed_is_made_again_once(process: JvmProcess) -> None:
+def test_a_connection_that_was_closed_is_made_again_once(process: JvmProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.spark.process._VERDICT_S", 0.1)  # The process lives: nobody need wait for its end.
     server = Server(b"!yv\n", None, b"!yi5\n", None, None)
     client = client_of(server, process)
     client.send_command("one\n")
