@@ -172,7 +172,7 @@ def settled() -> tuple[int, int, int]:
     last = counted()
     same_since = time.monotonic()
     deadline = same_since + 10
-    # Py4J's finalizer looks once a second whether it may end.
+    # Waits for the counts to stop changing. Py4J's finalizer looks once a second whether it may end.
     while time.monotonic() - same_since < 2.5 and time.monotonic() < deadline:
         time.sleep(0.1)
         now = counted()

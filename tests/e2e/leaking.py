@@ -51,7 +51,10 @@ def figures(db: penstock.Database, folder: Path) -> dict[str, int]:
 
 
 def _await_unloaded(process: int) -> None:
-    """Waits until Spark has unloaded the state of queries that are gone. It looks once a minute, and a second time before it does so."""
+    """Waits until Spark has unloaded the state of queries that are gone: until no file was closed for longer than Spark needs.
+
+    It looks once a minute, and a second time before it does so.
+    """
     files, since = -1, time.monotonic()
     until = since + 300
     while time.monotonic() < min(until, since + 130):

@@ -217,6 +217,7 @@ class Stress:
         rng = random.Random(self.seed + 1)
         while not self.stop.is_set():
             armed.wait()
+            # The moment of the interrupt is what is tried.
             time.sleep(rng.random() * 0.05)
             if armed.is_set() and not self.stop.is_set():
                 armed.clear()

@@ -21,7 +21,7 @@ QUERIES = ("stream", "materialized view")
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Waits for what comes by itself."""
+    """Waits for what comes by itself, up to a bound."""
     end = time.monotonic() + SOON_S
     while not holds():
         assert time.monotonic() < end, "it did not happen in time"

@@ -154,8 +154,6 @@ def test_odd_statements(shared: penstock.Database, sql: str, expected: str) -> N
 )
 def test_odd_names(shared: penstock.Database, name: str) -> None:
     """A table and columns of that name, read on DuckDB and on Spark, changed, and in a view."""
-    if name == "{x}" and shared.spark.conf.get("spark.sql.variable.substitute") != "false":
-        pytest.skip("internal names have the form ${x} in Spark's texts")
     db = shared
     db.execute(f"CREATE TABLE `{name}` (`{name}` INT PRIMARY KEY, b INT)")
     db.execute(
@@ -179,8 +177,6 @@ def test_odd_names(shared: penstock.Database, name: str) -> None:
      Decimal("1.50"), 2**62, True, None],
 )  # fmt: skip
 def test_parameters_come_back(shared: penstock.Database, value: object) -> None:
-    if value == "${env:HOME}" and shared.spark.conf.get("spark.sql.variable.substitute") != "false":
-        pytest.skip("Spark replaces variables in literals")
     assert shared.sql("SELECT ? AS x", [value]).fetchall() == [(value,)]
 
 

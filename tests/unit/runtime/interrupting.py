@@ -47,6 +47,7 @@ class Presses:
         while not self._over.wait(self._chance.uniform(0, 0.002)):
             os.kill(os.getpid(), signal.SIGINT)
             if self._chance.random() < 0.3:
+                # The moment of the second press is what is tried.
                 time.sleep(self._chance.uniform(0, 0.0003))
                 os.kill(os.getpid(), signal.SIGINT)
 

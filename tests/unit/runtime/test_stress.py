@@ -122,6 +122,7 @@ class Crowd:
             info = make(self.storage, f"passing{number}")
             with self._lock:
                 self.passing.append(info)
+            # For so long others can write into it.
             time.sleep(0.01)
             drop(self.storage, info)
 
@@ -134,12 +135,14 @@ class Crowd:
             idle.append(follow(self.storage, chance.choice([self.table, self.bag]), policy=policy, buffer_messages=2))
             if len(idle) > 20:
                 idle.pop(chance.randrange(len(idle))).cancel()
+            # The pace of new subscribers, so that writers get their turn.
             time.sleep(0.005)
 
     def keep_house(self) -> None:
         while self.going_on():
             for info in (self.table, self.bag):
                 self.storage.log.trim({info.id: self.storage.save(info)})
+            # The pace of trimming, so that there is something to trim.
             time.sleep(0.02)
 
     def follow_closely(self, number: int) -> Callable[[], None]:

@@ -91,6 +91,7 @@ def main(seed: int, rounds: int) -> None:
         rng = random.Random(seed + 1)
         while not stop.is_set():
             if armed.wait(0.1):
+                # The moment of the interrupt is what is tried.
                 time.sleep(rng.random() ** 3 * 0.02)
                 for _ in range(rng.choice([1, 1, 2])):
                     if armed.is_set():

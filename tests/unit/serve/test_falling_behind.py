@@ -375,7 +375,7 @@ def test_a_filtered_history_does_not_outlast_the_timeout(timeline: Timeline) -> 
 
     def none(table: pa.Table) -> pa.Table:
         asked.append(table["k"][0].as_py())
-        time.sleep(0.01)
+        time.sleep(0.01)  # A slow condition, which outlasts the timeout.
         return table.slice(0, 0)
 
     origin = Origin(SCHEMA, history=timeline.history, where=none)

@@ -6,7 +6,6 @@ import gc
 import itertools
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import psutil
@@ -256,12 +255,22 @@ def test_eight_threads_while_objects_come_and_go_and_the_hub_closes() -> None:
     for seed in range(times(1)):
         hub = Hub(tick_seconds=0.001)
         wrong: list[BaseException] = []
-        stop = threading.Event()
+        stop, busy = threading.Event(), threading.Barrier(9)
 
-        def work(seed: int, hub: Hub = hub, stop: threading.Event = stop, wrong: list[BaseException] = wrong) -> None:
+        def work(
+            seed: int,
+            hub: Hub = hub,
+            stop: threading.Event = stop,
+            wrong: list[BaseException] = wrong,
+            busy: threading.Barrier = busy,
+        ) -> None:
             rng = random.Random(seed)
+            calls = 0
             policies: list[Policy] = ["block", "coalesce", "latest", "resync", "disconnect"]
             while not stop.is_set():
+                calls += 1
+                if calls == 100:
+                    busy.wait(SOON_S)
                 object_id = rng.randrange(3)
                 try:
                     match rng.randrange(8):
@@ -300,7 +309,7 @@ def test_eight_threads_while_objects_come_and_go_and_the_hub_closes() -> None:
         threads = [threading.Thread(target=work, args=(seed * 8 + i,)) for i in range(8)]
         for t in threads:
             t.start()
-        time.sleep(0.2)
+        busy.wait(SOON_S)
         within(SOON_S, hub.close)
         stop.set()
         for t in threads:
