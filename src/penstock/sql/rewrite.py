@@ -25,6 +25,8 @@ from penstock.sql.query import ProbeClause
 from penstock.sql.tokens import Cursor, Script, is_name, words_of
 
 _WINDOWS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
+# The words that begin the syntax of temporal joins.
+_JOINS = frozenset({"ASOF", "LEFT", "INNER", "RIGHT", "FULL", "TEMPORAL", "FOR"})
 PARTITION = "__partition"
 _OFFSET = re.compile(r"\s*([+-]?\s*\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*$")
 
@@ -92,6 +94,15 @@ class Rewriter:
             and words_of(inner)[:1] in [(w,) for w in _WINDOWS]
         ):
             return self._table_wrapper()
+        if self.pending and self.pending[-1][0] == self.depth and (words == ("ON",) or words == ("USING",)):
+            extra = self.pending.pop()[1]
+            self._condition(extra)
+            return True
+        # Most tokens end here; a large statement has tens of thousands.
+        return words[0] in _JOINS and self._temporal(words)
+
+    def _temporal(self, words: tuple[str, ...]) -> bool:
+        c = self.cursor
         if c.at("LEFT ASOF JOIN") or c.at("INNER ASOF JOIN") or c.at("ASOF JOIN") or c.at("LEFT OUTER ASOF JOIN"):
             self._asof()
             return True
@@ -108,10 +119,6 @@ class Rewriter:
             return True
         if c.at("FOR SYSTEM_TIME"):
             self._system_time()
-            return True
-        if self.pending and self.pending[-1][0] == self.depth and (words == ("ON",) or words == ("USING",)):
-            extra = self.pending.pop()[1]
-            self._condition(extra)
             return True
         return False
 
