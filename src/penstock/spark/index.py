@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterable
 from queue import Empty, SimpleQueue
 
@@ -14,6 +15,9 @@ _logger = logging.getLogger(__name__)
 
 # The maximum per call: a log of millions of commits would be a string of hundreds of megabytes.
 _LINES = 10_000
+
+_AGAIN_S = 1.0
+"""The time until a call that failed is tried again."""
 
 _News = tuple[Iterable[Entry], int] | threading.Event | None
 
@@ -30,6 +34,7 @@ class KernelIndex:
         self._database = database
         self._index = jvm().LogIndex.of(database)
         self._news: SimpleQueue[_News] = SimpleQueue()
+        self._unsent: deque[tuple[str, int]] = deque()
         self._thread = threading.Thread(target=self._run, name="penstock-index", daemon=True)
         self._thread.start()
 
@@ -64,7 +69,12 @@ class KernelIndex:
     def _run(self) -> None:
         running = True
         while running:
-            running = self._hand_over(self._news.get())
+            try:
+                news = self._news.get(timeout=_AGAIN_S if self._unsent else None)
+            except Empty:
+                self._send()
+            else:
+                running = self._hand_over(news)
 
     def _hand_over(self, first: _News) -> bool:
         """Sends everything in the queue to the kernel, in one call unless it is too much; False at the end."""
@@ -94,12 +104,22 @@ class KernelIndex:
         return item is not None
 
     def _tell(self, lines: list[str], head: int) -> None:
+        self._unsent.append(("".join(lines), head))
+        self._send()
+
+    def _send(self) -> None:
+        """Makes the calls that are due. One that fails is repeated, and no later one overtakes it: a job would miss its rows.
+
+        The kernel skips entries that it has, so a call may be repeated whose answer alone was lost.
+        """
         try:
-            # If the JVM has exited, skip this: its jobs have failed and report it.
-            with releasing():
-                self._index.add("".join(lines), head)
+            while self._unsent:
+                # If the JVM has exited, skip this: its jobs have failed and report it.
+                with releasing():
+                    self._index.add(*self._unsent[0])
+                self._unsent.popleft()
         except Exception:
-            _logger.exception("the kernel did not receive the log up to commit %d", head)
+            _logger.exception("the kernel did not receive commits of the log; they are sent again")
 
 
 def _line(e: Entry) -> str:

@@ -36,7 +36,8 @@ public final class LogIndex {
 
   /**
    * Adds entries, one a line: {@code lsn TAB object TAB watermark-or-empty TAB idle (1 or 0) TAB columns TAB path TAB
-   * offset,length,rows[,before];…} and makes everything up to {@code newHead} visible.
+   * offset,length,rows[,before];…} and makes everything up to {@code newHead} visible. Entries that are known are skipped: the caller repeats
+   * a call whose answer it did not get.
    */
   public synchronized void add(String lines, long newHead) {
     for (String line : lines.split("\n")) {
@@ -48,6 +49,9 @@ public final class LogIndex {
       int columns = Integer.parseInt(f[4]);
       Mark mark = new Mark(f[2].isEmpty() ? JobTime.NONE : Long.parseLong(f[2]), f[3].equals("1"));
       LogTrack track = tracks.computeIfAbsent(Integer.parseInt(f[1]), k -> new LogTrack());
+      if (!track.isNew(lsn)) {
+        continue;
+      }
       if (f[6].isEmpty()) {
         track.add(lsn, mark, columns, f[5], lastRows);
       } else {

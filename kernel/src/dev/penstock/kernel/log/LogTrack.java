@@ -130,6 +130,12 @@ final class LogTrack {
   private final List<Run> runs = new ArrayList<>();
   private LogIndex.Mark before = LogIndex.Mark.NONE;
   private int markers;
+  private long newest;
+
+  /** Whether an LSN is above those of all entries so far. An object has one entry in a commit. */
+  boolean isNew(long lsn) {
+    return lsn > newest;
+  }
 
   /** The event time of the object before its first entry. */
   void before(LogIndex.Mark mark) {
@@ -138,6 +144,7 @@ final class LogTrack {
 
   /** Adds the newest entry. {@code slices} are its messages in the file. */
   void add(long lsn, LogIndex.Mark mark, int columns, String path, List<LogSlice> slices) {
+    newest = lsn;
     markers = 0;
     long rows = 0;
     for (LogSlice s : slices) {
@@ -153,6 +160,7 @@ final class LogTrack {
 
   /** Adds the newest entry, which has no rows. {@code lastRows} is the last commit in which any object got some. */
   void add(long lsn, LogIndex.Mark mark, int columns, String path, long lastRows) {
+    newest = lsn;
     long place = lsn;
     if (markers > 0) {
       Run last = runs.get(runs.size() - 1);
