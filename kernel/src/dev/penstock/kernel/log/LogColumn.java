@@ -42,7 +42,11 @@ final class LogColumn extends ColumnVector {
   }
 
   static ColumnVector of(DataType type, FieldVector vector) {
-    if (vector instanceof BaseFixedWidthVector && !(vector instanceof BitVector) && plain(type)) {
+    if (vector instanceof BaseFixedWidthVector fixed && !(vector instanceof BitVector) && plain(type)) {
+      // Values of another width would be read from the memory of their neighbours.
+      if (fixed.getTypeWidth() != type.defaultSize()) {
+        throw new IllegalStateException("A column of type " + type.sql() + " has values of " + fixed.getTypeWidth() + " bytes.");
+      }
       return new LogColumn(type, vector, 0);
     }
     if (vector instanceof VarCharVector && type instanceof StringType) {
@@ -115,33 +119,39 @@ final class LogColumn extends ColumnVector {
     return UTF8String.fromAddress(null, values + start, end - start);
   }
 
+  // `of` leaves columns of the other types to ArrowColumnVector.
+
   @Override
   public boolean getBoolean(int row) {
-    throw new UnsupportedOperationException();
+    throw notOfThisType("BOOLEAN");
   }
 
   @Override
   public ColumnarArray getArray(int row) {
-    throw new UnsupportedOperationException();
+    throw notOfThisType("ARRAY");
   }
 
   @Override
   public ColumnarMap getMap(int row) {
-    throw new UnsupportedOperationException();
+    throw notOfThisType("MAP");
   }
 
   @Override
   public Decimal getDecimal(int row, int precision, int scale) {
-    throw new UnsupportedOperationException();
+    throw notOfThisType("DECIMAL");
   }
 
   @Override
   public byte[] getBinary(int row) {
-    throw new UnsupportedOperationException();
+    throw notOfThisType("BINARY");
   }
 
   @Override
   public ColumnVector getChild(int ordinal) {
-    throw new UnsupportedOperationException();
+    throw notOfThisType("STRUCT");
+  }
+
+  private IllegalStateException notOfThisType(String asked) {
+    return new IllegalStateException("A column of type " + dataType().sql() + " is read as " + asked + ".");
   }
 }
