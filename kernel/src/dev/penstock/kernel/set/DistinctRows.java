@@ -1,7 +1,6 @@
 package dev.penstock.kernel.set;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import dev.penstock.kernel.row.Combining;
 import dev.penstock.kernel.row.PhysicalRow;
 import dev.penstock.kernel.state.Keyed;
 import java.util.ArrayList;
@@ -54,7 +53,7 @@ public final class DistinctRows {
       columns.set(width, PhysicalRow.column(before));
     }
     MapPartitionsFunction<Row, Row> combined =
-        before == null ? rows -> new Combined(rows, all) : rows -> new First(rows, all);
+        before == null ? rows -> new Summed(rows, all) : rows -> new Earliest(rows, all);
     StructType schema = before == null ? row.weighted() : row.with(before);
     StatefulProcessor<Row, Row, Row> processor =
         weight == null ? new FirstSeen(width, before != null) : new Counted(width);
@@ -64,52 +63,37 @@ public final class DistinctRows {
   }
 
   /** Equal rows as one, with the smallest watermark. */
-  private static final class First extends Combining<Row> {
-    private final int[] all;
-
-    First(Iterator<Row> source, int[] all) {
-      super(source, 2);
-      this.all = all;
-    }
-
-    @Override
-    protected Row key(Row row) {
-      return PhysicalRow.key(row, all);
+  private static final class Earliest extends EqualRows {
+    Earliest(Iterator<Row> source, int[] all) {
+      super(source, all, 2);
     }
 
     @Override
     protected void add(Row row, long[] sums) {
-      long before = row.getLong(all.length);
+      long before = row.getLong(width);
       sums[1] = sums[0]++ == 0 ? before : Math.min(sums[1], before);
     }
 
     @Override
     protected Row row(Row key, long[] sums) {
-      return PhysicalRow.weighted(key, all.length, sums[1]);
+      return PhysicalRow.weighted(key, width, sums[1]);
     }
   }
 
-  private static final class Combined extends Combining<Row> {
-    private final int[] all;
-
-    Combined(Iterator<Row> source, int[] all) {
-      super(source, 1);
-      this.all = all;
-    }
-
-    @Override
-    protected Row key(Row row) {
-      return PhysicalRow.key(row, all);
+  /** Equal rows as one, with the sum of their weights. */
+  private static final class Summed extends EqualRows {
+    Summed(Iterator<Row> source, int[] all) {
+      super(source, all, 1);
     }
 
     @Override
     protected void add(Row row, long[] sums) {
-      sums[0] += row.getLong(all.length);
+      sums[0] += row.getLong(width);
     }
 
     @Override
     protected Row row(Row key, long[] sums) {
-      return PhysicalRow.weighted(key, all.length, sums[0]);
+      return PhysicalRow.weighted(key, width, sums[0]);
     }
   }
 

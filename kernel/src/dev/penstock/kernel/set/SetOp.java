@@ -1,7 +1,6 @@
 package dev.penstock.kernel.set;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import dev.penstock.kernel.row.Combining;
 import dev.penstock.kernel.row.PhysicalRow;
 import dev.penstock.kernel.state.Keyed;
 import java.util.ArrayList;
@@ -56,39 +55,32 @@ public final class SetOp {
     int[] all = java.util.stream.IntStream.range(0, width).toArray();
     Processor processor = new Processor(PhysicalRow.text(spec, "kind"), width);
     Dataset<Row> out = Keyed.by(
-            rows -> new Combined(rows, all), schema, row.keySchema(all), r -> PhysicalRow.key(r, all), processor,
+            rows -> new BothSides(rows, all), schema, row.keySchema(all), r -> PhysicalRow.key(r, all), processor,
             row.weighted())
         .over(in.select(columns.toArray(Column[]::new)), spec);
     return row.leave(out);
   }
 
-  private static final class Combined extends Combining<Row> {
-    private final int[] all;
-
-    Combined(Iterator<Row> source, int[] all) {
-      super(source, 2);
-      this.all = all;
-    }
-
-    @Override
-    protected Row key(Row row) {
-      return PhysicalRow.key(row, all);
+  /** Equal rows as one, with the sums of their weights on both sides. */
+  private static final class BothSides extends EqualRows {
+    BothSides(Iterator<Row> source, int[] all) {
+      super(source, all, 2);
     }
 
     @Override
     protected void add(Row row, long[] sums) {
-      sums[0] += row.getLong(all.length);
-      sums[1] += row.getLong(all.length + 1);
+      sums[0] += row.getLong(width);
+      sums[1] += row.getLong(width + 1);
     }
 
     @Override
     protected Row row(Row key, long[] sums) {
-      Object[] values = new Object[all.length + 2];
-      for (int i = 0; i < all.length; i++) {
+      Object[] values = new Object[width + 2];
+      for (int i = 0; i < width; i++) {
         values[i] = key.get(i);
       }
-      values[all.length] = sums[0];
-      values[all.length + 1] = sums[1];
+      values[width] = sums[0];
+      values[width + 1] = sums[1];
       return RowFactory.create(values);
     }
   }
