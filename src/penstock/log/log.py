@@ -329,7 +329,8 @@ class Log:
             try:
                 self._on_durable(written.entries)
             except Exception:
-                # The commits are in the log, so they must not be reported as failed.
+                # The commits are in the log, so they must not be reported as failed. The storage's listener only queues them
+                # for the kernel's index, which repeats what it could not send.
                 _logger.exception("the listener of the log failed at commit %d", written.head)
 
     def _rolled(self, segment: Segment) -> None:

@@ -18,6 +18,7 @@ def raisable(error: BaseException) -> BaseException:
     try:
         copy = kind.__new__(kind, *error.args)
     except Exception:
+        # A class that cannot be made from its arguments. The error itself is raised, and nothing but the length of its traceback differs.
         return error
     copy.__dict__.update(error.__dict__)
     copy.__cause__, copy.__suppress_context__ = error.__cause__, error.__suppress_context__

@@ -60,6 +60,7 @@ class ClassArchive:
                 whole.replace(self.path)
             _remove_old(self.path.parent)
         except Exception:
+            # The next process records again; until then it starts as slowly as without an archive.
             _logger.debug("no class archive was written", exc_info=True)
 
 

@@ -223,6 +223,7 @@ class Spark:
             try:
                 watcher(why())
             except Exception:
+                # The others must hear of it too. This one's database raises PSK-7005 at its next call of the JVM.
                 _logger.exception("a watcher of Spark's JVM failed")
         ended.gateway.abandon()
         close_context(ended.session.sparkContext)
