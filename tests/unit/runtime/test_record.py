@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -51,19 +51,6 @@ class Output:
 def batches(info: ObjectInfo, *rows: Row) -> tuple[pa.RecordBatch, ...]:
     """One batch for each row, as tasks would put them out."""
     return tuple(b for r in rows for b in part(info, r).batches)
-
-
-@pytest.fixture(scope="module")
-def shared_storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    with opened(tmp_path_factory.mktemp("record")) as storage:
-        yield storage
-
-
-@pytest.fixture
-def storage(shared_storage: Storage) -> Iterator[Storage]:
-    yield shared_storage
-    for info in reversed(shared_storage.catalog.objects()):
-        drop(shared_storage, info)
 
 
 def recorder(storage: Storage, *objects: ObjectInfo, outputs: Sequence[Output] | None = None, **more: Any) -> Recorder:

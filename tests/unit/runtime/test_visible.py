@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.unit.runtime.storing import Row, Rows, added, drop, make, opened, part
+from tests.unit.runtime.storing import Row, Rows, added, make, part
 
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import PenstockError, fail
@@ -17,19 +16,6 @@ from penstock.runtime.storage.storage import Storage
 from penstock.runtime.storage.writes import Action, TableWriter
 
 ONE, TWO = (1, "one"), (2, "two")
-
-
-@pytest.fixture(scope="module")
-def shared_storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    with opened(tmp_path_factory.mktemp("visible")) as storage:
-        yield storage
-
-
-@pytest.fixture
-def storage(shared_storage: Storage) -> Iterator[Storage]:
-    yield shared_storage
-    for info in reversed(shared_storage.catalog.objects()):
-        drop(shared_storage, info)
 
 
 def session(storage: Storage) -> Session:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 from tests.effort import times
-from tests.unit.serve.timeline import SCHEMA, SOON_S, Timeline, delta, drain, plain, read
+from tests.unit.serve.timeline import POLICIES, SCHEMA, SOON_S, Timeline, delta, drain, plain, read
 
 from penstock.errors import PenstockError, fail
 from penstock.serve.change import Change
@@ -20,20 +20,6 @@ from penstock.serve.origin import Origin, Past
 from penstock.serve.store import ViewStore
 
 EPOCHS = times(60)
-POLICIES: tuple[Policy, ...] = ("block", "coalesce", "latest", "resync", "disconnect")
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    hub = Hub(tick_seconds=0.02)
-    hub.open(1, "v")
-    yield hub
-    hub.close()
-
-
-@pytest.fixture
-def timeline(hub: Hub) -> Timeline:
-    return Timeline(hub)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

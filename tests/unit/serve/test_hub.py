@@ -23,14 +23,6 @@ from penstock.serve.store import ViewStore
 
 
 @pytest.fixture
-def hub() -> Iterator[Hub]:
-    hub = Hub(tick_seconds=0.02)
-    hub.open(1, "v")
-    yield hub
-    hub.close()
-
-
-@pytest.fixture
 def timeline(hub: Hub) -> Iterator[Timeline]:
     store = ViewStore(min_delta_rows=50)
     yield Timeline(hub, store)

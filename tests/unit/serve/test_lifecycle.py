@@ -23,14 +23,6 @@ from penstock.serve.origin import Origin, Past
 from penstock.serve.subscription import Subscription
 
 
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    hub = Hub(tick_seconds=0.02)
-    hub.open(1, "v")
-    yield hub
-    hub.close()
-
-
 def within(bound: float, call: Callable[[], object]) -> None:
     """The call ends within the bound, in a thread of its own."""
     outcome: list[BaseException] = []

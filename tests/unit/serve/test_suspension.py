@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
 
 import pytest
-from tests.unit.serve.timeline import SOON_S, Timeline, drain, plain, read
+from tests.unit.serve.timeline import POLICIES, SOON_S, Timeline, drain, plain, read
 
 from penstock.errors import PenstockError, fail
 from penstock.serve.change import Change
@@ -15,21 +14,6 @@ from penstock.serve.hub import Hub
 from penstock.serve.lifecycle import SubscriptionState
 from penstock.serve.options import Policy, SubscribeOptions
 from penstock.serve.subscription import Subscription
-
-POLICIES: tuple[Policy, ...] = ("block", "coalesce", "latest", "resync", "disconnect")
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    hub = Hub(tick_seconds=0.02)
-    hub.open(1, "v")
-    yield hub
-    hub.close()
-
-
-@pytest.fixture
-def timeline(hub: Hub) -> Timeline:
-    return Timeline(hub)
 
 
 def broken(text: str = "broken") -> PenstockError:

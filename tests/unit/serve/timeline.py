@@ -12,13 +12,14 @@ import pyarrow as pa
 from penstock.errors import fail
 from penstock.serve.change import Change
 from penstock.serve.hub import Hub
-from penstock.serve.options import SubscribeOptions
+from penstock.serve.options import Policy, SubscribeOptions
 from penstock.serve.origin import Origin, Past
 from penstock.serve.store import ViewStore
 from penstock.serve.subscription import Subscription
 
 SCHEMA = pa.schema([("k", pa.int64())])
 SOON_S = 20.0
+POLICIES: tuple[Policy, ...] = ("block", "coalesce", "latest", "resync", "disconnect")
 
 
 def delta(*pairs: tuple[int, int]) -> pa.Table:
