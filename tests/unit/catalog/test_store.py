@@ -2,16 +2,15 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import stat
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.disk.filling import largest_file
 
 from penstock.catalog.objects import (
     Checkpoint,
@@ -119,17 +118,6 @@ def test_a_name_is_taken_once(tmp_path: Path) -> None:
         assert state(catalog) == before
 
 
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """No file can be written while this lasts."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def edited(catalog: Catalog) -> None:
     with catalog.edit():
         catalog.checkpoints.append(Checkpoint(2, 18, 0))
@@ -161,7 +149,7 @@ def test_a_change_that_cannot_be_written_has_not_happened(tmp_path: Path, change
     path = tmp_path / "catalog.json"
     catalog = filled(path)
     before = state(catalog)
-    with full_disk(), pytest.raises(PenstockError, match=str(path)) as error:
+    with largest_file(1), pytest.raises(PenstockError, match=str(path)) as error:
         CHANGES[change](catalog)
     assert error.value.code == "PSK-7004"
     assert state(catalog) == state(Catalog(path)) == before

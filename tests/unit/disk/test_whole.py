@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import stat
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from tests.unit.disk.filling import largest_file
 
 from penstock.disk import make_folder, sync_file, unwritable, write_durably
 from penstock.errors import PenstockError
@@ -73,13 +73,11 @@ def test_everything_is_synced_before_it_counts(tmp_path: Path, monkeypatch: pyte
 def test_a_file_that_cannot_grow_is_refused_with_what_helps(tmp_path: Path) -> None:
     path = tmp_path / "a"
     write_durably(path, b"old")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    try:
-        with pytest.raises(PenstockError, match=f"{path} could not be written: File too large") as error:
-            write_durably(path, bytes(5000))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with (
+        largest_file(1000),
+        pytest.raises(PenstockError, match=f"{path} could not be written: File too large") as error,
+    ):
+        write_durably(path, bytes(5000))
     assert error.value.code == "PSK-7004" and "Free some disk space" in str(error.value)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]

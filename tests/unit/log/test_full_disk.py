@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.unit.disk.filling import largest_file
 from tests.unit.log.rows import SCHEMA, part
 
 from penstock import disk
@@ -23,17 +22,6 @@ from penstock.log import segment as segment_module
 
 def keys(log: Log, object_id: int) -> list[int]:
     return [k for e in log.entries(object_id) for k in log.read(e, SCHEMA)["k"].to_pylist()]
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """No file of this process can grow beyond a size."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def files_open_in(folder: Path) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tests.effort import times
+from tests.unit.disk.filling import largest_file
 from tests.unit.log.rows import SCHEMA, batch, part
 
 from penstock.errors import PenstockError
@@ -256,12 +256,8 @@ def test_without_room_a_segment_stays_as_it_was(tmp_path: Path, caplog: pytest.L
     busy(log, 60)
     log.trim({1: log.head})
     before = older(log)
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limit[1]))
-    try:
+    with largest_file(10_000):
         assert log.trim({1: log.head}) == 0
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert "could not be thinned out: PSK-7004" in caplog.text
     assert (older(log), keys(log, 2)) == (before, [0, 40])
     assert list((tmp_path / "log").glob("*.tmp")) == []
