@@ -61,8 +61,8 @@ class Reader:
         self.total = +self.total
 
 
-def killed_and_compared(folder: Path, seed: int, rounds: int) -> None:
-    """Several lives of one database, each ended by a kill, each looked at by the next process."""
+def killed_and_compared(folder: Path, seed: int, rounds: int) -> int:
+    """Several lives of one database, each ended by a kill, each looked at by the next process. The number of rows in the end."""
     chance = random.Random(seed)
     readers = [Reader(n) for n in ("sums", "windows", "best", "overall", "even", "odd", "latest_sum")]
     stored = 0
@@ -76,10 +76,11 @@ def killed_and_compared(folder: Path, seed: int, rounds: int) -> None:
             assert len(present) - 1 in (acknowledged, acknowledged + 1)
             stored = len(present)
             check(db, stored, readers)
+    return stored
 
 
 def test_kill_at_random_moments(tmp_path: Path) -> None:
-    killed_and_compared(tmp_path / "data", seed=16, rounds=2)
+    assert killed_and_compared(tmp_path / "data", seed=16, rounds=2) >= 2, "each life inserts a row at least"
 
 
 def check(db: penstock.Database, stored: int, readers: list[Reader]) -> None:

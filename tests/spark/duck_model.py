@@ -26,17 +26,23 @@ class Measured:
         for name, select in views.items():
             self.db.execute(f"CREATE MATERIALIZED VIEW {name} AS {select}")
 
-    def do(self, sql: str) -> None:
-        """One script, in both; an INSERT replaces the rows of its keys, which DuckDB calls INSERT OR REPLACE."""
+    def do(self, sql: str) -> dict[str, int]:
+        """Carries out a script in both, compares every view, and returns how many rows each has.
+
+        An INSERT replaces the rows of its keys, which DuckDB calls INSERT OR REPLACE.
+        """
         self.db.execute(sql)
         self._duck.execute(sql.replace("INSERT INTO", "INSERT OR REPLACE INTO"))
-        self.check(sql)
+        return self.check(sql)
 
-    def check(self, after: str) -> None:
+    def check(self, after: str) -> dict[str, int]:
         settle(self.db)
+        rows = {}
         for name, select in self._views.items():
             got, wanted = contents(self.db, name), bag(self._duck.execute(select).fetchall())
             assert got == wanted, f"{name} after {after}: too much {got - wanted}, too little {wanted - got}"
+            rows[name] = got.total()
+        return rows
 
     def reopen(self) -> None:
         self.db.close()

@@ -58,6 +58,7 @@ def test_page(page: Path, opener: Opener, monkeypatch: pytest.MonkeyPatch, tmp_p
 
     monkeypatch.setattr(penstock, "open", in_this_session)
     db: penstock.Database | None = None
+    ran = 0
     for block in blocks(page):
         where = f"{page.relative_to(ROOT)}:{block.line}"
         if block.language == "python":
@@ -66,6 +67,9 @@ def test_page(page: Path, opener: Opener, monkeypatch: pytest.MonkeyPatch, tmp_p
             db = db or opener()
             db.execute(block.text)
             settle(db)
+        ran += 1
+    # A block that fails raises; a page whose blocks are not found would pass.
+    assert ran == len(blocks(page)) > 0
 
 
 def test_the_readme_shows_the_result_that_it_promises(

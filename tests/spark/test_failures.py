@@ -53,6 +53,8 @@ def test_a_select_that_waits_too_long_gives_no_old_rows(db: penstock.Database) -
     db.insert("s", [("a", 1)])
     with refused("PSK-0010", "g has not caught up with the last commit within 0.001 s"):
         db.sql("SELECT total FROM g")
+    db.execute("SET read.timeout_ms = 60000")
+    assert db.sql("SELECT total FROM g").fetchall() == [(2,)]
 
 
 def test_what_is_above_a_stopped_or_failed_query_is_refused_too(db: penstock.Database) -> None:
@@ -298,6 +300,14 @@ def test_errors_belong_to_their_rows_and_heal_with_them(opener: Opener, tmp_path
         follower.next(timeout=SOON_S)
     change = follower.next(timeout=SOON_S)
     assert change is not None and change.rows()[-1]["total"] == 122
+    # What has healed stays so, after a stop and in the next process.
+    db.execute("STOP PIPELINE; START PIPELINE")
+    assert db.sql("SELECT * FROM over").fetchall() == [(3, 122)]
+    db.close()
+    db = opener(tmp_path / "data")
+    db.insert("t", [(5, 100)])
+    assert db.sql("SELECT * FROM over").fetchall() == [(4, 123)]
+    assert [s.error for s in db.status() if s.error] == []
 
 
 def test_errors_can_go_elsewhere(db: penstock.Database, tmp_path: Path) -> None:
