@@ -93,7 +93,10 @@ class Model:
         works = [*[self.insert] * 30, *[self.upsert] * 3, *[self.delete] * 2, *[self.both] * 2, self.look]
         end = time.monotonic() + SECONDS
         number = 0
-        while self.presses.struck < STRIKES and time.monotonic() < end:
+        while time.monotonic() < end:
+            # Both outcomes must have been seen, however slow the machine is.
+            if self.presses.struck >= STRIKES and self.carried_out and self.not_carried_out:
+                return
             number += 1
             self.chance.choice(works)(number)
 
