@@ -118,8 +118,8 @@ class Recent:
                 return None
             if weight == 1:
                 found[key] = row
-            else:
-                found.setdefault(key, None)
+            elif found.setdefault(key, None) == row:
+                return None  # It came and went: what was there before is not known here.
         return found
 
     def take(self, change: pa.Table, news: dict[Key, Row | None]) -> None:

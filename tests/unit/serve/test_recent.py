@@ -67,6 +67,14 @@ def test_small_changes_wait_until_somebody_reads_more_than_a_row(store: ViewStor
     assert store.query('SELECT count(*) AS n FROM "t"', {"t": 1}).to_pylist() == [{"n": 0}]
 
 
+def test_a_row_that_comes_and_goes_in_one_change(store: ViewStore) -> None:
+    store.apply(1, change(((1, "a", 1.0), 1), ((1, "a", 1.0), -1)), epoch=1, lsn=1)
+    assert read(store, 1) == []
+    store.apply(1, change(((1, "b", 1.0), 1)), epoch=2, lsn=2)
+    store.apply(1, change(((1, "b", 1.0), 1), ((1, "b", 1.0), -1)), epoch=3, lsn=3)
+    assert read(store, 1) == [(1, "b", 1.0)] and everything(store) == {1: (1, "b", 1.0)}
+
+
 def test_an_epoch_is_applied_once(store: ViewStore) -> None:
     for _ in range(2):
         store.apply(1, change(((1, "a", 1.0), 1)), epoch=1, lsn=1)
