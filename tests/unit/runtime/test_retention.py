@@ -179,6 +179,16 @@ def test_a_failed_query_holds_the_log_for_a_while(engine: Engine) -> None:
     assert floor(engine, source) == Floor(own[4], HISTORY) and not checkpoint.exists()
 
 
+def test_a_stopped_query_holds_the_log_and_is_named(engine: Engine) -> None:
+    """It continues where it stopped; `log.max_bytes` bounds what it holds."""
+    storage = engine.storage
+    source = filled(storage)
+    own = lsns(storage, source)
+    view = make(storage, "v", Kind.VIEW, depends_on=(source.id,))
+    engine.jobs.by_object[view.id] = Job(own[0], JobState.STOPPED, time.time() - 100_000)
+    assert floor(engine, source) == Floor(own[0], "materialized view v")
+
+
 def test_a_query_that_could_not_be_started_holds_the_log_for_a_while(engine: Engine) -> None:
     storage = engine.storage
     source = filled(storage)
