@@ -46,6 +46,8 @@ def test_rows_are_written_changed_and_read(db: Database) -> None:
     for _ in range(2):
         assert run(db, "SELECT name AS x, id FROM t AS r WHERE r.id = ?", [2]) == [("b", 2)]
         assert run(db, "SELECT * FROM t WHERE id = 4") == []
+        assert run(db, "SELECT t.id, t.n FROM t WHERE t.id = ? LIMIT 1", [2]) == [(2, 3)]
+        assert run(db, "SELECT t.id FROM t WHERE t.id = ? LIMIT 0", [2]) == []
     assert run(db, "SELECT name AS x, id FROM t AS r WHERE r.id = ?", [None]) == []
 
 

@@ -19,7 +19,7 @@ from penstock.runtime.statements.constants import Bound, constant
 from penstock.sql.query import ParsedQuery
 
 _HARMLESS = ("spark.sql.codegen.", "spark.sql.shuffle.", "spark.sql.streaming.", "spark.sql.adaptive.", "spark.sql.ui.")
-_PLAIN_CLAUSES = frozenset({"expressions", "from_", "where"})
+_PLAIN_CLAUSES = frozenset({"expressions", "from_", "where", "limit"})
 _EQUAL_KINDS = frozenset({"string", "boolean", "date", "timestamp"})
 _SCALARS = INTEGERS | _EQUAL_KINDS | {"double", "float", "timestamp_ntz", "binary"}
 _MOST_EXACT = 18
@@ -243,7 +243,9 @@ def point_select(query: ParsedQuery, info: ObjectInfo) -> PointSelect | None:
         return None
     if not isinstance(tree, exp.Select) or any(v and k not in _PLAIN_CLAUSES for k, v in tree.args.items()):
         return None
-    table, where = tree.args["from_"].this, tree.args.get("where")
+    table, where, limit = tree.args["from_"].this, tree.args.get("where"), tree.args.get("limit")
+    if limit is not None and not _at_least_one(limit):
+        return None
     if not isinstance(table, exp.Table) or any(v and k not in ("this", "alias") for k, v in table.args.items()):
         return None
     if where is None or where.find(exp.Query) is not None or (table.args.get("alias") and table.args["alias"].columns):
@@ -257,7 +259,7 @@ def point_select(query: ParsedQuery, info: ObjectInfo) -> PointSelect | None:
         inner = item.this if isinstance(item, exp.Alias) else item
         column = _column(info, alias, inner)
         name = item.alias if isinstance(item, exp.Alias) else item.name
-        # A name in another case, or a qualified one, is the engine's to write.
+        # A name that is written in another case than the column's is the engine's to choose.
         if column is None or (item is inner and name != column.name):
             return None
         chosen.append((column, name))
@@ -266,6 +268,14 @@ def point_select(query: ParsedQuery, info: ObjectInfo) -> PointSelect | None:
     at = {c.name: i for i, c in enumerate(info.columns)}
     schema = pa.schema([pa.field(n, to_arrow(c.type)) for c, n in chosen])
     return PointSelect(info, alias, where.this, tuple(at[c.name] for c, _ in chosen), schema)
+
+
+def _at_least_one(limit: exp.Expr) -> bool:
+    """LIMIT 1 and above change nothing: a key has one row."""
+    if not isinstance(limit, exp.Limit) or any(v and k != "expression" for k, v in limit.args.items()):
+        return False
+    count = limit.expression
+    return isinstance(count, exp.Literal) and count.is_int and int(count.this) >= 1
 
 
 def _is_scalar(kind: str) -> bool:
