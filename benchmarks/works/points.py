@@ -58,8 +58,8 @@ def with_penstock(quick: bool) -> Figures:
                 run()
             figures[name] = [float(np.percentile([taken(run) for _ in range(rounds)], 50))]
         each = 200 if quick else 1_000
-        figures["threads_any"] = [rate(db, each, KEYS) for _ in range(3)][1:]
-        figures["threads_hot"] = [rate(db, each, HOT) for _ in range(3)][1:]
+        figures["threads_any"] = [rate(db, each, KEYS, dice) for _ in range(3)][1:]
+        figures["threads_hot"] = [rate(db, each, HOT, dice) for _ in range(3)][1:]
     return figures
 
 
@@ -70,17 +70,17 @@ def taken(run: Callable[[], object]) -> float:
     return (time.perf_counter() - began) * 1_000
 
 
-def rate(db: api.Database, each: int, keys: int) -> float:
-    """Prepared SELECTs a second from several threads."""
+def rate(db: api.Database, each: int, keys: int, seeds: random.Random) -> float:
+    """Prepared SELECTs a second from several threads, of other keys each time."""
 
-    def work(seed: int) -> None:
+    def work(seed: float) -> None:
         dice = random.Random(seed)
         for _ in range(each):
             db.sql(SELECT, [dice.randrange(keys)]).fetchall()
 
     began = time.perf_counter()
     with ThreadPoolExecutor(THREADS) as pool:
-        for job in [pool.submit(work, seed) for seed in range(THREADS)]:
+        for job in [pool.submit(work, seeds.random()) for _ in range(THREADS)]:
             job.result()
     return THREADS * each / (time.perf_counter() - began)
 
