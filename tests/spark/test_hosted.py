@@ -139,6 +139,28 @@ def test_a_member_that_comes_later_begins_with_what_is_there(db: penstock.Databa
     assert db._engine.jobs.by_object[db._engine.catalog.get("twice").id].kernel is kernel  # type: ignore[union-attr]
 
 
+def test_members_that_begin_while_the_job_is_behind(db: penstock.Database) -> None:
+    """Rows that are in the contents with which a member begins come in the job's next epoch, too."""
+    db.execute(TABLES)
+    view(db, "first", ON_ONE["grouped"])
+    made = {"first": ON_ONE["grouped"]}
+    for i in range(6):
+        db.insert("t", [(10 * i + n, n % 3, n, "a") for n in range(10)])
+        made[f"member_{i}"] = ON_ONE["grouped"] if i % 2 else f"SELECT count(*) AS n, sum(v) AS total, {i} AS i FROM t"
+        view(db, f"member_{i}", made[f"member_{i}"])
+        db.insert("t", [(1000 + i, 1, i, "b")])
+    check(db, made, "")
+
+
+def test_a_query_with_more_state_than_fits_has_its_own_job(db: penstock.Database) -> None:
+    db.execute(TABLES)
+    firsts = ", ".join(f"first_value(v) FILTER (WHERE v > {i}) AS f{i}" for i in range(4))
+    view(db, "firsts", f"SELECT k, {firsts} FROM t GROUP BY k")
+    assert "its own, because it keeps more than 6 maps in its state" in db.explain("firsts")
+    db.insert("t", [(1, 1, 1, "a"), (2, 1, 3, "b")])
+    assert rows(db, "SELECT * FROM firsts") == [(1, 1, 3, 3, None)]
+
+
 def test_an_epoch_takes_all_members_to_the_same_moment(db: penstock.Database) -> None:
     db.execute(TABLES)
     for name, select in ON_ONE.items():

@@ -442,7 +442,8 @@ class Jobs:
                     continue  # The job has gone on without it.
                 return settled
             except PenstockError:
-                if not self.shared.split_up(info):
+                replaced = self.by_object.get(info.id) is not job and self._expected(info)
+                if info.id not in self._refused and not replaced and not self.shared.split_up(info):
                     raise
 
     def _expected(self, info: ObjectInfo) -> bool:

@@ -5,6 +5,7 @@ import dev.penstock.kernel.error.RowAttempt;
 import dev.penstock.kernel.row.Pack;
 import dev.penstock.kernel.state.Keyed;
 import dev.penstock.kernel.state.KeyedPlan;
+import dev.penstock.kernel.state.SlotHandle;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -31,6 +32,9 @@ import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -91,7 +95,20 @@ public final class Member implements Serializable {
         branch.steps.select(columns(keyed.child()), columns(keyed.child()));
       }
     }
-    return new Member(branches, keyed.child().schema(), keyed.keyed(), after, frame.schema());
+    Member member = new Member(branches, keyed.child().schema(), keyed.keyed(), after, frame.schema());
+    member.checkState();
+    return member;
+  }
+
+  /** Whether its state fits into that of a shared job. A copy is asked, because opening its state changes a processor. */
+  private void checkState() {
+    StatefulProcessor<?, Row, Row> processor = of(bytes()).keyed.processor();
+    processor.setHandle(new SlotHandle().counted());
+    try {
+      processor.init(OutputMode.Append(), TimeMode.None());
+    } catch (UnsupportedOperationException e) {
+      throw new Unfit(e.getMessage());
+    }
   }
 
   /** The steps above the keyed operator. */

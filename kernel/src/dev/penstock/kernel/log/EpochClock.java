@@ -209,10 +209,12 @@ public final class EpochClock {
       long tick = pace.left();
       if (tick <= 0 && !halted) {
         long head = inputs.bounded(base.lsn, index.head());
-        if (inputs.changed(base.lsn, head) || roster.last() > base.roster) {
+        int slots = roster.ready(base.roster, index.head());
+        if (inputs.changed(base.lsn, head) || slots > base.roster) {
           looked = false;
           pace.begun();
-          return Timeline.advance(index, followed, base, head, Math.max(base.roster, roster.last()));
+          long reached = Math.max(head, roster.reach(base.roster, slots));
+          return Timeline.advance(index, followed, base, reached, slots);
         }
         if (pace.expires() && ownBeat(base)) {
           looked = false;

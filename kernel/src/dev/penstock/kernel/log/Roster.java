@@ -9,8 +9,8 @@ import java.util.TreeMap;
 /**
  * The members of a shared job as its clock sees them. Each has a slot; slots rise in the order in which members join.
  *
- * <p>An offset says which was the newest slot then. A member begins with the first epoch whose end has its slot and whose start has not: it alone then reads all that
- * was there before. From that epoch on it reads what all read. So a replayed epoch has the same rows for the same members, whoever has joined meanwhile. The
+ * <p>An offset says which was the newest slot then. A member begins with the first epoch whose end has its slot and whose start has not: it alone then reads all
+ * up to the end of that epoch, its contents or the log. After that epoch it reads what all read. So a replayed epoch has the same rows for the same members, whoever has joined meanwhile. The
  * owner sees to it that one thread at a time is in here.
  */
 final class Roster {
@@ -56,6 +56,25 @@ final class Roster {
     return last;
   }
 
+  /** The newest slot that an epoch can end with: the contents with which members begin must not be ahead of the log. */
+  int ready(int begun, long head) {
+    for (int slot : schemas.tailMap(begun, false).keySet()) {
+      if (seeded(slot) > head) {
+        return slot - 1;
+      }
+    }
+    return Math.max(begun, last);
+  }
+
+  /** The LSN that the epoch must reach in which some members begin: they never read what their contents have. */
+  long reach(int begun, int ready) {
+    return schemas.subMap(begun, false, ready, true).keySet().stream().mapToLong(this::seeded).max().orElse(0);
+  }
+
+  private long seeded(int slot) {
+    return seeds.getOrDefault(slot, Map.of()).values().stream().mapToLong(Seed::lsn).max().orElse(0);
+  }
+
   Map<Integer, String> schemas() {
     return new HashMap<>(schemas);
   }
@@ -70,7 +89,7 @@ final class Roster {
     return schemas.tailMap(durable, false).isEmpty() ? Long.MAX_VALUE : 0;
   }
 
-  /** The slices of an object in an epoch: those that all members read, and what new members begin with. */
+  /** The slices of an object in an epoch: those that all members read, and those of members that begin with it. */
   List<LogSlice> slices(int object, LogOffset start, LogOffset end, EpochInputs inputs, List<LogSlice> shared) {
     if (end.roster == 0) {
       return shared;
@@ -83,9 +102,11 @@ final class Roster {
         seed.slices.forEach(slice -> out.add(slice.to(-slot)));
         after = seed.lsn;
       }
-      inputs.history(object, after, start.lsn).forEach(slice -> out.add(slice.to(-slot)));
+      inputs.history(object, after, end.lsn).forEach(slice -> out.add(slice.to(-slot)));
     }
-    shared.forEach(slice -> out.add(slice.to(end.roster)));
+    if (start.roster > 0) {
+      shared.forEach(slice -> out.add(slice.to(start.roster)));
+    }
     return out;
   }
 }

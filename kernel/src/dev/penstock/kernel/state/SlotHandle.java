@@ -52,10 +52,10 @@ public final class SlotHandle implements StatefulProcessorHandle {
     size.at(key);
   }
 
-  /** True if so many variables fit into the state of a shared job. */
+  /** The number of a variable, if the state of a shared job has room for it. */
   private static int place(int wanted, int there, String what) {
     if (wanted >= there) {
-      throw new UnsupportedOperationException("a member of a shared job has at most " + there + " " + what);
+      throw new UnsupportedOperationException("it keeps more than " + there + " " + what + " in its state");
     }
     return wanted;
   }
@@ -95,7 +95,7 @@ public final class SlotHandle implements StatefulProcessorHandle {
     if (Row.class.isAssignableFrom(type)) {
       return (Codec<T>) new Rows(new RowCodec(encoder.schema()));
     }
-    throw new UnsupportedOperationException("state of type " + type + " has no place in a shared job");
+    throw new UnsupportedOperationException("it keeps " + type.getSimpleName() + " in its state");
   }
 
   private record Plain() implements Codec<byte[]> {
