@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,19 +121,16 @@ class JoinTrace:
                     del self.sums[label][row]
         return result
 
-    def state_rows(self, operators: Iterable[int], names: Sequence[str]) -> int:
-        """How many entries the states called `names` have in these stateful operators of the (stopped) query."""
-        total = 0
-        for operator in operators:
-            for name in names:
-                total += (
-                    self.spark.read.format("statestore")
-                    .option("operatorId", operator)
-                    .option("stateVarName", name)
-                    .load(str(self.folder / "checkpoint"))
-                    .count()
-                )
-        return total
+    def state_entries(self, *operators: int) -> int:
+        """How many entries these stateful operators of the (stopped) query have in their state."""
+        return sum(
+            self.spark.read.format("statestore")
+            .option("operatorId", operator)
+            .option("stateVarName", "state")
+            .load(str(self.folder / "checkpoint"))
+            .count()
+            for operator in operators
+        )
 
 
 def rows_of(change: Bag) -> list[dict[str, Any]]:

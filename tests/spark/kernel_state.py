@@ -6,9 +6,9 @@ from pyspark.sql import DataFrameReader
 from tests.spark.kernel_trace import Trace
 
 
-def state_rows(trace: Trace, variable: str, operator: int = 0) -> int:
-    """Grouping keys that have a value in a state variable after the last epoch."""
-    return _reader(trace, operator).option("stateVarName", variable).load().count()
+def state_entries(trace: Trace, operator: int = 0) -> int:
+    """Entries in the state of an operator after the last epoch: one for each value of a group, and one for each key in its maps."""
+    return _reader(trace, operator).option("stateVarName", "state").load().count()
 
 
 def timers(trace: Trace, operator: int = 0) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.kernel_state import state_rows, timers
+from tests.spark.kernel_state import state_entries, timers
 from tests.spark.kernel_trace import Rows, Trace, apply, canonical, expected
 
 DDL = (
@@ -177,8 +177,7 @@ def test_every_function_equals_spark_after_every_epoch(
             trace.step(rows)
             assert_same(trace.state, answer)
         if weight:
-            kept = ["group", *(f"values{i}" for i in (3, 16, 21))]  # COUNT(DISTINCT), MIN and MAX of a string
-            assert [state_rows(trace, name) for name in kept] == [0] * 4
+            assert state_entries(trace) == 0
     finally:
         trace.stop()
 
@@ -288,8 +287,8 @@ def test_window_closes_at_its_end_in_a_chain(spark: SparkSession, tmp_path: Path
         trace.stop()
         trace.start()
         assert trace.step([("a", at(30), 1, at(40))]) == [(at(20), 9, 1), (at(30), 1, 1)]
-        kept = [state_rows(trace, name, op) for op, name in enumerate(("page", "group", "group"))]
-        assert (kept, [timers(trace, op) for op in range(3)]) == ([0] * 3, [0] * 3)
+        kept = [(state_entries(trace, op), timers(trace, op)) for op in range(3)]
+        assert kept == [(0, 0)] * 3
     finally:
         trace.stop()
 
@@ -306,7 +305,7 @@ def test_few_and_many_groups_of_a_window(spark: SparkSession, tmp_path: Path) ->
     trace.start()
     try:
         trace.step([(k, 0.0, e, x, at(5), 1) for k, e, x in many + few])
-        assert state_rows(trace, "page") == timers(trace) == 256 + 3 and state_rows(trace, "groups") > 18_000
+        assert timers(trace) == 256 + 3 and state_entries(trace) > 18_000
         trace.step([(k, -0.0, e, 7, at(6), 1) for k, e, x in many if x % 2] + [("b", 0.0, 20_000, 3, at(6), -1)])
         trace.step([(k, 0.0, e, x, at(6), -1) for k, e, x in many if x % 5 == 0 and x % 2 == 0])
         trace.stop()
@@ -319,7 +318,7 @@ def test_few_and_many_groups_of_a_window(spark: SparkSession, tmp_path: Path) ->
             ("a", 20_000, 0.0, 1, 2, 1),
         ]
         assert trace.step([("z", 0.0, 30_000, 0, at(20), -2)]) == []
-        assert (state_rows(trace, "page"), state_rows(trace, "groups"), timers(trace)) == (0, 0, 0)
+        assert (state_entries(trace), timers(trace)) == (0, 0)
     finally:
         trace.stop()
 
@@ -334,7 +333,7 @@ def test_retracted_window_leaves_nothing(spark: SparkSession, tmp_path: Path) ->
         trace.step([(10_000, 1, at(2), -1), (20_000, 3, at(2), -1)])
         assert trace.step([(30_000, 5, at(10), 1)]) == [(10_000, 2, 1)]
         assert trace.step([(30_000, 5, at(20), -1)]) == []
-        assert (state_rows(trace, "group"), timers(trace)) == (0, 0)
+        assert (state_entries(trace), timers(trace)) == (0, 0)
     finally:
         trace.stop()
 

@@ -15,7 +15,6 @@ from .kernel_trace import write
 LEFT = "lk string, lv bigint, lt bigint, lw bigint"
 RIGHT = "rk string, rv bigint, rt bigint, rw bigint"
 KINDS = {"inner": "INNER", "left": "LEFT", "right": "RIGHT", "full": "FULL", "semi": "LEFT SEMI", "anti": "LEFT ANTI"}
-STATES = ["left", "right", "leftChunks", "rightChunks"]
 
 
 def spec(kind: str, lower: int, upper: int, residual: str | None = None, weights: bool = False) -> Spec:
@@ -84,7 +83,7 @@ def test_conformance(spark: SparkSession, tmp_path: Path) -> None:
         assert not any(got.values())
     finally:
         run.stop()
-    assert run.state_rows(range(len(joins)), STATES) == 0
+    assert run.state_entries(*range(len(joins))) == 0
 
 
 def test_generated_traces(plain_spark: SparkSession, tmp_path: Path) -> None:
@@ -142,4 +141,4 @@ def test_generated_traces(plain_spark: SparkSession, tmp_path: Path) -> None:
             f"ON lk = rk AND rt - lt BETWEEN -30000 AND 50000{extra}"
         )
         assert run.sums[label] == Counter(r[0] for r in plain_spark.sql(sql).collect()), label
-    assert run.state_rows(range(len(joins)), STATES) == 0
+    assert run.state_entries(*range(len(joins))) == 0

@@ -122,7 +122,7 @@ def check(
                 assert run.sums[label] == answers[label][i], f"{label} after step {i}"
     finally:
         run.stop()
-    assert run.state_rows(range(len(joins)), ["left", "right", "leftChunks", "rightChunks"]) == 0
+    assert run.state_entries(*range(len(joins))) == 0
 
 
 def test_all_kinds_without_residual(plain_spark: SparkSession, tmp_path: Path) -> None:

@@ -118,4 +118,4 @@ def test_recursion_follows_both_sides(spark: SparkSession, tmp_path: Path) -> No
                 assert run.sums[label] == wanted, f"{label} after step {i}"
     finally:
         run.stop()
-    assert run.state_rows(range(len(JOINS)), ["rows", "rowsByKey", "others"]) == 0
+    assert run.state_entries(*range(len(JOINS))) == 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.kernel_state import state_rows, timers
+from tests.spark.kernel_state import state_entries, timers
 from tests.spark.kernel_trace import Trace, apply
 
 GAP = 10
@@ -101,7 +101,7 @@ def test_close_is_exact_and_late_rows_come_out(spark: SparkSession, tmp_path: Pa
             ("b", 200 * SECOND, 211 * SECOND),
             ("z", 900 * SECOND, 910 * SECOND),
         }
-        assert (state_rows(trace, "sessions"), timers(trace)) == (0, 0)
+        assert (state_entries(trace), timers(trace)) == (0, 0)
     finally:
         trace.stop()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.kernel_state import state_rows, timers
+from tests.spark.kernel_state import state_entries, timers
 from tests.spark.kernel_trace import Trace, apply
 
 DDL = "`v$x` double, e bigint, x bigint, __wm timestamp, __weight bigint"
@@ -39,9 +39,9 @@ def test_rows_enter_and_leave_on_the_second(spark: SparkSession, tmp_path: Path)
         assert trace.step([(4.0, 7000, 8000, at(5999), 1), (9.0, None, 5000, at(5999), 1)]) == []
         assert trace.step([(1.0, 5000, 9001, at(9999), -1), (1.0, 5000, 9001, at(9999), 2)]) == [(1.0, 1), (2.0, -2)]
         assert trace.step([(0.0, None, None, at(10000), -1)]) == [(0.0, -1), (1.0, -2)]
-        assert (state_rows(trace, "row"), timers(trace)) == (1, 1), "one row still waits"
+        assert (state_entries(trace), timers(trace)) == (1, 1), "one row still waits"
         assert trace.step([(5.0, None, 1, at(20000), 1)]) == [(3.0, 1)]
-        assert (state_rows(trace, "row"), timers(trace)) == (0, 0)
+        assert (state_entries(trace), timers(trace)) == (0, 0)
     finally:
         trace.stop()
 
@@ -53,7 +53,7 @@ def test_retraction_cancels_a_waiting_row(spark: SparkSession, tmp_path: Path) -
         assert trace.step([(1.0, 5000, 9000, at(2000), -1)]) == []
         assert trace.step([(8.0, 1, 2, at(6000), 1)]) == [(2.0, 1)]
         assert trace.step([(2.0, 5000, 9000, at(7000), -1)]) == [(2.0, -1)]
-        assert (state_rows(trace, "row"), timers(trace)) == (0, 0)
+        assert (state_entries(trace), timers(trace)) == (0, 0)
         assert trace.step([(8.0, 1, 2, at(30000), 1)]) == []
     finally:
         trace.stop()

@@ -167,12 +167,12 @@ class HostJob(KernelJob):
         return {slot: f for slot, f in self._figures().items() if slot not in self._places}
 
     def sweep(self, slots: Collection[int]) -> None:
-        """Removes what is left of queries with the next epoch. That reads the state of all members."""
-        self._table.sweep(max(slots))
+        """Removes what is left of queries with the next epoch."""
+        self._table.sweep(list(slots))
 
     def swept(self, slots: Collection[int]) -> None:
         """An epoch has removed what was left of queries."""
-        self._table.sweep(0)
+        self._table.sweep([])
         for slot in slots:
             self._clock.swept(slot)
 

@@ -307,7 +307,7 @@ class _Host:
         return self._kernel.kept() if self._kernel is not None else {}
 
     def _tidy(self) -> None:
-        """Removes what members have left behind when it is as much as the others keep: to find it all state is read."""
+        """Removes what members have left behind."""
         kernel = self._kernel
         if kernel is None:
             return
@@ -315,10 +315,9 @@ class _Host:
             kernel.swept(self._sweeping)
             self._sweeping = set()
         elif self._untidy:
-            left = kernel.remains()
-            self._untidy = bool(left)
-            if left and sum(f.bytes for f in left.values()) >= sum(f.bytes for f in kernel.kept().values()):
-                self._sweeping = set(left)
+            self._sweeping = set(kernel.remains())
+            self._untidy = False
+            if self._sweeping:
                 kernel.sweep(self._sweeping)
 
     def _make(self) -> HostJob:

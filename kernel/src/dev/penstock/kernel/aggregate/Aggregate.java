@@ -10,6 +10,7 @@ import dev.penstock.kernel.error.GroupErrors;
 import dev.penstock.kernel.row.Input;
 import dev.penstock.kernel.row.Wire;
 import dev.penstock.kernel.state.Keyed;
+import dev.penstock.kernel.state.KeyBytes;
 import dev.penstock.kernel.state.OrderKey;
 import dev.penstock.kernel.state.StateSize;
 import java.util.ArrayList;
@@ -98,6 +99,7 @@ public final class Aggregate {
         : closing(input, parts, spec, results, close && paged(keySchema, functions)
             ? combined -> pages(combined, keySchema, combiner, functions, end, punctual, errors)
             : combined -> new Grouped(
+                keySchema,
                 combined.groupBy(Input.keyColumns(keySchema)).as(Encoders.row(keySchema), Encoders.row(parts)),
                 processor), combiner);
 
@@ -117,13 +119,14 @@ public final class Aggregate {
       Combiner combiner) {
     Grouped grouped = groups.apply(input.dataset().mapPartitions(combiner, Encoders.row(parts)));
     return grouped.rows.transformWithState(
-        StateSize.counted(spec.path("size").asLong(), grouped.processor),
+        StateSize.counted(spec.path("size").asLong(), KeyBytes.rows(grouped.key), grouped.processor),
         TimeMode.EventTime(),
         OutputMode.Append(),
         Encoders.row(results));
   }
 
-  private record Grouped(KeyValueGroupedDataset<Row, Row> rows, StatefulProcessor<Row, Row, Row> processor) {}
+  private record Grouped(
+      StructType key, KeyValueGroupedDataset<Row, Row> rows, StatefulProcessor<Row, Row, Row> processor) {}
 
   /** True if groups that close can lie in pages: what each holds is one value, and their keys can be hashed. */
   private static boolean paged(StructType keys, List<AggFunction> functions) {
@@ -146,6 +149,7 @@ public final class Aggregate {
         .add(keys.apply(end.at()))
         .add("bucket", DataTypes.IntegerType, false);
     return new Grouped(
+        key,
         bucketed
             .groupBy(Input.keyColumns(key))
             .as(Encoders.row(key), Encoders.row(bucketed.schema())),

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import dev.penstock.kernel.row.Input;
 import dev.penstock.kernel.row.Wire;
 import dev.penstock.kernel.state.Moment;
+import dev.penstock.kernel.state.KeyBytes;
 import dev.penstock.kernel.state.StateSize;
 import java.util.ArrayList;
 import java.util.List;
@@ -93,7 +94,7 @@ public final class Session {
         .groupBy(Input.keyColumns(keySchema))
         .as(Encoders.row(keySchema), Encoders.row(parts))
         .transformWithState(
-            StateSize.counted(spec.path("size").asLong(), processor), TimeMode.EventTime(), OutputMode.Append(),
+            StateSize.counted(spec.path("size").asLong(), KeyBytes.rows(keySchema), processor), TimeMode.EventTime(), OutputMode.Append(),
             Encoders.row(schema));
 
     List<Column> named = new ArrayList<>();

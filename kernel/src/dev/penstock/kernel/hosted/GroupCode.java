@@ -35,7 +35,7 @@ final class GroupCode {
     }
     rest = new RowCodec(behind);
     output = new RowCodec(keyed.output());
-    keyed.processor().setHandle(handle.counted());
+    keyed.processor().setHandle(handle.handle());
     keyed.processor().init(OutputMode.Append(), TimeMode.None());
     member.after.bind();
   }
@@ -52,7 +52,7 @@ final class GroupCode {
   /** The packed rows that a group puts out, each behind its slot. */
   List<Row> apply(int slot, byte[] packedKey, scala.collection.Iterator<Row> rows, TimerValues timers) {
     Row group = key.ofKey(packedKey);
-    handle.at(group);
+    handle.at(packedKey, group);
     int leading = keyed.leading() ? group.length() : 0;
     scala.collection.Iterator<Row> unpacked = new AbstractIterator<>() {
       @Override

@@ -39,11 +39,9 @@ final class HostProcessor extends StatefulProcessor<Row, Row, Row> {
     states = new SlotStates(getHandle(), sizes);
     codes = new HashMap<>();
     host = table.get();
-    if (table.sweeps()) {
-      SlotStates.sweep(getHandle(), table::sweeps);
-    }
     TaskContext context = TaskContext.get();
     if (context != null) {
+      table.sweeps().forEach(states::sweep);
       context.addTaskCompletionListener(task -> {
         if (!task.isFailed() && !task.isInterrupted()) {
           release();

@@ -5,6 +5,7 @@ import java.io.ObjectInputStream;
 import java.io.ObjectOutputStream;
 import java.io.Serializable;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedDeque;
@@ -44,7 +45,7 @@ public final class HostTable {
   private final Map<Integer, Entry> members = new ConcurrentHashMap<>();
   /** Tells the tables of one job apart, each of which was made for one run. */
   private final long run;
-  private volatile int sweep;
+  private volatile List<Integer> sweep = List.of();
 
   private HostTable(long run) {
     this.run = run;
@@ -76,9 +77,9 @@ public final class HostTable {
     members.remove(slot);
   }
 
-  /** From here on tasks remove the state of slots up to this one that are no members; 0: they do not. */
-  public void sweep(int upTo) {
-    sweep = upTo;
+  /** From here on tasks remove the state of these slots, which are no members. */
+  public void sweep(List<Integer> slots) {
+    sweep = List.copyOf(slots);
   }
 
   /** The members' slots and their code. */
@@ -94,8 +95,7 @@ public final class HostTable {
   static final class Reference implements Serializable {
     private static final long serialVersionUID = 1L;
     private String job;
-    /** The last slot of those whose state is to be removed unless they are members. */
-    private int sweep;
+    private List<Integer> sweep = List.of();
     private transient HostTable table;
 
     Reference(String job) {
@@ -107,20 +107,16 @@ public final class HostTable {
       return table != null ? table : ALL.getOrDefault(job, new HostTable(0));
     }
 
-    /** Whether the state of a slot is nobody's, and is to go. */
-    boolean sweeps(int slot) {
-      return slot <= sweep && get().entry(slot) == null;
-    }
-
-    boolean sweeps() {
-      return sweep > 0;
+    /** The slots whose state is nobody's, and is to go. */
+    List<Integer> sweeps() {
+      return sweep;
     }
 
     private void writeObject(ObjectOutputStream out) throws IOException {
       HostTable known = get();
       out.writeObject(job);
       out.writeLong(known.run);
-      out.writeInt(known.sweep);
+      out.writeObject(known.sweep);
       HashMap<Integer, Broadcast<byte[]>> sent = new HashMap<>();
       known.members.forEach((slot, entry) -> {
         if (entry.sent != null) {
@@ -134,7 +130,7 @@ public final class HostTable {
     private void readObject(ObjectInputStream in) throws IOException, ClassNotFoundException {
       job = (String) in.readObject();
       long run = in.readLong();
-      sweep = in.readInt();
+      sweep = (List<Integer>) in.readObject();
       HashMap<Integer, Broadcast<byte[]>> sent = (HashMap<Integer, Broadcast<byte[]>>) in.readObject();
       if (!sent.isEmpty()) {
         // In another process than the driver, which knows of the members what it was sent.

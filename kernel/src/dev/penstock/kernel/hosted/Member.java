@@ -103,7 +103,7 @@ public final class Member implements Serializable {
   /** Whether its state fits into that of a shared job. A copy is asked, because opening its state changes a processor. */
   private void checkState() {
     StatefulProcessor<?, Row, Row> processor = of(bytes()).keyed.processor();
-    processor.setHandle(new SlotHandle().counted());
+    processor.setHandle(new SlotHandle().handle());
     try {
       processor.init(OutputMode.Append(), TimeMode.None());
     } catch (UnsupportedOperationException e) {

@@ -176,7 +176,7 @@ public final class JoinPlan {
         .groupBy(functions.col("__key"))
         .as(Encoders.BINARY(), Encoders.row(left.columns().length > INPUT.size() ? WITH_MOMENT : INPUT))
         .transformWithState(
-            StateSize.counted(spec.size, processor), time, OutputMode.Append(), Encoders.row(output));
+            StateSize.counted(spec.size, key -> key, processor), time, OutputMode.Append(), Encoders.row(output));
   }
 
   /** The columns of both sides ({@code right} null: of the left alone), then {@code more}, then the weight. */

@@ -127,7 +127,7 @@ public final class Recursion {
         .groupBy(functions.col("__one"))
         .as(Encoders.INT(), Encoders.row(INPUT))
         .transformWithState(
-            StateSize.counted(spec.path("size").asLong(), processor), TimeMode.None(), OutputMode.Append(),
+            StateSize.counted(spec.path("size").asLong(), one -> new byte[0], processor), TimeMode.None(), OutputMode.Append(),
             Encoders.row(JoinPlan.OUTPUT));
     return JoinPlan.unpack(packed, schema, null);
   }

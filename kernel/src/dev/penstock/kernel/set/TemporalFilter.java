@@ -3,6 +3,7 @@ package dev.penstock.kernel.set;
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.penstock.kernel.row.Input;
 import dev.penstock.kernel.row.Wire;
+import dev.penstock.kernel.state.KeyBytes;
 import dev.penstock.kernel.state.StateSize;
 import java.util.ArrayList;
 import java.util.List;
@@ -57,7 +58,7 @@ public final class TemporalFilter {
         .groupBy(Input.keyColumns(keySchema))
         .as(Encoders.row(keySchema), Encoders.row(parts))
         .transformWithState(
-            StateSize.counted(spec.path("size").asLong(), new TemporalFilterProcessor(n)),
+            StateSize.counted(spec.path("size").asLong(), KeyBytes.rows(keySchema), new TemporalFilterProcessor(n)),
             TimeMode.EventTime(),
             OutputMode.Append(),
             Encoders.row(keySchema.add("__weight", DataTypes.LongType, false)));

@@ -57,7 +57,7 @@ public final class CountedHandle implements StatefulProcessorHandle {
 
   @Override
   public <T> ValueState<T> getValueState(String name, Encoder<T> encoder, TTLConfig ttl) {
-    return new Value<>(inner.getValueState(name, KnownEncoder.of(encoder), ttl));
+    return new Value<>(inner.getValueState(name, encoder, ttl));
   }
 
   @Override
@@ -67,7 +67,7 @@ public final class CountedHandle implements StatefulProcessorHandle {
 
   @Override
   public <K, V> MapState<K, V> getMapState(String name, Encoder<K> keys, Encoder<V> values, TTLConfig ttl) {
-    return new Mapped<>(inner.getMapState(name, KnownEncoder.of(keys), KnownEncoder.of(values), ttl));
+    return new Mapped<>(inner.getMapState(name, keys, values, ttl));
   }
 
   @Override

@@ -78,7 +78,7 @@ public record Keyed(
     return spec.path("atOnce").asBoolean()
         ? groups.flatMapGroups(new AtOnce(own), Encoders.row(output))
         : groups.transformWithState(
-            StateSize.counted(spec.path("size").asLong(), own), TimeMode.None(), OutputMode.Append(),
+            StateSize.counted(spec.path("size").asLong(), KeyBytes.rows(key), own), TimeMode.None(), OutputMode.Append(),
             Encoders.row(output));
   }
 

@@ -2,7 +2,6 @@ package dev.penstock.kernel.state;
 
 import dev.penstock.kernel.state.OrderKey.Key;
 import java.io.Serializable;
-import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -23,8 +22,7 @@ import scala.Tuple2;
 /**
  * A map in the state of the current grouping key whose entries are read in the order of their keys.
  *
- * <p>Requires RocksDB as the state store, with UnsafeRow encoding: entries of one grouping key are adjacent and
- * iterated in byte order. {@link #get}, {@link #put} and {@link #remove} cost one point access, {@link #first} one
+ * <p>Requires a handle whose maps are in the order of their keys' bytes, as those of {@link RawHandle} are. {@link #get}, {@link #put} and {@link #remove} cost one point access, {@link #first} one
  * seek, however many entries there are; entries whose strings agree in the first {@value OrderKey#PREFIX} bytes are read
  * together. An iterator sees the map as it was when it was opened. There is no seek to the middle.
  */
@@ -182,32 +180,14 @@ public final class OrderedMap implements Serializable {
     }
   }
 
-  /**
-   * Closes the store's iterator under the one that MapState returns, which has no close method: a job with many
-   * groups would otherwise hold one RocksDB iterator for each of them until the end of the task.
-   */
+  /** Closes an iterator of a map: a job with many groups would otherwise hold one RocksDB iterator for each of them until the end of the task. */
   static void close(Object iterator) {
-    Object at = iterator;
-    for (int depth = 0; at != null && depth < 8; depth++) {
-      if (at instanceof AutoCloseable closeable) {
-        try {
-          closeable.close();
-        } catch (Exception e) {
-          throw new IllegalStateException(e);
-        }
-        return;
+    if (iterator instanceof AutoCloseable closeable) {
+      try {
+        closeable.close();
+      } catch (Exception e) {
+        throw new IllegalStateException(e);
       }
-      at = outer(at);
-    }
-  }
-
-  private static Object outer(Object of) {
-    try {
-      Field field = of.getClass().getDeclaredField("$outer");
-      field.setAccessible(true);
-      return field.get(of);
-    } catch (ReflectiveOperationException | RuntimeException e) {
-      return null; // not Spark's wrapper: closed at the end of the task
     }
   }
 }

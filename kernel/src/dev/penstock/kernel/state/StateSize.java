@@ -84,10 +84,13 @@ public final class StateSize implements Serializable {
     return ((Sums) counter).bytes.value();
   }
 
-  /** The processor, counted by the counter of this number; unchanged if there is none, as outside of queries. */
-  public static <K> StatefulProcessor<K, Row, Row> counted(long id, StatefulProcessor<K, Row, Row> processor) {
-    StateSize size = of(id);
-    return size == null ? processor : new Processor<>(size, processor);
+  /**
+   * The processor on {@link RawHandle} state, counted by the counter of this number if there is one, as there is in queries.
+   *
+   * @param keys the bytes of its grouping keys
+   */
+  public static <K> StatefulProcessor<K, Row, Row> counted(long id, KeyBytes<K> keys, StatefulProcessor<K, Row, Row> processor) {
+    return new Processor<>(of(id), keys, processor);
   }
 
   void at(Object newKey) {
@@ -144,36 +147,49 @@ public final class StateSize implements Serializable {
     return Long.BYTES;
   }
 
-  /** A processor that works on counted state, and in true time (see {@link EventTime}). */
+  /** A processor that works on counted state, and, in queries, in true time (see {@link EventTime}). */
   private static final class Processor<K> extends StatefulProcessor<K, Row, Row> {
     private static final long serialVersionUID = 1L;
+    private static final Counter NOBODY = (rows, bytes) -> {};
     private final StateSize size;
+    private final boolean query;
+    private final KeyBytes<K> keys;
     private final StatefulProcessor<K, Row, Row> inner;
-    private transient boolean eventTime;
+    private transient RawHandle raw;
+    private transient boolean shifted;
 
-    Processor(StateSize size, StatefulProcessor<K, Row, Row> inner) {
-      this.size = size;
+    Processor(StateSize size, KeyBytes<K> keys, StatefulProcessor<K, Row, Row> inner) {
+      this.size = size == null ? new StateSize(0, NOBODY) : size;
+      this.query = size != null;
+      this.keys = keys;
       this.inner = inner;
     }
 
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
-      eventTime = timeMode.equals(TimeMode.EventTime());
-      inner.setHandle(new CountedHandle(getHandle(), size, true, eventTime ? EventTime.SHIFT : 0));
+      shifted = query && timeMode.equals(TimeMode.EventTime());
+      raw = new RawHandle(getHandle());
+      raw.enter(TaskState.of(getHandle()));
+      inner.setHandle(new CountedHandle(raw, size, true, shifted ? EventTime.SHIFT : 0));
       inner.init(outputMode, timeMode);
+    }
+
+    private void at(K key) {
+      raw.at(0, keys.of(key));
+      size.at(key);
     }
 
     @Override
     public scala.collection.Iterator<Row> handleInputRows(
         K key, scala.collection.Iterator<Row> rows, TimerValues timers) {
-      size.at(key);
-      return inner.handleInputRows(key, rows, eventTime ? new EventTime.Timers(timers) : timers);
+      at(key);
+      return inner.handleInputRows(key, rows, shifted ? new EventTime.Timers(timers) : timers);
     }
 
     @Override
     public scala.collection.Iterator<Row> handleExpiredTimer(K key, TimerValues timers, ExpiredTimerInfo timer) {
-      size.at(key);
-      return eventTime
+      at(key);
+      return shifted
           ? inner.handleExpiredTimer(key, new EventTime.Timers(timers), new EventTime.Fired(timer))
           : inner.handleExpiredTimer(key, timers, timer);
     }

@@ -1,0 +1,327 @@
+package dev.penstock.kernel.state;
+
+import dev.penstock.kernel.row.RowCodec;
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+import java.util.function.BiFunction;
+import org.apache.spark.sql.Encoder;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.streaming.ListState;
+import org.apache.spark.sql.streaming.MapState;
+import org.apache.spark.sql.streaming.QueryInfo;
+import org.apache.spark.sql.streaming.StatefulProcessorHandle;
+import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.ValueState;
+import scala.Tuple2;
+import scala.collection.AbstractIterator;
+
+/**
+ * A processor's handle whose variables lie in a {@link TaskState}, numbered in the order in which it opens them. It opens them once, and may work on the
+ * state of one task after the other. The key of an entry is a slot, which tells the processors of a shared job apart, the grouping key, the number of a
+ * variable and, in a map, the key there; so neither processors nor their variables change the layout of the state.
+ */
+final class RawHandle implements StatefulProcessorHandle {
+  private static final long serialVersionUID = 1L;
+  private static final byte[] NOTHING = {};
+
+  /** A value as bytes. */
+  private interface Codec<T> {
+    byte[] bytes(T value);
+
+    T value(byte[] bytes);
+  }
+
+  /** Has the timers; null: there are none. */
+  private final transient StatefulProcessorHandle timers;
+  private transient TaskState state;
+  private transient byte[] group;
+  private byte variables;
+
+  RawHandle(StatefulProcessorHandle timers) {
+    this.timers = timers;
+  }
+
+  /** From here on it works on this state; null: on none. */
+  void enter(TaskState newState) {
+    state = newState;
+    group = null;
+  }
+
+  /** From here on a group is worked on. The length of its key keeps apart groups of which one begins like another. */
+  void at(int slot, byte[] key) {
+    group = ByteBuffer.allocate(2 * Integer.BYTES + key.length).putInt(slot).putInt(key.length).put(key).array();
+  }
+
+  /** The key of an entry of the current group in the store; {@code own} is empty for a value. */
+  private byte[] key(byte variable, byte[] own) {
+    byte[] key = Arrays.copyOf(group, group.length + 1 + own.length);
+    key[group.length] = variable;
+    System.arraycopy(own, 0, key, group.length + 1, own.length);
+    return key;
+  }
+
+  @Override
+  public <T> ValueState<T> getValueState(String name, Encoder<T> encoder, TTLConfig ttl) {
+    return new Value<>(variables++, codec(encoder));
+  }
+
+  @Override
+  public <T> ValueState<T> getValueState(String name, TTLConfig ttl, Encoder<T> encoder) {
+    return getValueState(name, encoder, ttl);
+  }
+
+  @Override
+  public <K, V> MapState<K, V> getMapState(String name, Encoder<K> keys, Encoder<V> entries, TTLConfig ttl) {
+    return new Mapped<>(variables++, codec(keys), codec(entries));
+  }
+
+  @Override
+  public <K, V> MapState<K, V> getMapState(String name, TTLConfig ttl, Encoder<K> keys, Encoder<V> entries) {
+    return getMapState(name, keys, entries, ttl);
+  }
+
+  @SuppressWarnings("unchecked")
+  private static <T> Codec<T> codec(Encoder<T> encoder) {
+    Class<?> type = encoder.clsTag().runtimeClass();
+    if (type == byte[].class) {
+      return (Codec<T>) new Plain();
+    }
+    if (type == Long.class || type == long.class) {
+      return (Codec<T>) new Number();
+    }
+    if (type == Boolean.class || type == boolean.class) {
+      return (Codec<T>) new Flag();
+    }
+    if (Row.class.isAssignableFrom(type)) {
+      return (Codec<T>) new Rows(new RowCodec(encoder.schema()));
+    }
+    throw new UnsupportedOperationException("it keeps " + type.getSimpleName() + " in its state");
+  }
+
+  private record Plain() implements Codec<byte[]> {
+    @Override
+    public byte[] bytes(byte[] value) {
+      return value;
+    }
+
+    @Override
+    public byte[] value(byte[] bytes) {
+      return bytes;
+    }
+  }
+
+  private record Number() implements Codec<Long> {
+    @Override
+    public byte[] bytes(Long value) {
+      return ByteBuffer.allocate(Long.BYTES).putLong(value).array();
+    }
+
+    @Override
+    public Long value(byte[] bytes) {
+      return ByteBuffer.wrap(bytes).getLong();
+    }
+  }
+
+  private record Flag() implements Codec<Boolean> {
+    @Override
+    public byte[] bytes(Boolean value) {
+      return new byte[] {(byte) (value ? 1 : 0)};
+    }
+
+    @Override
+    public Boolean value(byte[] bytes) {
+      return bytes[0] != 0;
+    }
+  }
+
+  private record Rows(RowCodec codec) implements Codec<Row> {
+    @Override
+    public byte[] bytes(Row value) {
+      return codec.bytes(value);
+    }
+
+    @Override
+    public Row value(byte[] bytes) {
+      return codec.row(bytes);
+    }
+  }
+
+  @Override
+  public <T> ListState<T> getListState(String name, Encoder<T> encoder, TTLConfig ttl) {
+    throw new UnsupportedOperationException("lists are not kept");
+  }
+
+  @Override
+  public <T> ListState<T> getListState(String name, TTLConfig ttl, Encoder<T> encoder) {
+    return getListState(name, encoder, ttl);
+  }
+
+  @Override
+  public QueryInfo getQueryInfo() {
+    throw new UnsupportedOperationException("no query is known here");
+  }
+
+  private StatefulProcessorHandle timers() {
+    if (timers == null) {
+      throw new UnsupportedOperationException("there are no timers");
+    }
+    return timers;
+  }
+
+  @Override
+  public void registerTimer(long time) {
+    timers().registerTimer(time);
+  }
+
+  @Override
+  public void deleteTimer(long time) {
+    timers().deleteTimer(time);
+  }
+
+  @Override
+  public scala.collection.Iterator<Object> listTimers() {
+    return timers().listTimers();
+  }
+
+  @Override
+  public void deleteIfExists(String name) {}
+
+  private final class Value<T> implements ValueState<T> {
+    private static final long serialVersionUID = 1L;
+    private final byte variable;
+    private final transient Codec<T> codec;
+
+    Value(byte variable, Codec<T> codec) {
+      this.variable = variable;
+      this.codec = codec;
+    }
+
+    private byte[] key() {
+      return RawHandle.this.key(variable, NOTHING);
+    }
+
+    @Override
+    public boolean exists() {
+      return state.get(key()) != null;
+    }
+
+    @Override
+    public T get() {
+      byte[] bytes = state.get(key());
+      return bytes == null ? null : codec.value(bytes);
+    }
+
+    @Override
+    public void update(T value) {
+      state.put(key(), codec.bytes(value));
+    }
+
+    @Override
+    public void clear() {
+      state.remove(key());
+    }
+  }
+
+  private final class Mapped<K, V> implements MapState<K, V> {
+    private static final long serialVersionUID = 1L;
+    private final byte variable;
+    private final transient Codec<K> keys;
+    private final transient Codec<V> entries;
+
+    Mapped(byte variable, Codec<K> keys, Codec<V> entries) {
+      this.variable = variable;
+      this.keys = keys;
+      this.entries = entries;
+    }
+
+    private byte[] key(K own) {
+      return RawHandle.this.key(variable, keys.bytes(own));
+    }
+
+    private TaskState.Entries all() {
+      return state.scan(RawHandle.this.key(variable, NOTHING));
+    }
+
+    @Override
+    public boolean exists() {
+      try (TaskState.Entries all = all()) {
+        return all.hasNext();
+      }
+    }
+
+    @Override
+    public V getValue(K key) {
+      byte[] bytes = state.get(key(key));
+      return bytes == null ? null : entries.value(bytes);
+    }
+
+    @Override
+    public boolean containsKey(K key) {
+      return state.get(key(key)) != null;
+    }
+
+    @Override
+    public void updateValue(K key, V value) {
+      state.put(key(key), entries.bytes(value));
+    }
+
+    @Override
+    public scala.collection.Iterator<Tuple2<K, V>> iterator() {
+      return new Scan<>(all(), group.length + 1, (key, value) -> new Tuple2<>(keys.value(key), entries.value(value)));
+    }
+
+    @Override
+    public scala.collection.Iterator<K> keys() {
+      return new Scan<>(all(), group.length + 1, (key, value) -> keys.value(key));
+    }
+
+    @Override
+    public scala.collection.Iterator<V> values() {
+      return new Scan<>(all(), group.length + 1, (key, value) -> entries.value(value));
+    }
+
+    @Override
+    public void removeKey(K key) {
+      state.remove(key(key));
+    }
+
+    @Override
+    public void clear() {
+      try (TaskState.Entries all = all()) {
+        while (all.hasNext()) {
+          all.next();
+          state.remove(all.key());
+        }
+      }
+    }
+  }
+
+  /** What is made of the entries of a map, whose own keys begin at {@code from}. */
+  private static final class Scan<T> extends AbstractIterator<T> implements AutoCloseable {
+    private final TaskState.Entries source;
+    private final int from;
+    private final BiFunction<byte[], byte[], T> make;
+
+    Scan(TaskState.Entries source, int from, BiFunction<byte[], byte[], T> make) {
+      this.source = source;
+      this.from = from;
+      this.make = make;
+    }
+
+    @Override
+    public boolean hasNext() {
+      return source.hasNext();
+    }
+
+    @Override
+    public T next() {
+      source.next();
+      return make.apply(Arrays.copyOfRange(source.key(), from, source.key().length), source.value());
+    }
+
+    @Override
+    public void close() {
+      source.close();
+    }
+  }
+}

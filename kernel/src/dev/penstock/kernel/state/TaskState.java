@@ -1,0 +1,115 @@
+package dev.penstock.kernel.state;
+
+import java.lang.reflect.Field;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.StatefulProcessorHandleImpl;
+import org.apache.spark.sql.execution.streaming.state.StateStore;
+import org.apache.spark.sql.execution.streaming.state.StateStoreIterator;
+import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
+import org.apache.spark.sql.streaming.StatefulProcessorHandle;
+import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.unsafe.Platform;
+
+/**
+ * The state of a task as bytes under bytes, in the order of the keys' bytes.
+ *
+ * <p>Spark's state variables generate code to pack keys and values, for every variable of every task of every epoch. That takes several times as
+ * long as a small epoch's work on its rows. Here the caller packs, and the store's column family has an encoder that adds nothing ({@link RawKeys}).
+ */
+final class TaskState {
+  private static final String NAME = "state";
+
+  private final StateStore store;
+
+  private TaskState(StateStore store) {
+    this.store = store;
+  }
+
+  /** The state behind a handle; to be called in a processor's {@code init}. On the driver, where Spark only asks for the layout, it cannot be used. */
+  static TaskState of(StatefulProcessorHandle handle) {
+    if (!(handle instanceof StatefulProcessorHandleImpl)) {
+      handle.getValueState(NAME, Encoders.BINARY(), TTLConfig.NONE());
+      return new TaskState(null);
+    }
+    StateStore store = store(handle);
+    store.createColFamilyIfAbsent(NAME, RawKeys.SCHEMA, RawKeys.SCHEMA, RawKeys.INSTANCE, false, false);
+    return new TaskState(store);
+  }
+
+  /** The store behind a handle, which does not show it. */
+  private static StateStore store(StatefulProcessorHandle handle) {
+    try {
+      Field field = StatefulProcessorHandleImpl.class.getDeclaredField("store");
+      field.setAccessible(true);
+      return (StateStore) field.get(handle);
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  /** The value of a key, or null. */
+  byte[] get(byte[] key) {
+    UnsafeRow value = store.get(row(key), NAME);
+    return value == null ? null : value.getBinary(0);
+  }
+
+  void put(byte[] key, byte[] value) {
+    store.put(row(key), row(value), NAME);
+  }
+
+  void remove(byte[] key) {
+    store.remove(row(key), NAME);
+  }
+
+  /** The entries whose keys begin with a prefix, as they are now. */
+  Entries scan(byte[] prefix) {
+    return new Entries(store.prefixScan(row(prefix), NAME));
+  }
+
+  /** Entries in order. Close it if it is not read to the end; otherwise it holds resources of the store until the task ends. */
+  static final class Entries implements AutoCloseable {
+    private final StateStoreIterator<UnsafeRowPair> source;
+    private byte[] key;
+    private byte[] value;
+
+    private Entries(StateStoreIterator<UnsafeRowPair> source) {
+      this.source = source;
+    }
+
+    boolean hasNext() {
+      return source.hasNext();
+    }
+
+    /** Goes to the next entry. */
+    void next() {
+      UnsafeRowPair pair = source.next();
+      key = pair.key().getBinary(0);
+      value = pair.value().getBinary(0);
+    }
+
+    byte[] key() {
+      return key;
+    }
+
+    byte[] value() {
+      return value;
+    }
+
+    @Override
+    public void close() {
+      source.close();
+    }
+  }
+
+  /** Bytes as the only column of a row. */
+  static UnsafeRow row(byte[] bytes) {
+    int head = 2 * Long.BYTES;
+    byte[] all = new byte[head + (bytes.length + Long.BYTES - 1) / Long.BYTES * Long.BYTES];
+    Platform.putLong(all, Platform.BYTE_ARRAY_OFFSET + Long.BYTES, (long) head << 32 | bytes.length);
+    System.arraycopy(bytes, 0, all, head, bytes.length);
+    UnsafeRow row = new UnsafeRow(1);
+    row.pointTo(all, all.length);
+    return row;
+  }
+}
