@@ -13,6 +13,9 @@ CHECKPOINT_FILES = f"{ROOT}.host.CheckpointFiles"
 RESULT_TOO_LARGE = f"{ROOT}.host.ResultTooLarge"
 END_WITH_CONTEXT = f"{ROOT}.host.EndWithContext"
 
+STATE_FORMAT = 2
+"""The layout of the kernel's state. State of another layout cannot be read: its queries are refused with PSK-6003."""
+
 PACKAGES = {
     "aggregate": ("Aggregate", "Session"),
     "error": ("Attempts", "ErrorChannel", "PythonFunctions"),

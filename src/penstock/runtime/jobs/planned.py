@@ -24,6 +24,7 @@ from penstock.runtime.storage.storage import Storage
 from penstock.spark.bridge import Seed
 from penstock.spark.compile import Compiled, Compiler
 from penstock.spark.hosted import Membership, membership, unfit
+from penstock.spark.kernel import STATE_FORMAT
 from penstock.spark.seeds import write_seed
 from penstock.sql.bind import bind
 from penstock.sql.query import ParsedQuery
@@ -53,7 +54,7 @@ class Planned:
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(explain(self.query).encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{STATE_FORMAT} {explain(self.query)}".encode()).hexdigest()[:16]
 
 
 class Planner:

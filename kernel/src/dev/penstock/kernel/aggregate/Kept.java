@@ -91,7 +91,7 @@ interface Kept extends Serializable {
 
     @Override
     public void open(StatefulProcessorHandle handle, String name) {
-      map = OrderedMap.open(handle, name, order, COUNT);
+      map = OrderedMap.open(handle, name, COUNT);
     }
 
     @Override
@@ -150,7 +150,7 @@ interface Kept extends Serializable {
 
     @Override
     public void open(StatefulProcessorHandle handle, String name) {
-      map = OrderedMap.open(handle, name, order, COUNT);
+      map = OrderedMap.open(handle, name, COUNT);
     }
 
     @Override
@@ -201,8 +201,8 @@ interface Kept extends Serializable {
 
     @Override
     public void open(StatefulProcessorHandle handle, String name) {
-      byValue = OrderedMap.open(handle, name, values, NUMBERED);
-      byNumber = OrderedMap.open(handle, name + "_seq", numbers, VALUE);
+      byValue = OrderedMap.open(handle, name, NUMBERED);
+      byNumber = OrderedMap.open(handle, name + "_seq", VALUE);
     }
 
     @Override

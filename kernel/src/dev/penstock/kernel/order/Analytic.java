@@ -220,7 +220,7 @@ public final class Analytic {
 
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
-      state = OrderedMap.open(getHandle(), "lines", plan.order.order, plan.kept());
+      state = OrderedMap.open(getHandle(), "lines", plan.kept());
     }
 
     @Override

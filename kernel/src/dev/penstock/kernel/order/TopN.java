@@ -208,8 +208,7 @@ public final class TopN {
 
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
-      rows = OrderedMap.open(
-          getHandle(), "rows", head.order.order, new StructType().add("n", DataTypes.LongType, false));
+      rows = OrderedMap.open(getHandle(), "rows", new StructType().add("n", DataTypes.LongType, false));
       edge = getHandle().getValueState("edge", Encoders.BINARY(), TTLConfig.NONE());
     }
 

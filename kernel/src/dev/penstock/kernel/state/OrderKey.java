@@ -6,8 +6,6 @@ import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.math.RoundingMode;
 import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.sql.Date;
 import java.sql.Timestamp;
 import java.time.Duration;
@@ -54,21 +52,10 @@ import org.apache.spark.sql.types.YearMonthIntervalType;
  * and binaries by their (UTF-8) bytes; false before true; arrays element by element, then by length; structs field by
  * field; maps have an arbitrary but fixed order. {@code desc} reverses a column, {@code nullsFirst} determines
  * the position of NULL whatever the direction. Two tuples are equal if and only if their keys are.
- *
- * <p>A {@link Key} has two forms. {@code full} is complete: it decodes to the values and compares exactly.
- * {@code stored} has the same length for every key of one OrderKey, which the order of a MapState requires: a RocksDB map
- * key is an UnsafeRow, in which a length word precedes the bytes of a binary. Columns of fixed width are exact in it; of
- * a column of variable width it holds the first {@value #PREFIX} bytes. If something is truncated, the last 16 bytes
- * are a digest of {@code full}, so that different keys stay different; {@link OrderedMap} stores {@code full} with
- * such an entry and sorts entries with the same prefix.
  */
 public final class OrderKey implements Serializable {
   private static final long serialVersionUID = 1L;
 
-  /** The number of bytes of a string, binary, array, struct or map that the stored form orders by. */
-  public static final int PREFIX = 32;
-
-  private static final int DIGEST = 16;
   private static final byte NULL_FIRST = 0;
   private static final byte VALUE = 1;
   private static final byte NULL_LAST = 2;
@@ -89,14 +76,10 @@ public final class OrderKey implements Serializable {
   /** An encoded tuple; ordered by the tuple's order, equal if the tuples are equal. The arrays must not be changed. */
   public static final class Key implements Comparable<Key>, Serializable {
     private static final long serialVersionUID = 1L;
-    final byte[] full;
-    final byte[] stored;
-    final boolean cut;
+    private final byte[] full;
 
-    Key(byte[] full, byte[] stored, boolean cut) {
+    Key(byte[] full) {
       this.full = full;
-      this.stored = stored;
-      this.cut = cut;
     }
 
     /** The complete key: unsigned byte order is the order of the tuples. */
@@ -121,23 +104,14 @@ public final class OrderKey implements Serializable {
   }
 
   private final Field[] fields;
-  private final int[] widths; // of the value in the stored form, without the NULL marker; negative: truncated to PREFIX
-  private final int storedLength;
-  private final boolean exact;
+  private final int[] widths; // of the value, without the NULL marker; negative: variable
 
   private OrderKey(List<Field> fields) {
     this.fields = fields.toArray(Field[]::new);
     this.widths = new int[this.fields.length];
-    int length = 0;
-    boolean fixed = true;
     for (int i = 0; i < widths.length; i++) {
-      int w = width(this.fields[i].type());
-      widths[i] = w;
-      length += 1 + (w < 0 ? PREFIX : w);
-      fixed &= w >= 0;
+      widths[i] = width(this.fields[i].type());
     }
-    this.exact = fixed;
-    this.storedLength = fixed ? length : length + DIGEST;
   }
 
   /** A key over these columns, most significant first. */
@@ -148,11 +122,6 @@ public final class OrderKey implements Serializable {
   /** A key over these columns, most significant first. */
   public static OrderKey of(Field... fields) {
     return new OrderKey(Arrays.asList(fields));
-  }
-
-  /** True if the stored form always holds the complete key: no column has variable width. */
-  public boolean exact() {
-    return exact;
   }
 
   /** Number of columns. */
@@ -166,15 +135,10 @@ public final class OrderKey implements Serializable {
       throw new IllegalArgumentException("key of " + fields.length + " columns, got " + values.length);
     }
     Out out = new Out();
-    int[] ends = exact ? null : new int[fields.length];
     for (int i = 0; i < fields.length; i++) {
       writeField(out, i, values[i]);
-      if (ends != null) {
-        ends[i] = out.size();
-      }
     }
-    byte[] full = out.toByteArray();
-    return exact ? new Key(full, full, false) : shorten(full, ends);
+    return new Key(out.toByteArray());
   }
 
   /** The complete key of the values of {@code row} at these ordinals, for callers that store nothing under it. */
@@ -216,76 +180,6 @@ public final class OrderKey implements Serializable {
   /** Negative, zero or positive as the first tuple is before, equal to or after the second. */
   public int compare(Object[] a, Object[] b) {
     return encode(a).compareTo(encode(b));
-  }
-
-  /** The key of an entry of a state map; {@code full} is stored with it, or null if nothing was truncated. */
-  Key restore(byte[] stored, byte[] full) {
-    if (exact) {
-      return new Key(stored, stored, false);
-    }
-    if (full != null) {
-      return new Key(full, stored, true);
-    }
-    Out out = new Out();
-    int from = 0;
-    for (int i = 0; i < fields.length; i++) {
-      int end = from + 1 + (widths[i] < 0 ? PREFIX : widths[i]);
-      if (widths[i] < 0) {
-        In in = new In(stored);
-        in.position = from;
-        readField(in, i);
-        out.write(stored, from, in.position - from);
-      } else {
-        out.write(stored, from, end - from);
-      }
-      from = end;
-    }
-    return new Key(out.toByteArray(), stored, false);
-  }
-
-  /** The length of the stored prefix shared by entries whose order the stored form does not decide; -1 if it does. */
-  int undecided(Key key) {
-    if (!key.cut) {
-      return -1;
-    }
-    In in = new In(key.full);
-    int end = 0;
-    for (int i = 0; i < fields.length; i++) {
-      int from = in.position;
-      readField(in, i);
-      end += 1 + (widths[i] < 0 ? PREFIX : widths[i]);
-      if (widths[i] < 0 && in.position - from > 1 + PREFIX) {
-        return end;
-      }
-    }
-    return -1;
-  }
-
-  private Key shorten(byte[] full, int[] ends) {
-    byte[] stored = new byte[storedLength];
-    boolean cut = false;
-    int from = 0;
-    int to = 0;
-    for (int i = 0; i < fields.length; i++) {
-      int length = ends[i] - from;
-      int room = 1 + (widths[i] < 0 ? PREFIX : widths[i]);
-      System.arraycopy(full, from, stored, to, Math.min(length, room));
-      cut |= length > room;
-      from = ends[i];
-      to += room;
-    }
-    if (cut) {
-      System.arraycopy(digest(full), 0, stored, to, DIGEST);
-    }
-    return new Key(full, stored, cut);
-  }
-
-  private static byte[] digest(byte[] full) {
-    try {
-      return MessageDigest.getInstance("SHA-256").digest(full);
-    } catch (NoSuchAlgorithmException e) {
-      throw new IllegalStateException(e);
-    }
   }
 
   private void writeField(Out out, int i, Object value) {
