@@ -45,6 +45,7 @@ test-e2e: install ## the tests that start, and kill, whole processes
 test-long: install ## the tests that take many minutes; not part of `make test`
 	TEST_EFFORT=8 $(PYTEST) -n 2 tests/unit
 	TEST_EFFORT=2 $(PYTEST) tests/spark
+	TEST_EFFORT=2 $(PYTEST) tests/e2e
 	$(PYTEST) tests/long
 
 check: install ## linter, formatter, types and layers

@@ -25,9 +25,9 @@ def main(folder: str, master: str) -> dict[str, Any]:
         db.execute(PIPELINE)
         db.execute("CREATE MATERIALIZED VIEW doubled AS SELECT k, twice(v) AS w FROM s")
         db.insert("names", [("a", "Ada"), ("b", "Bob")])
-        for n in range(10):
-            db.insert("s", [("ab"[n % 2], n)])
-        db.flush(timeout=SOON_S)
+        for first in (0, 5):
+            db.insert("s", [("ab"[n % 2], n) for n in range(first, first + 5)])
+            db.flush(timeout=SOON_S)
         return {
             **{
                 name: sorted(db.sql(f"SELECT * FROM {name}").fetchall())

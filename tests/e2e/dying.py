@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from tests.effort import times
 
 import penstock
 from penstock.config import load_settings
@@ -26,6 +27,7 @@ from penstock.spark.calls import interruptible
 
 SETTINGS = load_settings(None, {"spark.master": "local[2]", "spark.heap": "512m"})
 SOON_S = 60.0
+JVMS = times(3)
 
 FOR_EVER = "SELECT count(*) AS n FROM range(1000000000000) WHERE rand() > 2"
 
@@ -134,19 +136,19 @@ def session_collect(spark: SparkSession) -> None:
 
 
 def restarts() -> dict[str, Any]:
-    """Six JVMs one after the other in one process."""
+    """Several JVMs one after the other in one process."""
     counts: list[tuple[int, int, int]] = []
     rows = []
     old: list[str] = []
     before: Callable[[], object] | None = None
-    for n in range(6):
+    for n in range(JVMS):
         spark = session.get_session(SETTINGS)
         if before is not None:
             old.append(raised(before)[0])
         reader = BatchReader(spark)
         table = pa.table({"v": pa.array([1, 2, n], pa.int64())})
         rows.append(reader.select("SELECT sum(v) AS s FROM t", {"t": table}).to_pylist()[0]["s"])
-        if n == 5:
+        if n == JVMS - 1:
             reader.register("plus", lambda v: v + 1, "BIGINT")
             rows.append(reader.select("SELECT sum(plus(v)) AS s FROM t", {"t": table}).to_pylist()[0]["s"])
             rows.append(streamed(spark, "streamed"))
