@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from tests.unit.runtime.storing import follow, in_contents, in_log, make, opened, part, read
 
 from penstock.catalog.objects import Kind
+from penstock.catalog.types import stored_schema
 from penstock.errors import PenstockError, fail
+from penstock.log import Part
 
 ONE, TWO = (1, "one"), (2, "two")
 
@@ -65,3 +68,22 @@ def test_a_store_that_fails_after_the_append_damages_one_object_until_it_is_open
         assert not storage.damage
         assert in_contents(storage, one) == in_log(storage, one) == {ONE: 1, TWO: 1, (3, "three"): 1}
         assert in_contents(storage, other) == {ONE: 1}
+
+
+def test_one_part_of_a_commit_that_cannot_be_stored_damages_its_object_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(tmp_path) as storage:
+        one, other = make(storage, "v", Kind.VIEW), make(storage, "w", Kind.VIEW)
+        told = follow(storage, other)
+        bytes_ = pa.array([b"\xff"]).cast(pa.binary())
+        text = pa.Array.from_buffers(pa.string(), 1, bytes_.buffers())
+        batch = pa.RecordBatch.from_arrays([pa.array([1]), text, pa.array([1])], schema=stored_schema(one))
+        unfit = Part(one.id, (batch,), column_count=3)
+        lsn = storage.commit([part(other, (*ONE, 1)), unfit]).lsn
+        assert in_contents(storage, other) == {ONE: 1} and read(told, lsn) == [(lsn, {ONE: 1})]
+        with pytest.raises(PenstockError, match="The contents of v are damaged"):
+            storage.check_sound(one)
+        assert [r.levelname for r in caplog.records] == ["ERROR"]
+    with opened(tmp_path) as storage:
+        assert set(storage.damage) == {one.id} and in_contents(storage, other) == {ONE: 1}

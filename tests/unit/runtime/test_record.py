@@ -312,6 +312,19 @@ def test_a_dropped_output_refuses_the_epoch(storage: Storage) -> None:
         record(r, Epoch(0, 1, (batches(view, (*ONE, 1)),)))
 
 
+def test_an_epoch_that_could_not_be_stored_is_refused_before_the_commit(storage: Storage) -> None:
+    view, other = make(storage, "v", Kind.VIEW), make(storage, "w", Kind.VIEW)
+    (bad,) = batches(view, (1, "ab", 1))
+    text = pa.Array.from_buffers(pa.string(), 1, [None, bad.column(1).buffers()[1], pa.py_buffer(b"a\xff")])
+    bad = bad.set_column(1, bad.schema.field(1), text)
+    head = storage.log.head
+    with pytest.raises(
+        PenstockError, match="PSK-7001: Column v of v has a value that cannot be stored: it is not UTF-8"
+    ):
+        record(recorder(storage, other, view), Epoch(0, 1, (batches(other, (*ONE, 1)), (bad,))))
+    assert storage.log.head == head and not storage.damage
+
+
 def test_a_change_is_cut_into_batches(storage: Storage) -> None:
     table = make(storage, "t")
     delta = pa.Table.from_batches(part(table, *((i, "x", 1) for i in range(5))).batches)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.catalog.check import Unfit, check_memory
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.catalog.types import stored_schema
 from penstock.errors import PenstockError, fail
@@ -107,6 +108,8 @@ class Recorder:
             _ordered(pa.Table.from_batches(b, s), o)
             for b, s, o in zip(epoch.batches, self._schemas, self._outputs, strict=True)
         ]
+        for info, table in zip(self._objects, tables, strict=True):
+            _check_storable(info, table)
         inputs = self._input_lsn(epoch.lsn)
         parts = [
             Part(
@@ -227,6 +230,17 @@ def change_part(info: ObjectInfo, delta: pa.Table, rows: int | None = None) -> P
     """A change of a table as a part of a commit, in batches of at most `rows`."""
     batches = delta.combine_chunks().to_batches(max_chunksize=rows) if delta.num_rows else []
     return Part(object_id=info.id, batches=tuple(batches), column_count=len(delta.schema))
+
+
+def _check_storable(info: ObjectInfo, table: pa.Table) -> None:
+    """Refuses what the log would take and the view store would not, while the epoch can still be refused."""
+    for name in table.column_names:
+        try:
+            check_memory(table.column(name))
+        except Unfit as why:
+            raise fail(
+                "PSK-7001", f"Column {name} of {info.name} has a value that cannot be stored: {why.reason}."
+            ) from why
 
 
 def _ordered(table: pa.Table, output: Output) -> pa.Table:

@@ -179,16 +179,23 @@ class Storage:
                 told.append((entry, pa.Table.from_batches(by_id[entry.object_id].batches, schema)))
         kept = [(e, t) for e, t in told if self._keeps(e.object_id)]
         if kept:
+            applied = [(e.object_id, t, e.epoch) for e, t in kept]
             try:
-                self.store.apply_many([(e.object_id, t, e.epoch) for e, t in kept], commit.lsn)
-            except Exception as error:
-                # The commit is durable and cannot be undone: its objects are not served until they are rebuilt.
-                for entry, _ in kept:
-                    self._damaged(entry.object_id, error)
+                self.store.apply_many(applied, commit.lsn)
+            except Exception:
+                self._apply_each(applied, commit.lsn)
         for entry, table in told:
             watermark = by_id[entry.object_id].watermark
             changes = table if table.num_rows else None
             self.hub.publish(entry.object_id, entry.epoch, commit.lsn, changes, watermark, input_lsn=entry.input_lsn)
+
+    def _apply_each(self, changes: Sequence[tuple[int, pa.Table, int]], lsn: int) -> None:
+        """The commit is durable and cannot be undone: the objects at fault are not served until they are rebuilt, the others are."""
+        for change in changes:
+            try:
+                self.store.apply_many([change], lsn)
+            except Exception as error:
+                self._damaged(change[0], error)
 
     def _keeps(self, object_id: int) -> bool:
         return self._attached[object_id][0].has_contents and object_id not in self.damage

@@ -10,6 +10,9 @@ public final class ErrorText {
   private static final Pattern NOISE =
       Pattern.compile("\\s*SQLSTATE: \\w+|\\s*If necessary set \"?[\\w.]+\"? to \"?false\"? to bypass this error\\.?");
 
+  /** Bytes are shown by their address, which is another one when the row is retracted. */
+  private static final Pattern BYTES = Pattern.compile("\\[B@[0-9a-f]+");
+
   private ErrorText() {}
 
   /** The message for an error of an expression. An exception that ends the task is rethrown. */
@@ -21,6 +24,7 @@ public final class ErrorText {
     String text = error.getMessage() == null ? error.getClass().getSimpleName() : error.getMessage();
     text = REST.matcher(text).replaceFirst("");
     text = CONDITION.matcher(text).replaceFirst("");
+    text = BYTES.matcher(text).replaceAll("(bytes)");
     return NOISE.matcher(text).replaceAll("").strip();
   }
 

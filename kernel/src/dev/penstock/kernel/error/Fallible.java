@@ -22,7 +22,9 @@ import org.apache.spark.sql.catalyst.expressions.EvalMode$;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetArrayItem;
 import org.apache.spark.sql.catalyst.expressions.IntegralDivide;
+import org.apache.spark.sql.catalyst.expressions.IsValidUTF8;
 import org.apache.spark.sql.catalyst.expressions.Like;
+import org.apache.spark.sql.catalyst.expressions.MakeValidUTF8;
 import org.apache.spark.sql.catalyst.expressions.Multiply;
 import org.apache.spark.sql.catalyst.expressions.Pmod;
 import org.apache.spark.sql.catalyst.expressions.PythonUDF;
@@ -32,7 +34,9 @@ import org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable;
 import org.apache.spark.sql.catalyst.expressions.StringSplit;
 import org.apache.spark.sql.catalyst.expressions.Subtract;
 import org.apache.spark.sql.catalyst.expressions.TryEval;
+import org.apache.spark.sql.catalyst.expressions.TryValidateUTF8;
 import org.apache.spark.sql.catalyst.expressions.UnaryMinus;
+import org.apache.spark.sql.catalyst.expressions.ValidateUTF8;
 import org.apache.spark.sql.catalyst.expressions.With;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.BinaryType;
@@ -126,24 +130,45 @@ public final class Fallible {
    * the expression; here every place evaluates them, so that a failure can be caught.
    */
   static Expression inlined(Expression e) {
-    return inlined(e, new HashMap<>());
+    return inlined(e, new HashMap<>(), false);
   }
 
-  private static Expression inlined(Expression e, Map<Object, Expression> shared) {
+  /** {@code asIs}: bytes that are not UTF-8 are the business of the function that takes the text. */
+  private static Expression inlined(Expression e, Map<Object, Expression> shared, boolean asIs) {
     if (e instanceof RuntimeReplaceable replaceable) {
-      return inlined(replaceable.replacement(), shared);
+      return inlined(replaceable.replacement(), shared, asIs || aboutUtf8(e));
     }
     if (e instanceof CommonExpressionRef ref && shared.containsKey(ref.id())) {
       return shared.get(ref.id());
     }
     if (e instanceof With with) {
       for (CommonExpressionDef def : CollectionConverters.asJava(with.defs())) {
-        shared.put(def.id(), inlined(def.child(), shared));
+        shared.put(def.id(), inlined(def.child(), shared, asIs));
       }
-      return inlined(with.child(), shared);
+      return inlined(with.child(), shared, asIs);
     }
-    Expression made = (Expression) e.mapChildren(child -> inlined((Expression) child, shared));
+    Expression made = (Expression) e.mapChildren(child -> inlined((Expression) child, shared, asIs));
+    if (made instanceof Cast cast && fromBytes(cast)) {
+      return asIs ? cast : tries(cast) ? new TryValidateUTF8(cast).replacement() : new ValidateUTF8(cast).replacement();
+    }
+    if (made.stateful() && made.deterministic() && !(made instanceof OfOne) && !safe(made)) {
+      return new Renewed(made);
+    }
     return made instanceof PythonUDF call ? PythonFunctions.caught(call) : made;
+  }
+
+  private static boolean aboutUtf8(Expression e) {
+    return e instanceof IsValidUTF8 || e instanceof MakeValidUTF8 || e instanceof TryValidateUTF8
+        || e instanceof ValidateUTF8;
+  }
+
+  /** Whether bytes become a text. Spark takes any bytes; the log and the view store hold only UTF-8. */
+  private static boolean fromBytes(Cast cast) {
+    return cast.child().dataType() instanceof BinaryType && cast.dataType() instanceof StringType;
+  }
+
+  private static boolean tries(Cast cast) {
+    return EvalMode$.MODULE$.TRY().equals(cast.evalMode());
   }
 
   private static boolean evaluates(Expression e) {
@@ -158,7 +183,8 @@ public final class Fallible {
   /** Whether the expression itself is safe if its arguments are. */
   private static boolean safe(Expression e) {
     if (e instanceof Cast cast) {
-      return !EvalMode$.MODULE$.ANSI().equals(cast.evalMode()) || casts(cast.child().dataType(), cast.dataType());
+      boolean fails = EvalMode$.MODULE$.ANSI().equals(cast.evalMode());
+      return !fromBytes(cast) && (!fails || casts(cast.child().dataType(), cast.dataType()));
     }
     if (e instanceof BinaryArithmetic && !bitwise(e) || e instanceof UnaryMinus || e instanceof Abs) {
       return computes(e);
