@@ -199,8 +199,7 @@ class HostedJobs:
 
     def _lost(self, key: str, hosting: Hosting, members: Mapping[int, Slot]) -> bool:
         """True if the log has epochs of members, and the checkpoint is gone."""
-        log = self._jobs.storage.log
-        recorded = any(log.job_epoch(i) >= slot.base for i, slot in members.items())
+        recorded = any(self._jobs.recorded(i) >= slot.base for i, slot in members.items())
         return recorded and not begun(self._folder(key, hosting.number))
 
     def _start(self, key: str, joining: Mapping[int, ObjectInfo]) -> None:

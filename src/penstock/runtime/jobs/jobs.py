@@ -119,7 +119,7 @@ class Jobs:
 
     def _lost(self, info: ObjectInfo) -> bool:
         """True if the log has epochs of the query but its checkpoint is gone: its state cannot continue from the log."""
-        recorded = self.storage.log.job_epoch(info.id)
+        recorded = self.recorded(info.id)
         if (
             recorded < 0
             or recorded < self.shared.begin(info).base
@@ -130,9 +130,14 @@ class Jobs:
         offsets = self.storage.layout.job(info.id) / "checkpoint" / "offsets"
         return not offsets.is_dir() or not any(offsets.iterdir())
 
+    def recorded(self, object_id: int) -> int:
+        """The last epoch of a query that is in the log, with rows, or with errors alone; -1 if there is none."""
+        errors = self.storage.owned(object_id, Role.ERRORS)
+        return max(self.storage.log.job_epoch(i) for i in (object_id, *([errors.id] if errors is not None else [])))
+
     def check_repeatable(self, info: ObjectInfo) -> None:
         """Raises PSK-6003 or PSK-5011 for a query that cannot start over: its output cannot be retracted, or not be recomputed."""
-        if self.storage.log.job_epoch(info.id) < 0:
+        if self.recorded(info.id) < 0:
             return
         planned = self.plan(info)
         way = f"Drop {info.name} and create it again."
@@ -149,14 +154,19 @@ class Jobs:
                 )
 
     def _begin_again(self, info: ObjectInfo) -> None:
-        """Retracts all output of the query, so that it can be recomputed from its inputs. After a crash in between it starts over."""
+        """Retracts all output and all errors of the query, so that it can be recomputed from its inputs. After a crash in between it starts over."""
         self.check_repeatable(info)
         storage = self.storage
-        rows = contents(storage, info)
-        if rows.num_rows:
-            storage.commit([change_part(info, negated(rows).cast(stored_schema(info)))])
+        errors = self.errors_of(info)
+        parts = []
+        for o in [info, *([errors] if errors is not None else [])]:
+            rows = contents(storage, o)
+            if rows.num_rows:
+                parts.append(change_part(o, negated(rows).cast(stored_schema(o))))
+        if parts:
+            storage.commit(parts)
         with storage.catalog.edit():
-            storage.catalog.solo[info.id] = self.shared.after(storage.log.job_epoch(info.id))
+            storage.catalog.solo[info.id] = self.shared.after(self.recorded(info.id))
         # What it began with may be followed by changes that the log does not have any more.
         shutil.rmtree(storage.layout.job(info.id), ignore_errors=True)
         self.planned.pop(info.id, None)

@@ -171,7 +171,7 @@ class SharedJobs:
             for m in generation.members:
                 self._jobs.by_object.pop(m, None)
             job.stop()
-        recorded = max(self._jobs.storage.log.job_epoch(m) for m in generation.members)
+        recorded = max(self._jobs.recorded(m) for m in generation.members)
         own = max(-1, recorded - generation.number * _EPOCHS)
         found = reached(self._folder(input_id, generation.number), own)
         return generation.start if found is None else found
@@ -208,7 +208,7 @@ class SharedJobs:
 
     def _lost(self, input_id: int, generation: Generation) -> bool:
         """True if the log has epochs of a generation but its checkpoint is gone: each member starts over alone."""
-        recorded = max(self._jobs.storage.log.job_epoch(m) for m in generation.members)
+        recorded = max(self._jobs.recorded(m) for m in generation.members)
         return recorded >= generation.number * _EPOCHS and not begun(self._folder(input_id, generation.number))
 
     def _plans(self, object_id: int) -> bool:
