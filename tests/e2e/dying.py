@@ -286,7 +286,7 @@ def starting() -> dict[str, Any]:
 
 
 def reopened(folder: str) -> dict[str, Any]:
-    """A database whose JVM is killed can be closed, and opened again in the same process."""
+    """A database whose JVM is killed says so in every call, goes on with a new JVM, and can be closed and opened again in the same process."""
 
     def opened() -> penstock.Database:
         return penstock.open(folder, master="local[2]", config={"spark.heap": "512m"})
@@ -295,8 +295,35 @@ def reopened(folder: str) -> dict[str, Any]:
     db.execute(
         "CREATE SOURCE s (k STRING, v BIGINT); CREATE MATERIALIZED VIEW g AS SELECT k, sum(v) AS t FROM s GROUP BY k"
     )
+    db.execute("CREATE TABLE t (k STRING PRIMARY KEY); CREATE MATERIALIZED VIEW gone AS SELECT k FROM s GROUP BY k")
     db.insert("s", [("a", 1), ("b", 2)])
     db.flush(timeout=SOON_S)
+    # A DROP is under way: it has changed the catalogue, and waits for a JVM that does not answer any more.
+    os.kill(pid(), signal.SIGSTOP)
+    drop = UnderWay(drop=lambda: db.execute("DROP MATERIALIZED VIEW gone"))
+    until(lambda: db._engine.catalog.get("gone") is None, "the view was not dropped")
+    kill_jvm()
+    dropped = drop.since(time.monotonic())["drop"][0]
+    until(lambda: db.state != "Running", "the death was not noticed")
+    faulted = db.state
+    calls: list[Callable[[], object]] = [
+        lambda: db.insert("s", [("a", 100)]),
+        lambda: db.insert("t", [("x",)]),
+        lambda: db.execute("INSERT INTO t VALUES ('x')"),
+        lambda: db.flush(timeout=SOON_S),
+        lambda: db.sql("SELECT * FROM g"),
+        lambda: db.sql("SELECT * FROM g WITH (stale = true)"),
+        lambda: db.sql("SELECT * FROM t"),
+        lambda: db.execute("CHECKPOINT"),
+        lambda: db.execute("CREATE TABLE u (k STRING PRIMARY KEY)"),
+        lambda: db.subscribe("g"),
+        db.stop,
+    ]
+    dead = [raised(c) for c in calls]
+    states = {s.name: s.state for s in db.status()}
+    db.execute("START PIPELINE")
+    db.insert("s", [("b", 20)])
+    revived = sorted(db.sql("SELECT k, t FROM g").fetchall())
     kill_jvm()
     until(session.ended, "the death was not noticed")
     begin = time.monotonic()
@@ -305,7 +332,16 @@ def reopened(folder: str) -> dict[str, Any]:
     with opened() as db:
         db.insert("s", [("a", 10)])
         db.flush(timeout=SOON_S)
-        return {"closed_s": closed_s, "rows": sorted(db.sql("SELECT k, t FROM g").fetchall())}
+        return {
+            "dropped": dropped,
+            "faulted": faulted,
+            "dead": dead,
+            "states": states,
+            "revived": revived,
+            "closed_s": closed_s,
+            "rows": sorted(db.sql("SELECT k, t FROM g").fetchall()),
+            "t": db.sql("SELECT * FROM t").fetchall(),
+        }
 
 
 def exiting(how: str) -> dict[str, Any]:

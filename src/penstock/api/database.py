@@ -241,7 +241,9 @@ class Database:
     # Insight
 
     def status(self) -> list[ObjectStatus]:
-        self._engine.check_open()
+        """The state of every object, also when the JVM has exited."""
+        if self._engine.lifecycle.state is not State.FAULTED:
+            self._engine.check_open()
         return status(self._engine)
 
     def metrics(self) -> dict[str, ObjectStatus]:

@@ -18,7 +18,7 @@ from penstock.plan.linear import LINEAR
 from penstock.spark.bridge import Epoch, KernelJob, Seed
 from penstock.spark.compile import UNIT_OBJECT, Compiled, Compiler
 from penstock.spark.operators import StateFigures
-from penstock.spark.session import jvm
+from penstock.spark.session import jvm, releasing
 from penstock.spark.translate import translated
 
 _KEYED = (p.Aggregate, p.Distinct, p.TopN, p.Analytic, p.SetOp, p.Join)
@@ -140,10 +140,10 @@ class HostJob(KernelJob):
 
     def leave(self, slot: int) -> None:
         """A query is no member any more; what epochs under way still make of it is dropped."""
-        with translated():
+        with releasing(), translated():
             self._clock.leave(slot)
             self._table.remove(slot)
-            self._places.pop(slot, None)
+        self._places.pop(slot, None)
 
     def _unpack(self, packet: bytes) -> Epoch:
         places = dict(self._places)

@@ -48,11 +48,13 @@ class KernelIndex:
 
     def trim(self, object_id: int, lsn: int) -> None:
         self._drain()
-        self._index.trim(object_id, lsn)
+        with releasing():
+            self._index.trim(object_id, lsn)
 
     def forget(self, object_id: int) -> None:
         self._drain()
-        self._index.forget(object_id)
+        with releasing():
+            self._index.forget(object_id)
 
     def close(self) -> None:
         self._news.put(None)

@@ -13,6 +13,7 @@ from penstock.errors import PenstockError, fail
 from penstock.log import Part
 from penstock.runtime.connect.replica import Replica
 from penstock.runtime.engine import QUERIES, Engine
+from penstock.runtime.lifecycle import State
 from penstock.runtime.statements import ddl, dml
 from penstock.runtime.statements.constants import Bound
 from penstock.runtime.statements.explain import explain_analyze, explain_object, explain_query
@@ -42,10 +43,12 @@ _CHECKPOINT_S = 300.0
 def execute(session: Session, sql: str, params: Params = None) -> Outcome:
     """Executes the statements of a script in order and returns the last outcome. The first error ends the script and names its statement."""
     engine = session.engine
-    engine.check_open()
+    if engine.lifecycle.state is not State.FAULTED:
+        engine.check_open()
     prepared = session.prepared.find(sql, engine.settings)
     bound = prepared.bind(params) if prepared is not None else None
     if prepared is not None and bound is not None:
+        engine.check_open()
         try:
             return _run_prepared(session, prepared, bound)
         except NotPoint:
@@ -64,6 +67,9 @@ def execute(session: Session, sql: str, params: Params = None) -> Outcome:
     outcome: Outcome = None
     for number, statement in enumerate(statements, 1):
         try:
+            if not isinstance(statement, st.StartPipeline):
+                # It starts a new JVM; everything else needs one.
+                engine.check_open()
             if isinstance(statement, st.Select) and prepared is not None:
                 outcome = select(session, statement.query, prepared)
             else:
