@@ -1,4 +1,4 @@
-"""The process that is killed: inserts numbered rows and prints the LSN of each when it is acknowledged.
+"""The process that is killed: inserts numbered rows and prints the LSN of each when it is acknowledged; meanwhile it makes checkpoints.
 
 `python restarting.py folder first`: rows `first`, `first + 1`, … until it is killed. Row n has key n % 3, value n and time n × 100 ms.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 
 import penstock
 
@@ -35,9 +36,17 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+def checkpoint(db: penstock.Database) -> None:
+    """Again and again, while epochs are recorded."""
+    pause = threading.Event()
+    while not pause.wait(0.1):
+        db.execute("CHECKPOINT")
+
+
 def main(folder: str, first: int) -> None:
     with penstock.open(folder, master="local[2]", config={"spark.heap": "1g"}) as db:
         db.execute(PIPELINE)
+        threading.Thread(target=checkpoint, args=(db,), daemon=True).start()
         say("ready")
         n = first
         while True:

@@ -33,6 +33,10 @@ def killed_after(folder: Path, first: int, rows: int) -> int:
             assert n == last + 1
             assert new_lsn > lsn
             last, lsn = n, new_lsn
+        process.kill()
+        # It may have gone on for a moment.
+        for line in process.stdout:
+            last = int(line.split()[0]) if line.endswith("\n") else last
         return last
     finally:
         process.kill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.effort import times
-from tests.spark.conftest import CONFIG
+from tests.spark.conftest import CONFIG, Opener
 from tests.unit.sql.test_fuzz import damaged
 
 import penstock
@@ -113,6 +114,61 @@ def test_rows_that_cannot_be_stored(shared: penstock.Database, rows: Any) -> Non
     assert shared.sql("SELECT id FROM wide WHERE id >= 20").fetchall() == []
     shared.insert("wide", {"id": 20})
     shared.execute("DELETE FROM wide WHERE id = 20")
+
+
+def arrow(column: str, kind: pa.DataType, value: bytes) -> pa.Table:
+    """A row with a value that Arrow has not looked at."""
+    buffers = [None, pa.py_buffer(value)]
+    if kind == pa.string():
+        buffers.insert(1, pa.py_buffer(np.array([0, len(value)], np.int32)))
+    return pa.table({"id": [2], column: pa.Array.from_buffers(kind, 1, buffers)})
+
+
+MICROS = pa.timestamp("us", "UTC")
+TWICE = "map('a', 1, 'a', 2)"
+UNFIT_ROWS: list[object] = [
+    arrow("s", pa.string(), b"\xff"), arrow("d", pa.decimal128(5, 2), (10**9).to_bytes(16, "little")), arrow("d", pa.decimal128(9, 2), (10**9).to_bytes(16, "little")),
+    arrow("ts", MICROS, (2**62).to_bytes(8, "little")), {"id": 2, "s": "\ud800"}, {"id": 2, "d": Decimal("12345.67")}, {"id": 2, "ts": 10**15}, {"id": 1 << 63},
+    {"id": None},
+]  # fmt: skip
+UNFIT_SQL = [
+    "INSERT INTO plain (id, s) VALUES (2, CAST(X'ff' AS STRING))", "INSERT INTO plain (id, d) VALUES (2, 12345.67)", "INSERT INTO plain (id, d) SELECT 2, 12345.67",
+    "INSERT INTO plain (id, ts) VALUES (2, TIMESTAMP'10000-01-01')", "INSERT INTO plain (id) VALUES (9223372036854775808)",
+    "UPDATE plain SET s = CAST(X'ff' AS STRING) WHERE id = 1", "UPDATE plain SET d = d * 1000 WHERE id = 1", "UPDATE plain SET d = d + 999.5",
+    "UPDATE plain SET ts = TIMESTAMP'10000-01-01' WHERE id = 1", "UPDATE plain SET ts = ts + INTERVAL '9000' YEAR", "UPDATE plain SET id = NULL WHERE id = 1",
+    f"INSERT INTO nested (id, m) VALUES (2, {TWICE})", f"UPDATE nested SET m = {TWICE} WHERE id = 1", "UPDATE nested SET s = CAST(X'ff' AS STRING) WHERE id = 1",
+]  # fmt: skip
+UNFIT_BOUND = [("s", "\ud800"), ("d", Decimal("12345.67")), ("d", 10**18)]
+
+
+def test_what_the_log_takes_the_view_store_takes(opener: Opener, tmp_path: Path) -> None:
+    """A row alone waits in front of the view store (`plain`) or goes there at once (`nested`); nothing of it may fail after the commit."""
+    db = opener(tmp_path)
+    columns = "(id BIGINT PRIMARY KEY, s STRING, d DECIMAL(5, 2), ts TIMESTAMP{})"
+    db.execute(f"CREATE TABLE plain {columns.format('')}; CREATE TABLE nested {columns.format(', m MAP<STRING, INT>')}")
+    row = (1, "a\0b", Decimal("999.99"), dt.datetime(9999, 12, 31, tzinfo=dt.UTC))
+    db.insert("plain", [row])
+    db.insert("nested", [(*row, [("a", 1)])])
+    for rows in UNFIT_ROWS:
+        for name in ("plain", "nested"):
+            with pytest.raises(PenstockError, match="PSK-5003"):
+                db.insert(name, rows)
+    with pytest.raises(PenstockError, match="PSK-5003"):
+        db.insert("nested", {"id": 2, "m": [("a", 1), ("a", 2)]})
+    for sql in UNFIT_SQL:
+        with pytest.raises(PenstockError, match="PSK-"):
+            db.execute(sql)
+    for column, value in UNFIT_BOUND:
+        with pytest.raises(PenstockError, match="PSK-"):
+            db.execute(f"UPDATE plain SET {column} = ? WHERE id = 1", [value])
+        with pytest.raises(PenstockError, match="PSK-"):
+            db.execute(f"INSERT INTO plain (id, {column}) VALUES (2, ?)", [value])
+    for _ in range(2):
+        assert db.sql("SELECT * FROM plain").fetchall() == [row]
+        assert db.sql("SELECT * FROM nested").fetchall() == [(*row, [("a", 1)])]
+        assert [s.state for s in db.status()] == ["ready", "ready"]
+        db.close()
+        db = opener(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.effort import EFFORT
 from tests.spark.conftest import Opener
 from tests.spark.following import settle
 
@@ -52,6 +53,18 @@ def test_nested_expressions(interpreted: Opener) -> None:
     nested = "SELECT id FROM " + "(SELECT id FROM " * 190 + "t" + ") AS q" * 190
     assert db.sql(nested).fetchall() == [(7,)]
     assert "Scan t" in db.explain(f"CREATE MATERIALIZED VIEW w AS {nested}")
+
+
+def test_sixty_joins(interpreted: Opener) -> None:
+    db = interpreted()
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+    db.insert("t", [(1,), (2,)])
+    joins = " ".join(f"JOIN t AS t{i} ON t{i - 1}.id = t{i}.id" for i in range(1, 61))
+    assert sorted(db.sql(f"SELECT t60.id FROM t AS t0 {joins}").fetchall()) == [(1,), (2,)]
+    if EFFORT > 1:  # Spark needs a minute to plan it.
+        db.execute(f"CREATE MATERIALIZED VIEW v AS SELECT t60.id FROM t AS t0 {joins}")
+        db.execute("SET read.timeout_ms = 600000")
+        assert sorted(db.sql("SELECT * FROM v").fetchall()) == [(1,), (2,)]
 
 
 def test_a_stack_overflow_in_spark(first_database: penstock.Database) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.spark.conftest import CONFIG, Opener
+from tests.spark.following import until
 
 import penstock
 from penstock.catalog.file import read_catalog, write_catalog
@@ -43,6 +44,7 @@ def refused(db: penstock.Database, sql: str) -> PenstockError:
         f"SELECT id FROM t WHERE s = {HOME}",
         f"SELECT builtin.`Reflect`{HOME.removeprefix('reflect')}",
         "SELECT TRANSFORM(s) USING 'id' FROM t",
+        f"SELECT {HOME.replace('reflect', 'java_method')}",
         f"INSERT INTO t VALUES (2, {HOME})",
         f"INSERT INTO t SELECT 2, {HOME}",
         f"UPDATE t SET s = {HOME}",
@@ -119,7 +121,9 @@ def test_xml_opens_no_files(shared: penstock.Database) -> None:
         assert name not in str(rows)
 
 
-def test_no_secret_is_stored_or_shown(opener: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_is_stored_or_shown(
+    opener: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("FEED_TOKEN", "s3cr3t-token")
     folder = tmp_path / "d"
     with opener(folder) as db:
@@ -129,3 +133,15 @@ def test_no_secret_is_stored_or_shown(opener: Opener, tmp_path: Path, monkeypatc
         error = refused(db, "CREATE SOURCE s (a INT) FROM WEBSOCKET (url = 'nonsense://u:${FEED_TOKEN}@h')")
         assert error.code == "PSK-1011"
         assert "s3cr3t" not in error.render()
+        # The port is closed: the source exists, and its status says why it has no rows.
+        url = "wss://u:${FEED_TOKEN}@127.0.0.1:9/feed/${FEED_TOKEN}?api_key=${FEED_TOKEN}"
+        db.execute(f"CREATE SOURCE s (a INT) FROM WEBSOCKET (url = '{url}') FORMAT JSON")
+        until(lambda: db.metrics()["s"].error is not None)
+        shown = [str(db.status()), repr(db.topology())]
+        for show in ("SHOW CREATE s", "SHOW SOURCES", "DESCRIBE s", "SHOW LOG"):
+            shown.append(str(db.sql(show).fetchall()))
+        error = refused(db, "SELECT 1 FROM s WHERE nope = 1")
+        assert "127.0.0.1:9" in str(db.metrics()["s"].error)
+    assert "s3cr3t" not in " ".join([*shown, error.render(), caplog.text])
+    assert "${FEED_TOKEN}" in (folder / "catalog.json").read_text()
+    assert [f for f in folder.rglob("*") if f.is_file() and b"s3cr3t" in f.read_bytes()] == []

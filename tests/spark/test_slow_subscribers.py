@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def test_nobody_waits_for_a_subscriber_that_does_not_read(db: penstock.Database,
     db.close()
 
 
-def test_what_is_no_longer_retained_is_a_resync(opener: Opener) -> None:
+def test_what_is_no_longer_retained_is_a_resync(opener: Opener, tmp_path: Path) -> None:
     db = opener(config={**CONFIG, "log.segment_bytes": 4096})
     db.execute("CREATE TABLE t (k BIGINT PRIMARY KEY, v STRING) WITH (retain_history = '1kb')")
     stalled = Follower(db, "t", buffer_bytes=1)
@@ -68,7 +69,17 @@ def test_what_is_no_longer_retained_is_a_resync(opener: Opener) -> None:
     changes = stalled.changes()
     assert [c.kind for c in changes] == ["changes", "resync"]
     assert changes[1].reason is not None
-    assert folded(changes) == Counter(db.sql("SELECT * FROM t").fetchall())
+    rows = Counter(db.sql("SELECT * FROM t").fetchall())
+    assert folded(changes) == rows and len(rows) == 5
+    # A sink that is made now begins with all rows as well, and not in the middle of the changes.
+    db.execute(f"CREATE SINK out FROM t INTO FILES (path = '{tmp_path}', format = 'json', changelog = true)")
+    db.execute("DELETE FROM t WHERE k = 0")
+    db.flush(timeout=SOON_S)
+    sunk: Counter[tuple[object, ...]] = Counter()
+    for file in sorted(tmp_path.glob("*.json")):
+        for line in map(json.loads, file.read_text().splitlines()):
+            sunk[line["k"], line["v"]] += line["__weight"]
+    assert {row: n for row, n in sunk.items() if n} == Counter(db.sql("SELECT * FROM t").fetchall())
 
 
 def test_a_select_that_nobody_follows_any_more_ends(db: penstock.Database) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import sys
 import threading
@@ -179,6 +180,11 @@ def main() -> None:
             changes = read(model.told[info.id], storage.log.head)
             assert summed(rows for _, rows in changes) == in_contents(storage, info)
         assert not storage.damage
+        # As a crash would leave it: the contents are made again from the log.
+        shutil.copytree(folder, folder / "crashed", ignore=shutil.ignore_patterns("crashed"))
+    with opened(folder / "crashed") as storage:
+        assert in_contents(storage, model.table) == model.contents
+        assert in_contents(storage, model.view) == in_log(storage, model.view)
     with opened(folder) as storage:
         assert in_contents(storage, model.table) == model.contents
     print(presses.struck, model.carried_out, model.not_carried_out, flush=True)  # noqa: T201

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.runtime.storing import drop, in_contents, make, opened, part
 
 from penstock.catalog.objects import Kind, ObjectInfo, Role
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.log import writer as log_writer
 from penstock.runtime import retention as retention_module
 from penstock.runtime.lifecycle import JobState, State
@@ -187,6 +187,31 @@ def test_a_stopped_query_holds_the_log_and_is_named(engine: Engine) -> None:
     view = make(storage, "v", Kind.VIEW, depends_on=(source.id,))
     engine.jobs.by_object[view.id] = Job(own[0], JobState.STOPPED, time.time() - 100_000)
     assert floor(engine, source) == Floor(own[0], "materialized view v")
+
+
+def test_a_log_that_a_stopped_query_holds_takes_no_more_than_its_limit(tmp_path: Path) -> None:
+    # The segment that is written has a megabyte in reserve.
+    log = {"segment_bytes": SEGMENT, "retain_bytes": 0, "max_bytes": (1 << 20) + 5 * SEGMENT}
+    with opened(tmp_path, log=log) as storage:
+        engine: Any = Engine(storage)
+        source, other = make(storage, "s", Kind.SOURCE), make(storage, "t")
+        view = make(storage, "v", Kind.VIEW, depends_on=(source.id,))
+        engine.jobs.by_object[view.id] = Job(0, JobState.STOPPED)
+        ticks = ticker(engine)
+        for i in range(10):
+            storage.commit([part(source, (i, "x" * SEGMENT))])
+        for _ in range(2):
+            storage.feed(source)
+            ticks.trim()
+        for info in (source, other):
+            with pytest.raises(PenstockError, match=r"PSK-5013.*most of it is held by materialized view v"):
+                storage.feed(info)
+        assert len(lsns(storage, source)) == 10
+        # When the query has read them, rows are taken again.
+        engine.jobs.by_object[view.id] = Job(storage.log.head)
+        ticks.trim()
+        storage.feed(source)
+        assert lsns(storage, source) == []
 
 
 def test_a_query_that_could_not_be_started_holds_the_log_for_a_while(engine: Engine) -> None:
