@@ -1,5 +1,7 @@
 package dev.penstock.kernel.error;
 
+import dev.penstock.kernel.node.ExecNode;
+import dev.penstock.kernel.node.Nodes;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -22,9 +24,7 @@ import org.apache.spark.sql.catalyst.expressions.codegen.JavaCode$;
 import org.apache.spark.sql.catalyst.expressions.codegen.SubExprCodes;
 import org.apache.spark.sql.execution.CodegenSupport;
 import org.apache.spark.sql.execution.SparkPlan;
-import org.apache.spark.sql.execution.UnaryExecNode;
 import org.apache.spark.sql.types.DataType;
-import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -35,43 +35,30 @@ import scala.jdk.javaapi.CollectionConverters;
  * Failures}
  * reports a row that fails.
  */
-public final class AttemptExec extends SparkPlan implements UnaryExecNode, CodegenSupport {
+public final class AttemptExec extends ExecNode implements CodegenSupport {
   private static final long serialVersionUID = 1L;
 
   private final Attempts.Layout layout;
   private final Seq<Expression> conditions;
   private final Seq<Expression> columns;
-  private final Seq<Attribute> output;
-  private final SparkPlan child;
   private CodegenSupport parent;
 
   public AttemptExec(
       Attempts.Layout layout, Seq<Expression> conditions, Seq<Expression> columns, Seq<Attribute> output,
       SparkPlan child) {
+    super(output, child);
     this.layout = layout;
     this.conditions = conditions;
     this.columns = columns;
-    this.output = output;
-    this.child = child;
-  }
-
-  @Override
-  public Seq<Attribute> output() {
-    return output;
-  }
-
-  @Override
-  public AttributeSet producedAttributes() {
-    return AttemptPlan.produced(output, child.outputSet());
   }
 
   /** Whether there is a row for every row, with a flag for each attempt. */
   private boolean wide() {
-    return output.size() > columns.size();
+    return output().size() > columns.size();
   }
 
   private List<Expression> bound(Seq<Expression> some) {
-    List<Attribute> input = CollectionConverters.asJava(child.output());
+    List<Attribute> input = CollectionConverters.asJava(child().output());
     List<Expression> out = new ArrayList<>();
     for (Expression e : CollectionConverters.asJava(some)) {
       out.add(bound(e, input));
@@ -92,19 +79,19 @@ public final class AttemptExec extends SparkPlan implements UnaryExecNode, Codeg
   }
 
   private Failures failures() {
-    return new Failures(layout, bound(conditions), bound(columns), CollectionConverters.asJava(child.output()));
+    return new Failures(layout, bound(conditions), bound(columns), CollectionConverters.asJava(child().output()));
   }
 
   // With generated code
 
   @Override
   public Seq<RDD<InternalRow>> inputRDDs() {
-    return ((CodegenSupport) child).inputRDDs();
+    return ((CodegenSupport) child()).inputRDDs();
   }
 
   @Override
   public String doProduce(CodegenContext context) {
-    return ((CodegenSupport) child).produce(context, this);
+    return ((CodegenSupport) child()).produce(context, this);
   }
 
   /** Columns that are passed through unchanged need not be evaluated before. */
@@ -137,10 +124,10 @@ public final class AttemptExec extends SparkPlan implements UnaryExecNode, Codeg
     context.currentVars_$eq(input);
     if (!wide()) {
       code.append("if (").append(flags.get(0).value()).append(") {\n")
-          .append(consume(context, Attempts.list(out), null)).append("\n}\n");
+          .append(consume(context, Nodes.list(out), null)).append("\n}\n");
     } else {
       flags.addAll(out);
-      code.append(consume(context, Attempts.list(flags), null));
+      code.append(consume(context, Nodes.list(flags), null));
     }
     return code.toString();
   }
@@ -152,7 +139,7 @@ public final class AttemptExec extends SparkPlan implements UnaryExecNode, Codeg
     context.currentVars_$eq(input);
     ExprCode condition = wanted.genCode(context);
     List<Expression> computed = own.stream().filter(e -> !handedOn(e)).toList();
-    Seq<Expression> list = Attempts.list(computed);
+    Seq<Expression> list = Nodes.list(computed);
     String before = "";
     String shared = "";
     Seq<ExprCode> values;
@@ -217,7 +204,7 @@ public final class AttemptExec extends SparkPlan implements UnaryExecNode, Codeg
   private static Seq<ExprCode> codes(CodegenContext context, List<Expression> expressions) {
     List<ExprCode> out = new ArrayList<>();
     expressions.forEach(e -> out.add(e.genCode(context)));
-    return Attempts.list(out);
+    return Nodes.list(out);
   }
 
   /** Whether an input column is passed through. If every row has an output row, it must be NULL for queries that do not select the row. */
@@ -243,47 +230,16 @@ public final class AttemptExec extends SparkPlan implements UnaryExecNode, Codeg
         layout, bound(conditions), bound(columns), wide(), failures());
     FlatMapFunction<Iterator<InternalRow>, InternalRow> function =
         rows -> attempts.over(TaskContext.getPartitionId(), rows);
-    return child.execute().toJavaRDD().mapPartitions(function).rdd();
+    return child().execute().toJavaRDD().mapPartitions(function).rdd();
   }
 
   @Override
-  public SparkPlan child() {
-    return child;
-  }
-
-  @Override
-  public Seq<SparkPlan> children() {
-    return UnaryExecNode.super.children();
-  }
-
-  @Override
-  public SparkPlan withNewChildrenInternal(IndexedSeq<SparkPlan> children) {
-    return withNewChildInternal(children.head());
+  protected Object[] parts() {
+    return new Object[] {layout, conditions, columns};
   }
 
   @Override
   public SparkPlan withNewChildInternal(SparkPlan newChild) {
-    return new AttemptExec(layout, conditions, columns, output, newChild);
-  }
-
-  @Override
-  public int productArity() {
-    return 5;
-  }
-
-  @Override
-  public Object productElement(int n) {
-    return switch (n) {
-      case 0 -> layout;
-      case 1 -> conditions;
-      case 2 -> columns;
-      case 3 -> output;
-      default -> child;
-    };
-  }
-
-  @Override
-  public boolean canEqual(Object other) {
-    return other instanceof AttemptExec;
+    return new AttemptExec(layout, conditions, columns, output(), newChild);
   }
 }

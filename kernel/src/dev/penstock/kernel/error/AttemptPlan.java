@@ -1,28 +1,21 @@
 package dev.penstock.kernel.error;
 
-import java.util.ArrayList;
-import java.util.List;
+import dev.penstock.kernel.node.PlanNode;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
-import org.apache.spark.sql.catalyst.expressions.AttributeSet$;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.SupportsNonDeterministicExpression;
-import org.apache.spark.sql.catalyst.plans.logical.UnaryNode;
-import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * A filter and a projection that no row can fail; see {@link AttemptExec}. It is opaque to the optimizer: expressions that can fail are neither
  * moved out of it nor into it.
  */
-public final class AttemptPlan extends LogicalPlan implements UnaryNode, SupportsNonDeterministicExpression {
+public final class AttemptPlan extends PlanNode implements SupportsNonDeterministicExpression {
   private final Attempts.Layout layout;
   private final Seq<Expression> conditions;
   private final Seq<Expression> columns;
-  private final Seq<Attribute> output;
-  private final LogicalPlan child;
 
   /**
    * @param conditions one of each attempt
@@ -32,11 +25,10 @@ public final class AttemptPlan extends LogicalPlan implements UnaryNode, Support
   public AttemptPlan(
       Attempts.Layout layout, Seq<Expression> conditions, Seq<Expression> columns, Seq<Attribute> output,
       LogicalPlan child) {
+    super(output, child);
     this.layout = layout;
     this.conditions = conditions;
     this.columns = columns;
-    this.output = output;
-    this.child = child;
   }
 
   Attempts.Layout layout() {
@@ -51,27 +43,10 @@ public final class AttemptPlan extends LogicalPlan implements UnaryNode, Support
     return columns;
   }
 
-  /** Those columns that are not the child's own. */
-  static AttributeSet produced(Seq<Attribute> output, AttributeSet child) {
-    List<Expression> own = new ArrayList<>(CollectionConverters.asJava(output));
-    own.removeIf(a -> child.contains((Attribute) a));
-    return AttributeSet$.MODULE$.apply(CollectionConverters.asScala(own));
-  }
-
-  @Override
-  public Seq<Attribute> output() {
-    return output;
-  }
-
-  @Override
-  public AttributeSet producedAttributes() {
-    return produced(output, child.outputSet());
-  }
-
   /** All columns of the child: the report of a row that failed shows them. */
   @Override
   public AttributeSet references() {
-    return child.outputSet();
+    return child().outputSet();
   }
 
   @Override
@@ -80,43 +55,12 @@ public final class AttemptPlan extends LogicalPlan implements UnaryNode, Support
   }
 
   @Override
-  public LogicalPlan child() {
-    return child;
-  }
-
-  @Override
-  public Seq<LogicalPlan> children() {
-    return UnaryNode.super.children();
-  }
-
-  @Override
-  public LogicalPlan withNewChildrenInternal(IndexedSeq<LogicalPlan> children) {
-    return withNewChildInternal(children.head());
+  protected Object[] parts() {
+    return new Object[] {layout, conditions, columns};
   }
 
   @Override
   public LogicalPlan withNewChildInternal(LogicalPlan newChild) {
-    return new AttemptPlan(layout, conditions, columns, output, newChild);
-  }
-
-  @Override
-  public int productArity() {
-    return 5;
-  }
-
-  @Override
-  public Object productElement(int n) {
-    return switch (n) {
-      case 0 -> layout;
-      case 1 -> conditions;
-      case 2 -> columns;
-      case 3 -> output;
-      default -> child;
-    };
-  }
-
-  @Override
-  public boolean canEqual(Object other) {
-    return other instanceof AttemptPlan;
+    return new AttemptPlan(layout, conditions, columns, output(), newChild);
   }
 }

@@ -1,5 +1,6 @@
 package dev.penstock.kernel.error;
 
+import dev.penstock.kernel.node.Nodes;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.List;
@@ -126,7 +127,7 @@ public final class Attempts {
     }
     Layout layout = new Layout(attempts, columns.stream().mapToInt(List::size).toArray());
     return Dataset$.MODULE$.ofRows(session, new AttemptPlan(
-        layout, list(conditions.stream().map(Fallible::inlined).toList()), list(all), list(output), plan(in)));
+        layout, Nodes.list(conditions.stream().map(Fallible::inlined).toList()), Nodes.list(all), Nodes.list(output), plan(in)));
   }
 
   private static void plan(SparkSession session) {
@@ -143,18 +144,14 @@ public final class Attempts {
     @Override
     public Seq<org.apache.spark.sql.execution.SparkPlan> apply(LogicalPlan plan) {
       if (plan instanceof AttemptPlan attempt) {
-        return list(List.of(new AttemptExec(
+        return Nodes.list(List.of(new AttemptExec(
             attempt.layout(), attempt.conditions(), attempt.columns(), attempt.output(), planLater(attempt.child()))));
       }
-      return list(List.of());
+      return Nodes.list(List.of());
     }
   }
 
   private static LogicalPlan plan(Dataset<Row> frame) {
     return ((org.apache.spark.sql.classic.Dataset<Row>) frame).logicalPlan();
-  }
-
-  static <T> Seq<T> list(List<? extends T> values) {
-    return CollectionConverters.asScala(new ArrayList<T>(values)).toSeq();
   }
 }

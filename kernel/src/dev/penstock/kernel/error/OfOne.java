@@ -1,5 +1,6 @@
 package dev.penstock.kernel.error;
 
+import dev.penstock.kernel.node.Nodes;
 import java.io.Serializable;
 import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -28,7 +29,7 @@ abstract class OfOne extends Expression implements CodegenFallback, Serializable
 
   @Override
   public Seq<Expression> children() {
-    return Attempts.list(List.of(child));
+    return Nodes.list(List.of(child));
   }
 
   @Override

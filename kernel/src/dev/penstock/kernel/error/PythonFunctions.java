@@ -1,5 +1,6 @@
 package dev.penstock.kernel.error;
 
+import dev.penstock.kernel.node.Nodes;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.SparkSession;
@@ -41,6 +42,6 @@ public final class PythonFunctions {
         arguments.add(Fallible.test(argument) ? new Caught(argument) : argument);
       }
     }
-    return (Expression) call.withNewChildren(Attempts.list(arguments));
+    return (Expression) call.withNewChildren(Nodes.list(arguments));
   }
 }

@@ -1,5 +1,6 @@
 package dev.penstock.kernel.error;
 
+import dev.penstock.kernel.node.Nodes;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.List;
@@ -44,7 +45,7 @@ public final class RowAttempt implements Serializable {
     List<Expression> chosen = bound(columns, input);
     condition = Predicate$.MODULE$.create(wanted.get(0));
     condition.initialize(0);
-    projection = UnsafeProjection.create(Attempts.<Expression>list(chosen));
+    projection = UnsafeProjection.create(Nodes.<Expression>list(chosen));
     projection.initialize(0);
     failures = new Failures(layout, wanted, chosen, input);
   }

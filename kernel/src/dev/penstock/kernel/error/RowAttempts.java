@@ -1,5 +1,6 @@
 package dev.penstock.kernel.error;
 
+import dev.penstock.kernel.node.Nodes;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Iterator;
@@ -60,7 +61,7 @@ final class RowAttempts implements Serializable {
       types = own.stream().map(Expression::dataType).toArray(DataType[]::new);
       condition = Predicate$.MODULE$.create(conditions.get(number));
       condition.initialize(partition);
-      projection = UnsafeProjection.create(Attempts.<Expression>list(own));
+      projection = UnsafeProjection.create(Nodes.<Expression>list(own));
       projection.initialize(partition);
     }
 
@@ -103,7 +104,7 @@ final class RowAttempts implements Serializable {
     List<Expression> all = new ArrayList<>();
     attempts.forEach(a -> all.add(new BoundReference(all.size(), DataTypes.BooleanType, false)));
     columns.forEach(c -> all.add(new BoundReference(all.size(), c.dataType(), true)));
-    UnsafeProjection whole = UnsafeProjection.create(Attempts.<Expression>list(all));
+    UnsafeProjection whole = UnsafeProjection.create(Nodes.<Expression>list(all));
     return new Iterator<>() {
       @Override
       public boolean hasNext() {

@@ -1,17 +1,15 @@
 package dev.penstock.kernel.hosted;
 
 import dev.penstock.kernel.error.ErrorChannel;
+import dev.penstock.kernel.node.Nodes;
 import dev.penstock.kernel.state.SlotSizes;
 import java.io.Serializable;
-import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.ExperimentalMethods;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.types.DataTypeUtils;
 import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SparkPlan;
@@ -20,7 +18,6 @@ import org.apache.spark.sql.functions;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -72,13 +69,9 @@ public final class Host {
   private static Dataset<Row> fan(Scan scan, Dataset<Row> in) {
     SparkSession session = (SparkSession) in.sparkSession();
     plan(session);
-    LogicalPlan child = ((org.apache.spark.sql.classic.Dataset<Row>) in).logicalPlan();
-    List<Attribute> output = new ArrayList<>();
-    for (StructField field : Fan.OUTPUT.fields()) {
-      output.add(DataTypeUtils.toAttribute(field));
-    }
+    LogicalPlan child = Nodes.plan(in);
     return Dataset$.MODULE$.ofRows(session, new FanPlan(
-        scan, Steps.list(CollectionConverters.asJava(child.output())), Steps.list(output), child));
+        scan, Nodes.list(CollectionConverters.asJava(child.output())), Nodes.columns(Fan.OUTPUT), child));
   }
 
   private static void plan(SparkSession session) {
@@ -95,8 +88,8 @@ public final class Host {
     @Override
     public Seq<SparkPlan> apply(LogicalPlan plan) {
       return plan instanceof FanPlan fan
-          ? Steps.list(List.of(new FanExec(fan.scan(), fan.output(), planLater(fan.child()))))
-          : Steps.list(List.of());
+          ? Nodes.list(List.of(new FanExec(fan.scan(), fan.output(), planLater(fan.child()))))
+          : Nodes.list(List.of());
     }
   }
 }

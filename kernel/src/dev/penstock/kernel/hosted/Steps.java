@@ -1,5 +1,6 @@
 package dev.penstock.kernel.hosted;
 
+import dev.penstock.kernel.node.Nodes;
 import dev.penstock.kernel.error.RowAttempt;
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -10,8 +11,6 @@ import org.apache.spark.sql.catalyst.expressions.BasePredicate;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Predicate;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
-import scala.collection.immutable.Seq;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Filters and projections of a query, one after the other, as a function of a row. Spark has resolved and optimised the expressions on the
@@ -38,7 +37,7 @@ final class Steps implements Serializable {
 
     @Override
     public void bind(List<Attribute> input) {
-      compiled = Predicate.create(condition, list(input));
+      compiled = Predicate.create(condition, Nodes.list(input));
       compiled.initialize(0);
     }
 
@@ -59,7 +58,7 @@ final class Steps implements Serializable {
 
     @Override
     public void bind(List<Attribute> input) {
-      compiled = UnsafeProjection.create(list(columns), list(input));
+      compiled = UnsafeProjection.create(Nodes.list(columns), Nodes.list(input));
       compiled.initialize(0);
     }
 
@@ -148,9 +147,5 @@ final class Steps implements Serializable {
       now = steps.get(i).apply(now);
     }
     return now;
-  }
-
-  static <T> Seq<T> list(List<? extends T> values) {
-    return CollectionConverters.asScala(new ArrayList<T>(values)).toSeq();
   }
 }

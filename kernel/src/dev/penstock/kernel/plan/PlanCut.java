@@ -1,5 +1,8 @@
 package dev.penstock.kernel.plan;
 
+import dev.penstock.kernel.node.ExecLeaf;
+import dev.penstock.kernel.node.ExecNode;
+import dev.penstock.kernel.node.Nodes;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.rdd.RDD;
@@ -23,11 +26,21 @@ import scala.runtime.BoxedUnit;
  * partitions, references the operator, and with it the whole plan below: serialised to check it, serialised to send it, and deserialised in every
  * task, for each operator of the query. A task only needs the columns, so only they are sent with this node.
  */
-public final class PlanCut extends ExecNodes.Unary {
+public final class PlanCut extends ExecNode {
   private static final long serialVersionUID = 1L;
 
-  public PlanCut(SparkPlan child) {
-    super(child);
+  public PlanCut(Seq<Attribute> output, SparkPlan child) {
+    super(output, child);
+  }
+
+  @Override
+  protected Object[] parts() {
+    return new Object[0];
+  }
+
+  @Override
+  public RDD<InternalRow> doExecute() {
+    return child().execute();
   }
 
   /** Cuts every plan of a session; configured in {@code spark.sql.extensions}. */
@@ -58,14 +71,10 @@ public final class PlanCut extends ExecNodes.Unary {
     boolean sent = plan instanceof TransformWithStateExec || plan instanceof MapPartitionsExec;
     for (SparkPlan child : CollectionConverters.asJava(plan.children())) {
       SparkPlan below = cut(child);
-      children.add(sent && !(below instanceof PlanCut) ? new PlanCut(below) : below);
+      children.add(sent && !(below instanceof PlanCut) ? new PlanCut(below.output(), below) : below);
       changed |= children.get(children.size() - 1) != child;
     }
-    return changed ? plan.withNewChildren(list(children)) : plan;
-  }
-
-  private static Seq<SparkPlan> list(List<SparkPlan> plans) {
-    return CollectionConverters.asScala(plans).toSeq();
+    return changed ? plan.withNewChildren(Nodes.list(children)) : plan;
   }
 
   /** The replacement that is sent to tasks. */
@@ -75,7 +84,7 @@ public final class PlanCut extends ExecNodes.Unary {
 
   @Override
   public SparkPlan withNewChildInternal(SparkPlan newChild) {
-    return new PlanCut(newChild);
+    return new PlanCut(newChild.output(), newChild);
   }
 
   @Override
@@ -88,18 +97,8 @@ public final class PlanCut extends ExecNodes.Unary {
     return child().outputOrdering();
   }
 
-  @Override
-  public int productArity() {
-    return 1;
-  }
-
-  @Override
-  public Object productElement(int n) {
-    return child();
-  }
-
   /** The columns of a plan that stays in the driver. */
-  private static final class Below extends ExecNodes.Leaf {
+  private static final class Below extends ExecLeaf {
     private static final long serialVersionUID = 1L;
 
     Below(Seq<Attribute> columns) {
@@ -112,13 +111,8 @@ public final class PlanCut extends ExecNodes.Unary {
     }
 
     @Override
-    public int productArity() {
-      return 1;
-    }
-
-    @Override
-    public Object productElement(int n) {
-      return output();
+    protected Object[] parts() {
+      return new Object[0];
     }
   }
 }

@@ -1,5 +1,8 @@
 package dev.penstock.kernel.plan;
 
+import dev.penstock.kernel.node.ExecLeaf;
+import dev.penstock.kernel.node.ExecNode;
+import dev.penstock.kernel.node.Nodes;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.rdd.RDD;
@@ -33,12 +36,12 @@ public final class SharedExec {
     @Override
     public Seq<SparkPlan> apply(LogicalPlan plan) {
       if (plan instanceof SharedPlan.First first) {
-        return Planning.<SparkPlan>list(List.of(new First(first.part(), planLater(shuffled(first)))));
+        return Nodes.list(List.of(new First(first.part(), first.output(), planLater(shuffled(first)))));
       }
       if (plan instanceof SharedPlan.Again again) {
-        return Planning.<SparkPlan>list(List.of(new Again(again.part(), again.output())));
+        return Nodes.list(List.of(new Again(again.part(), again.output())));
       }
-      return list(List.of());
+      return Nodes.list(List.of());
     }
 
     /**
@@ -54,28 +57,29 @@ public final class SharedExec {
           keys.add(column);
         }
       }
-      LogicalPlan all = new Project(list(columns), first.child());
-      return RepartitionByExpression$.MODULE$.apply(list(keys), all, first.conf().numShufflePartitions());
+      LogicalPlan all = new Project(Nodes.list(columns), first.child());
+      return RepartitionByExpression$.MODULE$.apply(Nodes.list(keys), all, first.conf().numShufflePartitions());
     }
 
     private static boolean hashes(DataType type) {
       return type instanceof NumericType || type instanceof StringType || type instanceof BooleanType
           || type instanceof DatetimeType || type instanceof BinaryType;
     }
-
-    private static <T> Seq<T> list(List<T> values) {
-      return CollectionConverters.asScala(values).toSeq();
-    }
   }
 
   /** Computes the part. */
-  public static final class First extends ExecNodes.Unary {
+  public static final class First extends ExecNode {
     private static final long serialVersionUID = 1L;
     private final transient SharedPart part;
 
-    public First(SharedPart part, SparkPlan child) {
-      super(child);
+    public First(SharedPart part, Seq<Attribute> output, SparkPlan child) {
+      super(output, child);
       this.part = part;
+    }
+
+    @Override
+    public RDD<InternalRow> doExecute() {
+      return child().execute();
     }
 
     @Override
@@ -85,22 +89,17 @@ public final class SharedExec {
 
     @Override
     public SparkPlan withNewChildInternal(SparkPlan newChild) {
-      return new First(part, newChild);
+      return new First(part, newChild.output(), newChild);
     }
 
     @Override
-    public int productArity() {
-      return 2;
-    }
-
-    @Override
-    public Object productElement(int n) {
-      return n == 0 ? part : child();
+    protected Object[] parts() {
+      return new Object[] {part};
     }
   }
 
   /** Reads the output of {@link First}. */
-  public static final class Again extends ExecNodes.Leaf {
+  public static final class Again extends ExecLeaf {
     private static final long serialVersionUID = 1L;
     private final transient SharedPart part;
 
@@ -115,13 +114,8 @@ public final class SharedExec {
     }
 
     @Override
-    public int productArity() {
-      return 2;
-    }
-
-    @Override
-    public Object productElement(int n) {
-      return n == 0 ? part : output();
+    protected Object[] parts() {
+      return new Object[] {part};
     }
   }
 }

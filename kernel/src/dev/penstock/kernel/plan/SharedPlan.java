@@ -1,12 +1,12 @@
 package dev.penstock.kernel.plan;
 
+import dev.penstock.kernel.node.PlanNode;
 import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.plans.logical.LeafNode;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Statistics;
-import org.apache.spark.sql.catalyst.plans.logical.UnaryNode;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
@@ -21,15 +21,12 @@ public final class SharedPlan {
    * The place that computes the part. It references all columns of its child, so that columns that only another place reads are not pruned; it is
    * otherwise opaque to the optimizer, which moves no filter through it.
    */
-  public static final class First extends LogicalPlan implements UnaryNode {
+  public static final class First extends PlanNode {
     private final SharedPart part;
-    private final Seq<Attribute> columns;
-    private final LogicalPlan child;
 
     public First(SharedPart part, Seq<Attribute> columns, LogicalPlan child) {
+      super(columns, child);
       this.part = part;
-      this.columns = columns;
-      this.child = child;
     }
 
     SharedPart part() {
@@ -37,43 +34,13 @@ public final class SharedPlan {
     }
 
     @Override
-    public LogicalPlan child() {
-      return child;
-    }
-
-    @Override
-    public Seq<LogicalPlan> children() {
-      return UnaryNode.super.children();
-    }
-
-    @Override
-    public LogicalPlan withNewChildrenInternal(IndexedSeq<LogicalPlan> children) {
-      return withNewChildInternal(children.head());
+    protected Object[] parts() {
+      return new Object[] {part};
     }
 
     @Override
     public LogicalPlan withNewChildInternal(LogicalPlan newChild) {
-      return new First(part, columns, newChild);
-    }
-
-    @Override
-    public Seq<Attribute> output() {
-      return columns;
-    }
-
-    @Override
-    public int productArity() {
-      return 3;
-    }
-
-    @Override
-    public Object productElement(int n) {
-      return n == 0 ? part : n == 1 ? columns : child;
-    }
-
-    @Override
-    public boolean canEqual(Object other) {
-      return other instanceof First;
+      return new First(part, output(), newChild);
     }
   }
 

@@ -1,0 +1,46 @@
+package dev.penstock.kernel.node;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeSet;
+import org.apache.spark.sql.catalyst.expressions.AttributeSet$;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.types.DataTypeUtils;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** Parts of plans, from Java. */
+public final class Nodes {
+  private Nodes() {}
+
+  public static <T> Seq<T> list(List<? extends T> values) {
+    return CollectionConverters.asScala(new ArrayList<T>(values)).toSeq();
+  }
+
+  /** The plan of a frame. */
+  public static LogicalPlan plan(Dataset<Row> frame) {
+    return ((org.apache.spark.sql.classic.Dataset<Row>) frame).logicalPlan();
+  }
+
+  /** New columns with these names and types. */
+  public static Seq<Attribute> columns(StructType schema) {
+    List<Attribute> out = new ArrayList<>();
+    for (StructField field : schema.fields()) {
+      out.add(DataTypeUtils.toAttribute(field));
+    }
+    return list(out);
+  }
+
+  /** Those columns that are not the child's. */
+  static AttributeSet produced(Seq<Attribute> output, AttributeSet child) {
+    List<Expression> own = new ArrayList<>(CollectionConverters.asJava(output));
+    own.removeIf(a -> child.contains((Attribute) a));
+    return AttributeSet$.MODULE$.apply(CollectionConverters.asScala(own));
+  }
+}
