@@ -114,6 +114,10 @@ class Node:
         return bool(self.children) and all(c.punctual for c in self.children)
 
     def walk(self) -> Iterator[Node]:
-        yield self
-        for c in self.children:
-            yield from c.walk()
+        """The node and all nodes below it, each before its children."""
+        # A generator per level would pass every node through all the levels above it.
+        left = [self]
+        while left:
+            node = left.pop()
+            yield node
+            left += reversed(node.children)
