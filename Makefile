@@ -5,6 +5,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
+# Tests that sync wait for the disk. Where memory has room, `make test-unit` keeps their files there; `make test-long` uses the disk.
+MEMORY := $(shell test "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }')" -gt 1000000 2>/dev/null && echo /dev/shm)
 
 # Each test process would otherwise compile every test and module again: 4 s.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,7 +36,7 @@ demo: install ## run the demonstration
 test: check test-unit test-spark test-e2e ## check, then the unit, Spark and end-to-end tests
 
 test-unit: install ## the tests that need no JVM
-	$(PYTEST) -n 2 tests/unit
+	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(PYTEST) -n 2 -o tmp_path_retention_policy=failed tests/unit
 
 test-spark: install ## the tests that share one Spark session
 	$(PYTEST) --durations=25 tests/spark
