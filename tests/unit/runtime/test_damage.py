@@ -87,3 +87,13 @@ def test_one_part_of_a_commit_that_cannot_be_stored_damages_its_object_alone(
         assert [r.levelname for r in caplog.records] == ["ERROR"]
     with opened(tmp_path) as storage:
         assert set(storage.damage) == {one.id} and in_contents(storage, other) == {ONE: 1}
+
+
+def test_a_commit_beside_close_damages_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path) as storage:
+        table = make(storage, "t")
+        storage.store.close()
+        storage.commit([part(table, (*ONE, 1))])
+        assert not storage.damage
+    with opened(tmp_path) as storage:
+        assert in_contents(storage, table) == {ONE: 1}

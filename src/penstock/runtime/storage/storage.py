@@ -195,6 +195,8 @@ class Storage:
             try:
                 self.store.apply_many([change], lsn)
             except Exception as error:
+                if isinstance(error, PenstockError) and error.code == "PSK-0004":
+                    return  # The database was closed meanwhile; the next open reads the commit from the log.
                 self._damaged(change[0], error)
 
     def _keeps(self, object_id: int) -> bool:
