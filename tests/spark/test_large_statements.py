@@ -17,8 +17,10 @@ def test_three_thousand_conditions(interpreted: Opener) -> None:
     excluded = " AND ".join(f"id <> {i}" for i in range(3_000))
     db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
     db.insert("t", [{"id": i, "v": i} for i in range(2_990, 3_010)])
-    db.execute(f"CREATE MATERIALIZED VIEW high AS SELECT id FROM t WHERE {excluded}")
     assert sorted(db.sql(f"SELECT id FROM t WHERE {excluded}").fetchall()) == [(i,) for i in range(3_000, 3_010)]
+    # Spark needs half a minute to plan all of them.
+    planned = excluded if EFFORT > 1 else " AND ".join(f"id <> {i}" for i in range(2_250, 3_000))
+    db.execute(f"CREATE MATERIALIZED VIEW high AS SELECT id FROM t WHERE {planned}")
     settle(db)
     assert sorted(db.sql("SELECT * FROM high").fetchall()) == [(i,) for i in range(3_000, 3_010)]
 
