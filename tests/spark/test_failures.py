@@ -6,11 +6,15 @@ import shutil
 import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from tests.spark.conftest import Opener
 from tests.spark.following import SOON_S
 
 import penstock
+from penstock.catalog.objects import ObjectInfo
+from penstock.errors import fail
+from penstock.runtime.storage import record
 
 PIPELINE = """
 CREATE SOURCE s (k STRING, v BIGINT);
@@ -235,6 +239,28 @@ def test_a_query_that_has_lost_its_checkpoint_begins_again(opener: Opener, tmp_p
     db = opener(tmp_path / "data")
     db.insert("s", [("a", 1)])
     assert sorted(db.sql("SELECT * FROM g").fetchall()) == [("a", 2), ("b", 2)]
+
+
+def test_an_epoch_without_input_is_repeated(db: penstock.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window closes in an epoch of its own, which reads nothing. It is not recorded at first."""
+    db.execute("""
+        CREATE SOURCE s (k STRING, ts BIGINT, WATERMARK FOR ts);
+        CREATE STREAM w AS SELECT k, window_start, count(*) AS n, median(ts) AS m FROM s
+          GROUP BY k, TUMBLE(ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE;
+    """)
+    held_back: list[int] = []
+
+    def once(info: ObjectInfo, table: pa.Table) -> None:
+        if info.name == "w" and table.num_rows and not held_back:
+            held_back.append(table.num_rows)
+            raise fail("PSK-7001", "not this time")
+
+    monkeypatch.setattr(record, "_check_storable", once)
+    db.insert("s", [("a", 100), ("a", 300)])
+    db.insert("s", [("b", 2000)])
+    db.flush(timeout=SOON_S)
+    assert held_back == [1]
+    assert db.sql("SELECT * FROM w").fetchall() == [("a", 0, 2, 200.0)]
 
 
 def test_a_damaged_snapshot_damages_its_object_alone(opener: Opener, tmp_path: Path) -> None:

@@ -155,6 +155,9 @@ class KernelJob:
             ).lower(),
         }
         with translated():
+            last = self._last_offset()
+            if last is not None:
+                self._clock.resumeAfter(last)
             planned = jvm().PlanOnce.of(self._compiled.frame._jdf)
             for key, value in options.items():
                 planned.sparkSession().conf().set(key, value)
@@ -173,6 +176,19 @@ class KernelJob:
             if self._compiled.errors is not None:
                 writer = writer.option("errors", self._compiled.errors.id())
             self._query = writer.start()
+
+    def _last_offset(self) -> str | None:
+        """The offset of the last epoch that Spark committed; None if there is none, or if Spark will report that it cannot be read."""
+        checkpoint = self._folder / "checkpoint"
+        committed = [int(f.name) for f in (checkpoint / "commits").glob("*") if f.name.isdecimal()]
+        if not committed:
+            return None
+        try:
+            lines = (checkpoint / "offsets" / str(max(committed))).read_text().splitlines()
+        except OSError:
+            return None
+        # A header, settings, and the offset of each scan; those of one epoch are the same.
+        return next((line for line in lines[2:] if line.startswith("{")), None)
 
     def take(self, ack: bool, timeout_ms: int) -> Epoch | None:
         """Acknowledges the previous epoch, if `ack`, and waits for the next one; None after the timeout."""

@@ -234,9 +234,10 @@ def change_part(info: ObjectInfo, delta: pa.Table, rows: int | None = None) -> P
 
 def _check_storable(info: ObjectInfo, table: pa.Table) -> None:
     """Refuses what the log would take and the view store would not, while the epoch can still be refused."""
-    for name in table.column_names:
+    # Columns of a stream may have the same name.
+    for name, column in zip(table.column_names, table.columns, strict=True):
         try:
-            check_memory(table.column(name))
+            check_memory(column)
         except Unfit as why:
             raise fail(
                 "PSK-7001", f"Column {name} of {info.name} has a value that cannot be stored: {why.reason}."

@@ -186,6 +186,13 @@ public final class EpochClock {
     }
   }
 
+  /** The job goes on after this offset, that of the last epoch that Spark committed. Spark does not tell it when it repeats an epoch that reads nothing. */
+  public void resumeAfter(String offset) {
+    synchronized (index) {
+      begin(parse(offset));
+    }
+  }
+
   // The next epoch
 
   private void begin(LogOffset start) {
