@@ -13,7 +13,7 @@ CHECKPOINT_FILES = f"{ROOT}.host.CheckpointFiles"
 RESULT_TOO_LARGE = f"{ROOT}.host.ResultTooLarge"
 END_WITH_CONTEXT = f"{ROOT}.host.EndWithContext"
 
-STATE_FORMAT = 2
+STATE_FORMAT = 3
 """The layout of the kernel's state. State of another layout cannot be read: its queries are refused with PSK-6003."""
 
 PACKAGES = {

@@ -35,7 +35,7 @@ final class RawHandle implements StatefulProcessorHandle {
   private final transient StatefulProcessorHandle timers;
   private transient TaskState state;
   private transient byte[] group;
-  private byte variables;
+  private int variables;
 
   RawHandle(StatefulProcessorHandle timers) {
     this.timers = timers;
@@ -52,17 +52,27 @@ final class RawHandle implements StatefulProcessorHandle {
     group = ByteBuffer.allocate(2 * Integer.BYTES + key.length).putInt(slot).putInt(key.length).put(key).array();
   }
 
+  /** The number of the next variable. */
+  private char next() {
+    if (variables > Character.MAX_VALUE) {
+      throw new UnsupportedOperationException("it keeps more than " + variables + " variables in its state");
+    }
+    return (char) variables++;
+  }
+
+  /** Where the own keys of a map's entries begin. */
+  private int head() {
+    return group.length + Character.BYTES;
+  }
+
   /** The key of an entry of the current group in the store; {@code own} is empty for a value. */
-  private byte[] key(byte variable, byte[] own) {
-    byte[] key = Arrays.copyOf(group, group.length + 1 + own.length);
-    key[group.length] = variable;
-    System.arraycopy(own, 0, key, group.length + 1, own.length);
-    return key;
+  private byte[] key(char variable, byte[] own) {
+    return ByteBuffer.allocate(head() + own.length).put(group).putChar(variable).put(own).array();
   }
 
   @Override
   public <T> ValueState<T> getValueState(String name, Encoder<T> encoder, TTLConfig ttl) {
-    return new Value<>(variables++, codec(encoder));
+    return new Value<>(next(), codec(encoder));
   }
 
   @Override
@@ -72,7 +82,7 @@ final class RawHandle implements StatefulProcessorHandle {
 
   @Override
   public <K, V> MapState<K, V> getMapState(String name, Encoder<K> keys, Encoder<V> entries, TTLConfig ttl) {
-    return new Mapped<>(variables++, codec(keys), codec(entries));
+    return new Mapped<>(next(), codec(keys), codec(entries));
   }
 
   @Override
@@ -188,10 +198,10 @@ final class RawHandle implements StatefulProcessorHandle {
 
   private final class Value<T> implements ValueState<T> {
     private static final long serialVersionUID = 1L;
-    private final byte variable;
+    private final char variable;
     private final transient Codec<T> codec;
 
-    Value(byte variable, Codec<T> codec) {
+    Value(char variable, Codec<T> codec) {
       this.variable = variable;
       this.codec = codec;
     }
@@ -224,11 +234,11 @@ final class RawHandle implements StatefulProcessorHandle {
 
   private final class Mapped<K, V> implements MapState<K, V> {
     private static final long serialVersionUID = 1L;
-    private final byte variable;
+    private final char variable;
     private final transient Codec<K> keys;
     private final transient Codec<V> entries;
 
-    Mapped(byte variable, Codec<K> keys, Codec<V> entries) {
+    Mapped(char variable, Codec<K> keys, Codec<V> entries) {
       this.variable = variable;
       this.keys = keys;
       this.entries = entries;
@@ -267,17 +277,17 @@ final class RawHandle implements StatefulProcessorHandle {
 
     @Override
     public scala.collection.Iterator<Tuple2<K, V>> iterator() {
-      return new Scan<>(all(), group.length + 1, (key, value) -> new Tuple2<>(keys.value(key), entries.value(value)));
+      return new Scan<>(all(), head(), (key, value) -> new Tuple2<>(keys.value(key), entries.value(value)));
     }
 
     @Override
     public scala.collection.Iterator<K> keys() {
-      return new Scan<>(all(), group.length + 1, (key, value) -> keys.value(key));
+      return new Scan<>(all(), head(), (key, value) -> keys.value(key));
     }
 
     @Override
     public scala.collection.Iterator<V> values() {
-      return new Scan<>(all(), group.length + 1, (key, value) -> entries.value(value));
+      return new Scan<>(all(), head(), (key, value) -> entries.value(value));
     }
 
     @Override
