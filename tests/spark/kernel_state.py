@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrameReader
+import json
+from pathlib import Path
+
+from pyspark.sql import DataFrameReader, SparkSession
 from tests.spark.kernel_trace import Trace
 
 
@@ -19,3 +22,22 @@ def timers(trace: Trace, operator: int = 0) -> int:
 def _reader(trace: Trace, operator: int) -> DataFrameReader:
     reader = trace.spark.read.format("statestore").option("path", str(trace.folder / "checkpoint"))
     return reader.option("operatorId", operator)
+
+
+def entries_of_host(spark: SparkSession, job: Path) -> int:
+    """The number of entries in the state of a shared job after its last epoch."""
+    last = json.loads((job / "checkpoint" / "epoch").read_text())
+    jvm = spark._jvm
+    stored = jvm.dev.penstock.kernel.state.StoredState(spark._jsparkSession, (job / "checkpoint").as_uri())
+    count = 0
+    for partition, name in enumerate(last["after"]):
+        opened = stored.open(partition, last["epoch"] + 1, name)
+        field = opened.getClass().getDeclaredField("store")
+        field.setAccessible(True)
+        entries = field.get(opened).iterator("default")
+        while entries.hasNext():
+            entries.next()
+            count += 1
+        opened.abort()
+    stored.forget(spark._jsparkSession)
+    return count

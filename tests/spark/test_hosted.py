@@ -13,6 +13,7 @@ import pytest
 from tests.effort import times
 from tests.spark.conftest import Opener
 from tests.spark.following import SOON_S
+from tests.spark.kernel_state import entries_of_host
 
 import penstock
 from penstock.plan import nodes as p
@@ -198,9 +199,8 @@ def test_a_member_leaves_nothing_to_the_others_and_nothing_of_itself(db: penstoc
         db.execute(f"INSERT INTO t VALUES ({1000 + i}, 1, 5, 'x')")
         db.flush(timeout=SOON_S)
     assert kernel.remains() == {}
-    stored = db.spark.read.format("statestore").option("stateVarName", "state")
     kept = {o.name: o for o in db.status()}
-    assert stored.load(str(kernel._folder / "checkpoint")).count() == kept["grouped"].state_rows
+    assert entries_of_host(db.spark, kernel._folder) == kept["grouped"].state_rows
     check(db, {"grouped": ON_ONE["grouped"]}, "")
     view(db, "large", "SELECT id, count(*) AS n FROM t GROUP BY id")
     assert db.sql("SELECT count(*) FROM large").fetchall() == [(503,)]

@@ -136,10 +136,6 @@ class KernelJob:
             "ledger": str(self._folder / "state"),
         }
 
-    def _options(self) -> dict[str, str]:
-        """What the sink is told beside."""
-        return {}
-
     def _ttl_ms(self) -> int:
         """The longest time that rows are kept, if rows expire by the wall clock."""
         nodes = [o.node for o in self._compiled.operators]
@@ -171,7 +167,6 @@ class KernelJob:
                 .option("outputs", json.dumps(self._compiled.slots))
                 .option("befores", json.dumps(self._compiled.befores))
                 .option("checkpointLocation", str(self._folder / "checkpoint"))
-                .options(**self._options())
             )
             if self._compiled.errors is not None:
                 writer = writer.option("errors", self._compiled.errors.id())
@@ -309,8 +304,12 @@ class KernelJob:
     def stop(self) -> None:
         with releasing():
             self._box.close()
-            if self._query is not None:
-                with translated():
-                    self._query.stop()
+            with translated():
+                self._end()
             jvm().Outbox.drop(self._job)
             jvm().EpochClock.drop(self._job)
+
+    def _end(self) -> None:
+        """Ends the query in Spark and waits until it has ended."""
+        if self._query is not None:
+            self._query.stop()

@@ -16,7 +16,7 @@ from typing import Any, cast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.column import Column as SparkColumn
-from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, StructType, TimestampType
+from pyspark.sql.types import BooleanType, LongType, StructField, StructType, TimestampType
 from sqlglot import exp
 
 from penstock.catalog.objects import Column, ObjectInfo
@@ -35,6 +35,17 @@ from penstock.spark.windows import assign, compared_micros
 
 UNIT_OBJECT = 0
 """The object that always holds exactly one row: the input of constant rows and global aggregates."""
+
+
+def unit_schema() -> StructType:
+    return StructType().add("u", LongType())
+
+
+def log_schema(info: ObjectInfo) -> StructType:
+    """The columns of an object in the log."""
+    schema = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in info.columns))
+    assert isinstance(schema, StructType)
+    return schema.add("__weight", LongType()) if info.changelog else schema
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,8 @@ class Compiled:
     With a late output (`outputs[1]`) the frame holds both outputs' columns side by side and `__out`.
     """
 
-    frame: DataFrame
+    frame: Any
+    """A DataFrame; None for a job that Spark does not plan."""
     outputs: list[Output]
     slots: list[list[int]]
     befores: list[int]
@@ -121,8 +133,6 @@ class Compiler:
         """Every operator must be one whose state is counted byte for byte."""
         self.hosted = hosted
         """The query is compiled as a member of a shared job: its keyed operator is a description of one."""
-        self.hosts = False
-        """Scans are those of a shared job: rows say which members read them."""
         self.guards = Guards(spark, lambda: self._nodes[-1], hosted=hosted)
         self._nodes: list[p.Node] = []
         self._places: dict[int, int] = {}
@@ -288,23 +298,8 @@ class Compiler:
     def hidden(self, df: DataFrame) -> list[str]:
         return [c for c in ("__weight", "__pwm", "__lsn", "__late") if c in df.columns]
 
-    def _stored(self, object_id: int) -> StructType:
-        info = self._objects(object_id)
-        schema = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in info.columns))
-        assert isinstance(schema, StructType)
-        return schema.add("__weight", LongType()) if info.changelog else schema
-
-    def whole(self, object_id: int) -> DataFrame:
-        """All columns of an object."""
-        schema = self._stored(object_id)
-        return self._load(schema, object_id, len(schema))
-
-    def framed(self, frame: Any) -> DataFrame:
-        """A frame that the kernel has made."""
-        return DataFrame(frame, self.spark)
-
     def scan(self, n: p.Scan) -> DataFrame:
-        schema = self._stored(n.object_id)
+        schema = log_schema(self._objects(n.object_id))
         df = self._load(schema, n.object_id, len(schema))
         select = [F.col(f"`{source}`").alias(name) for name, source in n.fields]
         return df.select(*select, *self.hidden(df))
@@ -318,8 +313,6 @@ class Compiler:
             schema = schema.add("__pwm", LongType())
         if self.arrival:
             schema = schema.add("__lsn", LongType())
-        if self.hosts:
-            schema = schema.add("__to", IntegerType())
         df = (
             self.spark.readStream.format(LOG_SOURCE)
             .schema(schema)
@@ -339,7 +332,7 @@ class Compiler:
 
     def unit(self) -> DataFrame:
         """One row, in the first epoch."""
-        return self._load(StructType().add("u", LongType()), UNIT_OBJECT, 1)
+        return self._load(unit_schema(), UNIT_OBJECT, 1)
 
     def values(self, n: p.Values) -> DataFrame:
         rows = ", ".join(

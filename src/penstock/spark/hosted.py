@@ -1,25 +1,31 @@
 """Queries with one keyed operator as members of one job.
 
-The plan of such a job names no query: each scan goes through a fan that does what every member does before the shuffle, and one operator
-keeps the state of all (the kernel's `Host`). So members come and go while it runs, and an epoch costs the same whether there is one or a hundred.
+Such a job has no plan: the kernel's `HostRun` hands each row to the members that read it, and one operator keeps the state of all. So members come and go while
+it runs, and an epoch costs the same whether there is one or a hundred.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import convert_exception
+from pyspark.sql import SparkSession
+from pyspark.sql.types import IntegerType, StructType
 
+from penstock.catalog.objects import ObjectInfo
+from penstock.errors import PenstockError
 from penstock.plan import nodes as p
 from penstock.plan.linear import LINEAR
 from penstock.spark.bridge import Epoch, KernelJob, Seed
-from penstock.spark.compile import UNIT_OBJECT, Compiled, Compiler
+from penstock.spark.compile import UNIT_OBJECT, Compiled, log_schema, unit_schema
 from penstock.spark.operators import StateFigures
 from penstock.spark.session import jvm, releasing
-from penstock.spark.translate import translated
+from penstock.spark.translate import translate, translated
 
 _KEYED = (p.Aggregate, p.Distinct, p.TopN, p.Analytic, p.SetOp, p.Join)
 """Nodes whose operator can be one of a shared job."""
@@ -74,16 +80,27 @@ def membership(compiled: Compiled) -> Membership | str:
     return Membership(member, str(member.schema()), objects)
 
 
-def compile_host(compiler: Compiler, objects: Sequence[int]) -> tuple[Compiled, Any]:
-    """The frame of a shared job over some objects, without members, and the counters of what these will keep."""
+def compile_host(spark: SparkSession, infos: Sequence[ObjectInfo]) -> HostPlan:
+    """A shared job over some objects, without members."""
     with translated():
-        compiler.hosts = True
-        scans = [compiler.whole(o)._jdf for o in objects] + [compiler.unit()._jdf]
-        errors = jvm().ErrorChannel.create(compiler.spark._jsparkSession)
-        sizes = jvm().SlotSizes.create(compiler.spark._jsparkSession)
-        read = [*objects, UNIT_OBJECT]
-        frame = compiler.framed(jvm().Host.frame(compiler.job, scans, read, errors, sizes))
-        return Compiled(frame, [], [], [], read, [], (), False, errors=errors, queries=0), sizes
+        scans = {info.id: log_schema(info) for info in infos} | {UNIT_OBJECT: unit_schema()}
+        errors = jvm().ErrorChannel.create(spark._jsparkSession)
+        sizes = jvm().SlotSizes.create(spark._jsparkSession)
+        return HostPlan({o: schema.add("__to", IntegerType()) for o, schema in scans.items()}, errors, sizes)
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """What a shared job is, whoever its members are."""
+
+    scans: Mapping[int, StructType]
+    """The objects that it reads, with their columns and `__to`, which says who reads a row."""
+    errors: Any
+    sizes: Any
+    """The counters of what the members keep."""
+
+    def described(self) -> Compiled:
+        return Compiled(None, [], [], [], list(self.scans), [], (), False, errors=self.errors, queries=0)
 
 
 @dataclass(frozen=True)
@@ -100,9 +117,23 @@ class Place:
 class HostJob(KernelJob):
     """A shared job in Spark. Members are known by their slots, which rise in the order in which they join."""
 
-    def __init__(self, *args: Any, sizes: Any, places: dict[int, Place], **more: Any) -> None:
-        self._sizes = sizes
-        super().__init__(*args, schemas=[], every_ms=0, seeds=(), **more)
+    def __init__(
+        self,
+        spark: SparkSession,
+        database: str,
+        job: str,
+        plan: HostPlan,
+        *,
+        folder: Path,
+        places: dict[int, Place],
+        parallelism: int,
+        **more: Any,
+    ) -> None:
+        self._plan = plan
+        self._parallelism = parallelism
+        self._run: Any = None
+        described = plan.described()
+        super().__init__(spark, database, job, described, folder=folder, schemas=[], every_ms=0, seeds=(), **more)
         self._table = jvm().HostTable.create(self._job)
         self._places: dict[int, Place] = {}
         self._joined = self._begun = 0
@@ -110,10 +141,37 @@ class HostJob(KernelJob):
             self.join(slot, place)
 
     def _spec(self) -> dict[str, object]:
-        return super()._spec() | {"slots": self._sizes.id()}
+        return super()._spec() | {"slots": self._plan.sizes.id()}
 
-    def _options(self) -> dict[str, str]:
-        return {"packed": "true"}
+    def start(self) -> None:
+        with translated():
+            self._run = jvm().HostRun(
+                self._spark._jsparkSession,
+                self._job,
+                str(self._folder),
+                self._plan.errors,
+                self._plan.sizes,
+                self._parallelism,
+            )
+            for object_id, schema in self._plan.scans.items():
+                self._run.scan(object_id, schema.json())
+            self._run.start()
+
+    @property
+    def active(self) -> bool:
+        return self._run is not None and bool(self._run.active())
+
+    @property
+    def error(self) -> PenstockError | None:
+        failure = self._run.failure() if self._run is not None else None
+        return translate(convert_exception(failure)) if failure is not None else None
+
+    def progress(self) -> dict[str, Any]:
+        return {}
+
+    def _end(self) -> None:
+        if self._run is not None:
+            self._run.stop()
 
     def join(self, slot: int, place: Place) -> None:
         """A query becomes a member. One that has not begun yet begins with the next epoch."""
@@ -183,4 +241,4 @@ class HostJob(KernelJob):
             jvm().HostTable.drop(self._job)
 
 
-__all__ = ["HostJob", "Membership", "Place", "compile_host", "membership", "unfit"]
+__all__ = ["HostJob", "HostPlan", "Membership", "Place", "compile_host", "membership", "unfit"]

@@ -19,7 +19,7 @@ STATE_FORMAT = 3
 PACKAGES = {
     "aggregate": ("Aggregate", "Session"),
     "error": ("Attempts", "ErrorChannel", "PythonFunctions"),
-    "hosted": ("Host", "HostTable", "Member"),
+    "hosted": ("HostRun", "HostTable", "Member"),
     "host": ("ArrowFiles", "ClassArchive", "FolderHold", "HadoopSettings"),
     "join": ("AsofJoin", "IntervalJoin", "Join", "LookupJoin", "ProbeJoin", "TemporalJoin"),
     "log": ("EpochClock", "LogIndex", "Outbox"),

@@ -94,7 +94,8 @@ def _branch(alone: Sequence[Compiled], own: int) -> DataFrame:
             value = F.col(field.name) if i == own else F.lit(None).cast(field.dataType)
             select.append(value.alias(f"o{i}_{n}"))
     out = F.array(*(F.lit(i == own) for i in range(len(alone))))
-    return alone[own].frame.select(*select, out.alias("__out"))
+    chosen: DataFrame = alone[own].frame.select(*select, out.alias("__out"))
+    return chosen
 
 
 def _wide(compiler: Compiler, alone: Sequence[Compiled], chains: dict[int, _Chain]) -> DataFrame:

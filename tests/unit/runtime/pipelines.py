@@ -71,9 +71,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     monkeypatch.setattr(shared_module, "compile_together", together)
     monkeypatch.setattr(shared_module, "_LOOK_MS", 20)
     monkeypatch.setattr(hosted_module, "HostJob", world.host)
-    monkeypatch.setattr(hosted_module, "Compiler", lambda *_: None)
     monkeypatch.setattr(
-        hosted_module, "compile_host", lambda _, objects: (Compiled(("host",), list(objects), []), None)
+        hosted_module, "compile_host", lambda _, infos: Compiled(("host",), [info.id for info in infos], [])
     )
     monkeypatch.setattr(job_module, "HostJob", HostKernel)
     monkeypatch.setattr(job_module, "wait_s", lambda failures: 0.001)

@@ -9,8 +9,8 @@ from penstock.errors import fail
 
 
 def begun(job: Path) -> bool:
-    """True if a checkpoint has an epoch."""
-    return bool(_numbers(job / "checkpoint" / "offsets"))
+    """True if a checkpoint has an epoch: in Spark's offset log, or, of a shared job of keyed queries, in a file of its own."""
+    return bool(_numbers(job / "checkpoint" / "offsets")) or (job / "checkpoint" / "epoch").exists()
 
 
 def reached(job: Path, recorded: int) -> int | None:

@@ -21,11 +21,9 @@ from penstock.runtime.jobs.checkpoint import begun
 from penstock.runtime.jobs.job import Job, JobSpec
 from penstock.runtime.jobs.limits import StateGuard
 from penstock.runtime.jobs.planned import Planned
-from penstock.runtime.jobs.relocate import relocate
 from penstock.runtime.lifecycle import JobState
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.record import MemberRecorder, Recorder
-from penstock.spark.compile import Compiler
 from penstock.spark.hosted import HostJob, Place, compile_host
 from penstock.spark.operators import StateFigures
 
@@ -206,7 +204,6 @@ class HostedJobs:
         hosting = self._catalog.hosted[key]
         infos = {**{i: self._catalog.by_id(i) for i in self._members(key)}, **joining}
         folder = self._folder(key, hosting.number)
-        relocate(folder)
         host = _Host(self._jobs, key, hosting, folder, lambda i, error: self.evict(key, i, error))
         for i, info in infos.items():
             host.join(info, hosting.members[i], self._jobs.plan(info))
@@ -264,10 +261,8 @@ class _Host:
         self._untidy = True
         self._sweeping: set[int] = set()
         self._objects: list[int] = []
-        name = f"{jobs.compute.uid}-hosted-{key}"
-        compiler = Compiler(jobs.compute.spark, name, jobs.storage.catalog.by_id, jobs.compute.parallelism)
-        self._compiled, self._sizes = compile_host(compiler, [int(o) for o in key.split("-")])
-        self._name = name
+        self._name = f"{jobs.compute.uid}-hosted-{key}"
+        self._plan = compile_host(jobs.compute.spark, [jobs.storage.catalog.by_id(int(o)) for o in key.split("-")])
 
     @property
     def job(self) -> Job:
@@ -327,13 +322,13 @@ class _Host:
                 jobs.compute.spark,
                 jobs.compute.uid,
                 self._name,
-                self._compiled,
+                self._plan,
                 folder=self._folder,
                 max_rows=settings.max_rows_per_epoch,
                 poll_ms=settings.poll_timeout_ms,
                 start=self._hosting.start,
-                sizes=self._sizes,
                 places=dict(self.places.values()),
+                parallelism=jobs.compute.parallelism,
             )
             return self._kernel
 

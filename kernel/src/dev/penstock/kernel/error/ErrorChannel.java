@@ -117,6 +117,14 @@ public final class ErrorChannel extends AccumulatorV2<ErrorChannel.Failure, Long
     folder = outputs;
   }
 
+  /** A channel for what the driver itself does for an epoch; what it has is then merged into this one. */
+  public synchronized ErrorChannel apart(long epoch) {
+    ErrorChannel own = new ErrorChannel(new HashMap<>(), folder);
+    own.mine = new Report(0, epoch);
+    own.reports.put(new Place(-1, -1), own.mine);
+    return own;
+  }
+
   /** Reports an error of the current task. */
   public void report(int query, String expression, String error, String row, long weight) {
     if (weight != 0) {

@@ -4,15 +4,14 @@ import dev.penstock.kernel.row.RowCodec;
 import dev.penstock.kernel.state.Keyed;
 import dev.penstock.kernel.state.SlotHandle;
 import dev.penstock.kernel.state.SlotStates;
-import java.util.ArrayList;
-import java.util.List;
+import java.io.IOException;
+import java.util.Iterator;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.TimeMode;
-import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.AbstractIterator;
 
@@ -49,8 +48,13 @@ final class GroupCode {
     handle.leave();
   }
 
-  /** The packed rows that a group puts out, each behind its slot. */
-  List<Row> apply(int slot, byte[] packedKey, scala.collection.Iterator<Row> rows, TimerValues timers) {
+  /** What takes the packed rows that a group puts out. */
+  interface Out {
+    void add(byte[] row) throws IOException;
+  }
+
+  /** Works on the packed rows of a group. */
+  void apply(byte[] packedKey, Iterator<byte[]> rows, Out out) throws IOException {
     Row group = key.ofKey(packedKey);
     handle.at(packedKey, group);
     int leading = keyed.leading() ? group.length() : 0;
@@ -66,18 +70,17 @@ final class GroupCode {
         for (int i = 0; i < leading; i++) {
           values[i] = group.get(i);
         }
-        rest.values((byte[]) rows.next().get(2), values, leading);
+        rest.values(rows.next(), values, leading);
         return RowFactory.create(values);
       }
     };
-    List<Row> out = new ArrayList<>(2);
-    scala.collection.Iterator<Row> results = keyed.process(group, unpacked, timers);
+    // Members of a shared job do not follow time.
+    scala.collection.Iterator<Row> results = keyed.process(group, unpacked, null);
     while (results.hasNext()) {
       InternalRow made = member.after.apply(output.internal(results.next(), 0));
       if (made != null) {
-        out.add(RowFactory.create(slot, RowCodec.copy((UnsafeRow) made, 0)));
+        out.add(RowCodec.copy((UnsafeRow) made, 0));
       }
     }
-    return out;
   }
 }

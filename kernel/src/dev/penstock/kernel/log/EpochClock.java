@@ -188,8 +188,12 @@ public final class EpochClock {
 
   /** The job goes on after this offset, that of the last epoch that Spark committed. Spark does not tell it when it repeats an epoch that reads nothing. */
   public void resumeAfter(String offset) {
+    resumeAfter(parse(offset));
+  }
+
+  void resumeAfter(LogOffset offset) {
     synchronized (index) {
-      begin(parse(offset));
+      begin(offset);
     }
   }
 
@@ -268,12 +272,12 @@ public final class EpochClock {
   }
 
   /** How far the epoch goes that is being written now. */
-  record Written(long lsn, long watermark, boolean idle, boolean news) {}
+  record Reach(long lsn, long watermark, boolean idle, boolean news) {}
 
   /** The position of the output of the epoch that is being written, and whether it is new. */
-  Written written() {
+  Reach reach() {
     synchronized (index) {
-      return new Written(
+      return new Reach(
           progress.epochLsn(), progress.epochWatermark(), progress.epochIdle(), progress.tells());
     }
   }

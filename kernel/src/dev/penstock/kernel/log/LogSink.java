@@ -1,15 +1,10 @@
 package dev.penstock.kernel.log;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.penstock.kernel.error.ErrorChannel;
-import java.io.ByteArrayOutputStream;
-import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
@@ -33,7 +28,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * than one output the schema's last column is {@code __out}: the number of the output that a row belongs to (INT), or for each output
  * whether the row belongs to it (ARRAY of BOOLEAN). {@code befores}: a JSON array with the number of one more column per output, or -1: the watermark that
  * was in force for a row that is behind it, NULL for all others.
- * {@code packed}: the frame is that of a shared job, a slot (INT) and the bytes of a row; each slot is an output, of the schema that the clock knows.
  * {@code errors}: the number of the job's {@link ErrorChannel}, where rows can fail.
  */
 public final class LogSink extends LogTable.Provider {
@@ -73,24 +67,17 @@ public final class LogSink extends LogTable.Provider {
 
   private static final class EpochWrite implements StreamingWrite {
     private final StructType schema;
-    private final String job;
     private final String folder;
     private final int[][] outputs;
     private final int[] befores;
-    private final EpochClock clock;
-    private final Outbox outbox;
-    private final ErrorChannel errors;
-    private final boolean packed;
+    private final EpochOutput output;
 
     EpochWrite(LogicalWriteInfo info) {
       schema = info.schema();
-      job = info.options().get("job");
       folder = info.options().get("folder");
-      packed = info.options().getBoolean("packed", false);
-      clock = EpochClock.of(job);
-      outbox = Outbox.of(job);
       String channel = info.options().get("errors");
-      errors = channel == null ? null : ErrorChannel.of(Long.parseLong(channel));
+      output = new EpochOutput(
+          info.options().get("job"), channel == null ? null : ErrorChannel.of(Long.parseLong(channel)));
       try {
         outputs = JSON.readValue(info.options().get("outputs"), int[][].class);
         befores = JSON.readValue(info.options().get("befores"), int[].class);
@@ -101,7 +88,7 @@ public final class LogSink extends LogTable.Provider {
 
     @Override
     public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
-      return new LogWriterFactory(schema, outputs, befores, folder, packed ? clock.schemas() : null);
+      return new LogWriterFactory(schema, outputs, befores, folder);
     }
 
     @Override
@@ -111,71 +98,24 @@ public final class LogSink extends LogTable.Provider {
 
     @Override
     public void commit(long epochId, WriterCommitMessage[] messages) {
-      long rows = 0;
-      ObjectNode head = JSON.createObjectNode();
-      ArrayNode parts = head.putArray("parts");
-      ByteArrayOutputStream body = new ByteArrayOutputStream();
+      List<Written> tasks = new ArrayList<>();
       for (WriterCommitMessage m : messages) {
-        for (EpochPart p : ((LogWriterFactory.Written) m).parts) {
-          rows += p.rows();
-          p.describe(parts.addObject(), body);
-        }
+        tasks.add((Written) m);
       }
-      List<ErrorChannel.Part> failed = errors == null ? List.of() : errors.drain(epochId);
-      failed.forEach(part -> describe(part, head.withArray("errors").addObject(), body));
-      boolean large = clock.settleState(epochId);
-      EpochClock.Written epoch = clock.written();
-      if (rows > 0 || !failed.isEmpty() || epoch.news() || large) {
-        head.put("epoch", epochId);
-        head.put("wm", epoch.watermark());
-        head.put("idle", epoch.idle());
-        head.put("lsn", epoch.lsn());
-        try {
-          byte[] json = JSON.writeValueAsBytes(head);
-          ByteArrayOutputStream out = new ByteArrayOutputStream(json.length + body.size() + 4);
-          DataOutputStream data = new DataOutputStream(out);
-          // Spaces after the JSON keep Arrow's buffers aligned.
-          int padding = -(json.length + 4) & 7;
-          data.writeInt(json.length + padding);
-          data.write(json);
-          for (int i = 0; i < padding; i++) {
-            data.write(' ');
-          }
-          body.writeTo(data);
-          outbox.deliver(out.toByteArray());
-        } catch (IOException e) {
-          throw new UncheckedIOException(e);
-        } catch (InterruptedException e) {
-          throw EpochWrite.<RuntimeException>sneaky(e);
-        }
-      }
-      clock.recorded();
-    }
-
-    private static void describe(ErrorChannel.Part part, ObjectNode to, ByteArrayOutputStream body) {
-      to.put("query", part.query());
-      if (part.path() != null) {
-        to.put("path", part.path());
-      } else {
-        to.put("at", body.size());
-        to.put("length", part.bytes().length);
-        body.writeBytes(part.bytes());
+      try {
+        output.deliver(epochId, tasks);
+      } catch (IOException e) {
+        throw new UncheckedIOException(e);
+      } catch (InterruptedException e) {
+        throw EpochWrite.<RuntimeException>sneaky(e);
       }
     }
 
     @Override
     public void abort(long epochId, WriterCommitMessage[] messages) {
       for (WriterCommitMessage m : messages) {
-        if (m instanceof LogWriterFactory.Written) {
-          for (EpochPart p : ((LogWriterFactory.Written) m).parts) {
-            if (p.path != null) {
-              try {
-                Files.deleteIfExists(Path.of(p.path));
-              } catch (IOException e) {
-                // The folder of a job's outputs is swept when the database is opened.
-              }
-            }
-          }
+        if (m instanceof Written written) {
+          written.discard();
         }
       }
     }

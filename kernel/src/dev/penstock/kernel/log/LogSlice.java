@@ -60,4 +60,33 @@ final class LogSlice implements Serializable {
     }
     return out;
   }
+
+  /** Cuts slices into at most {@code n} runs of about the same number of rows; few rows stay in one task. */
+  static List<List<LogSlice>> spread(List<LogSlice> slices, int n) {
+    long rows = 0;
+    for (LogSlice s : slices) {
+      rows += s.rows;
+    }
+    List<List<LogSlice>> out = new ArrayList<>();
+    if (slices.isEmpty()) {
+      return out;
+    }
+    int tasks = (int) Math.max(1, Math.min(n, rows / 8192));
+    long share = (rows + tasks - 1) / tasks;
+    List<LogSlice> run = new ArrayList<>();
+    long have = 0;
+    for (LogSlice s : slices) {
+      run.add(s);
+      have += s.rows;
+      if (have >= share && out.size() < tasks - 1) {
+        out.add(run);
+        run = new ArrayList<>();
+        have = 0;
+      }
+    }
+    if (!run.isEmpty()) {
+      out.add(run);
+    }
+    return out;
+  }
 }

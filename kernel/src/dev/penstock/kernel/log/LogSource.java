@@ -133,7 +133,7 @@ public final class LogSource extends LogTable.Provider {
       LogOffset from = (LogOffset) start;
       LogOffset to = (LogOffset) end;
       List<LogSlice> slices = clock.plan(object, from, to);
-      List<List<LogSlice>> groups = spread(slices, parallelism);
+      List<List<LogSlice>> groups = LogSlice.spread(slices, parallelism);
       if (groups.isEmpty() && eventTime) {
         groups.add(Collections.emptyList());
       }
@@ -156,35 +156,6 @@ public final class LogSource extends LogTable.Provider {
 
     @Override
     public void stop() {}
-  }
-
-  /** Cuts slices into at most {@code n} runs of about the same number of rows; few rows stay in one task. */
-  private static List<List<LogSlice>> spread(List<LogSlice> slices, int n) {
-    long rows = 0;
-    for (LogSlice s : slices) {
-      rows += s.rows;
-    }
-    List<List<LogSlice>> out = new ArrayList<>();
-    if (slices.isEmpty()) {
-      return out;
-    }
-    int tasks = (int) Math.max(1, Math.min(n, rows / 8192));
-    long share = (rows + tasks - 1) / tasks;
-    List<LogSlice> run = new ArrayList<>();
-    long have = 0;
-    for (LogSlice s : slices) {
-      run.add(s);
-      have += s.rows;
-      if (have >= share && out.size() < tasks - 1) {
-        out.add(run);
-        run = new ArrayList<>();
-        have = 0;
-      }
-    }
-    if (!run.isEmpty()) {
-      out.add(run);
-    }
-    return out;
   }
 
   @SuppressWarnings("unchecked")

@@ -1,16 +1,14 @@
 package dev.penstock.kernel.state;
 
 import java.nio.ByteBuffer;
-import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 
 /** The state of the members of a shared job in one task, and the counters of what each keeps. */
 public final class SlotStates {
   final TaskState state;
   final SlotSizes sizes;
 
-  /** To be called in a processor's {@code init}. */
-  public SlotStates(StatefulProcessorHandle handle, SlotSizes sizes) {
-    state = TaskState.of(handle);
+  public SlotStates(StoredState.Opened opened, SlotSizes sizes) {
+    state = opened.state;
     this.sizes = sizes;
   }
 

@@ -21,20 +21,23 @@ final class TaskState {
   private static final String NAME = "state";
 
   private final StateStore store;
+  private final String family;
 
-  private TaskState(StateStore store) {
+  /** @param family a column family of the store whose encoder is {@link RawKeys} */
+  TaskState(StateStore store, String family) {
     this.store = store;
+    this.family = family;
   }
 
   /** The state behind a handle; to be called in a processor's {@code init}. On the driver, where Spark only asks for the layout, it cannot be used. */
   static TaskState of(StatefulProcessorHandle handle) {
     if (!(handle instanceof StatefulProcessorHandleImpl)) {
       handle.getValueState(NAME, Encoders.BINARY(), TTLConfig.NONE());
-      return new TaskState(null);
+      return new TaskState(null, NAME);
     }
     StateStore store = store(handle);
     store.createColFamilyIfAbsent(NAME, RawKeys.SCHEMA, RawKeys.SCHEMA, RawKeys.INSTANCE, false, false);
-    return new TaskState(store);
+    return new TaskState(store, NAME);
   }
 
   /** The store behind a handle, which does not show it. */
@@ -50,21 +53,21 @@ final class TaskState {
 
   /** The value of a key, or null. */
   byte[] get(byte[] key) {
-    UnsafeRow value = store.get(row(key), NAME);
+    UnsafeRow value = store.get(row(key), family);
     return value == null ? null : value.getBinary(0);
   }
 
   void put(byte[] key, byte[] value) {
-    store.put(row(key), row(value), NAME);
+    store.put(row(key), row(value), family);
   }
 
   void remove(byte[] key) {
-    store.remove(row(key), NAME);
+    store.remove(row(key), family);
   }
 
   /** The entries whose keys begin with a prefix, as they are now. */
   Entries scan(byte[] prefix) {
-    return new Entries(store.prefixScan(row(prefix), NAME));
+    return new Entries(store.prefixScan(row(prefix), family));
   }
 
   /** Entries in order. Close it if it is not read to the end; otherwise it holds resources of the store until the task ends. */

@@ -1,0 +1,162 @@
+package dev.penstock.kernel.log;
+
+import dev.penstock.kernel.error.ErrorChannel;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Runs the epochs of a job whose plan never changes, without Spark's engine for streams, which analyses, plans and compiles every epoch anew.
+ *
+ * <p>What an epoch reads is in its {@link EpochFile} before it begins. An epoch that was begun and is not done, because it failed or the process ended, is repeated first: with the same
+ * input, on the same state, under the same number, by which Python knows whether it has recorded it.
+ */
+public final class EpochLoop {
+  /** An object that the job reads: all its columns and those that are made when it is read, and how many are stored. */
+  public record Scan(int object, StructType schema, int columns) {}
+
+  /**
+   * What an epoch is to do.
+   *
+   * @param partitions into how many parts state is cut
+   * @param state what the state of each partition is called; empty in the first epoch
+   * @param output where its tasks write
+   */
+  public record Epoch(long number, List<EpochInput> inputs, int partitions, List<String> state, PackedOutput output) {}
+
+  /** What the task of a partition has done: what it has written, and what its state is called now. */
+  public record Done(Written written, String state) implements java.io.Serializable {}
+
+  /** What carries out epochs. Always called by the loop's thread. */
+  public interface Work {
+    /** Before the first epoch. */
+    void begin();
+
+    /** Adds what each partition has done to a list, in any order of time, under the partition's number. */
+    void run(Epoch epoch, Done[] done) throws Exception;
+
+    /** After the last epoch. */
+    void end();
+  }
+
+  private final EpochClock clock;
+  private final EpochFile file;
+  private final EpochOutput output;
+  private final List<Scan> scans;
+  private final String outputs;
+  private final int partitions;
+  private final Work work;
+  private final Thread thread;
+  private volatile boolean stopped;
+  private volatile Throwable failure;
+
+  /**
+   * @param folder of the job
+   * @param partitions into how many parts the state of a new job is cut
+   */
+  public EpochLoop(String job, Path folder, List<Scan> scans, int partitions, ErrorChannel errors, Work work) {
+    this.clock = EpochClock.of(job);
+    this.file = new EpochFile(folder.resolve("checkpoint").resolve("epoch"), clock);
+    this.output = new EpochOutput(job, errors);
+    this.scans = List.copyOf(scans);
+    this.outputs = folder.resolve("out").toString();
+    this.partitions = partitions;
+    this.work = work;
+    this.thread = new Thread(this::run, "penstock-epochs-" + job);
+    thread.setDaemon(true);
+  }
+
+  public void start() {
+    thread.start();
+  }
+
+  /** Whether it runs. One that has failed does not. */
+  public boolean active() {
+    return thread.isAlive();
+  }
+
+  /** Why it ended; null if it runs, or was stopped. */
+  public Throwable failure() {
+    return failure;
+  }
+
+  /** Ends it, in the middle of an epoch if need be, and waits until it has ended. {@code cancel} is called until then, to end what its thread waits for. */
+  public void stop(Runnable cancel) throws InterruptedException {
+    stopped = true;
+    while (thread.isAlive()) {
+      thread.interrupt();
+      cancel.run();
+      thread.join(100);
+    }
+  }
+
+  private void run() {
+    try {
+      work.begin();
+      follow();
+    } catch (Throwable e) {
+      if (!stopped) {
+        failure = e;
+      }
+    } finally {
+      work.end();
+    }
+  }
+
+  private void follow() throws Exception {
+    EpochFile.Epoch last = file.read();
+    LogOffset at = last == null ? clock.initial() : last.done() ? last.end() : last.start();
+    clock.resumeAfter(at);
+    if (last != null && !last.done()) {
+      last = carryOut(last);
+    }
+    while (!stopped) {
+      LogOffset start = last == null ? at : last.end();
+      LogOffset end = clock.latest(0, start);
+      if (!end.equals(start)) {
+        EpochFile.Epoch next = last == null
+            ? new EpochFile.Epoch(0, start, end, partitions, List.of(), null)
+            : new EpochFile.Epoch(last.number() + 1, start, end, last.partitions(), last.after(), null);
+        file.write(next);
+        last = carryOut(next);
+      }
+    }
+  }
+
+  /** The same epoch when it is done. */
+  private EpochFile.Epoch carryOut(EpochFile.Epoch epoch) throws Exception {
+    List<EpochInput> inputs = new ArrayList<>();
+    for (Scan scan : scans) {
+      inputs.add(new EpochInput(
+          scan.object, scan.schema, scan.columns, clock.plan(scan.object, epoch.start(), epoch.end())));
+    }
+    Done[] done = new Done[epoch.partitions()];
+    List<Written> written = new ArrayList<>();
+    List<String> state = new ArrayList<>();
+    try {
+      work.run(
+          new Epoch(
+              epoch.number(), inputs, epoch.partitions(), epoch.before(),
+              new PackedOutput(clock.schemas(), epoch.number(), outputs)),
+          done);
+      for (Done one : done) {
+        written.add(one.written);
+        state.add(one.state);
+      }
+      output.deliver(epoch.number(), written);
+    } catch (Throwable e) {
+      for (Done one : done) {
+        if (one != null) {
+          one.written.discard();
+        }
+      }
+      throw e;
+    }
+    EpochFile.Epoch made = epoch.done(state);
+    file.write(made);
+    clock.durable(made.end());
+    return made;
+  }
+}

@@ -1,0 +1,107 @@
+package dev.penstock.kernel.log;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.channels.Channels;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.UUID;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.arrow.vector.VectorUnloader;
+import org.apache.arrow.vector.ipc.WriteChannel;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.arrow.ArrowWriter;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.ArrowUtils$;
+
+/** Writes a task's rows of one output as Arrow record-batch messages: inline while they are few, to a file when they are many. */
+final class OutputWriter {
+  private static final int BATCH_ROWS = 32768;
+  private static final int INLINE_BYTES = 1 << 18;
+
+  private final int output;
+  private final long before;
+  private final long epoch;
+  private final String folder;
+  private final BufferAllocator allocator;
+  private final VectorSchemaRoot root;
+  private final ArrowWriter arrow;
+  private final ByteArrayOutputStream buffer = new ByteArrayOutputStream();
+  private final List<long[]> messages = new ArrayList<>();
+  private Path path;
+  private OutputStream file;
+  private long position;
+  private int rows;
+
+  /**
+   * @param before the watermark that was in force for the rows if they are behind it, otherwise {@link JobTime#NONE}
+   * @param folder where files go
+   */
+  OutputWriter(int output, StructType schema, long before, long epoch, String folder) {
+    this.output = output;
+    this.before = before;
+    this.epoch = epoch;
+    this.folder = folder;
+    allocator = ArrowUtils$.MODULE$.rootAllocator().newChildAllocator("penstock-sink", 0, Long.MAX_VALUE);
+    root = VectorSchemaRoot.create(
+        ArrowUtils$.MODULE$.toArrowSchema(schema, "UTC", false, false, false), allocator);
+    arrow = ArrowWriter.create(root);
+  }
+
+  void write(InternalRow row) throws IOException {
+    arrow.write(row);
+    if (++rows >= BATCH_ROWS) {
+      flush();
+    }
+  }
+
+  private void flush() throws IOException {
+    arrow.finish();
+    ByteArrayOutputStream message = new ByteArrayOutputStream();
+    try (ArrowRecordBatch batch = new VectorUnloader(root).getRecordBatch()) {
+      MessageSerializer.serialize(new WriteChannel(Channels.newChannel(message)), batch);
+    }
+    arrow.reset();
+    messages.add(new long[] {position, message.size(), rows});
+    position += message.size();
+    rows = 0;
+    if (file == null && position > INLINE_BYTES) {
+      Files.createDirectories(Path.of(folder));
+      path = Path.of(folder, epoch + "-" + output + "-" + UUID.randomUUID() + ".arrow");
+      file = Files.newOutputStream(path);
+      buffer.writeTo(file);
+      buffer.reset();
+    }
+    message.writeTo(file == null ? buffer : file);
+  }
+
+  EpochPart finish() throws IOException {
+    if (rows > 0) {
+      flush();
+    }
+    if (file != null) {
+      file.close();
+    }
+    return new EpochPart(
+        output, before, path == null ? null : path.toString(), path == null ? buffer.toByteArray() : null,
+        messages.toArray(new long[0][]));
+  }
+
+  void discard() throws IOException {
+    if (file != null) {
+      file.close();
+      Files.deleteIfExists(path);
+    }
+  }
+
+  void close() {
+    root.close();
+    allocator.close();
+  }
+}
