@@ -30,8 +30,9 @@ def entries_of_host(spark: SparkSession, job: Path) -> int:
     jvm = spark._jvm
     stored = jvm.dev.penstock.kernel.state.StoredState(spark._jsparkSession, (job / "checkpoint").as_uri())
     count = 0
-    for partition, name in enumerate(last["after"]):
-        opened = stored.open(partition, last["epoch"] + 1, name)
+    for at, name in enumerate(last["after"]):
+        depth, partition = divmod(at, last["partitions"])
+        opened = stored.open(depth + 1, partition, name)
         field = opened.getClass().getDeclaredField("store")
         field.setAccessible(True)
         entries = field.get(opened).iterator("default")

@@ -419,7 +419,7 @@ class Compiler:
         """Applies a kernel operator to frames of this job."""
         if self.hosted:
             self.operators.append(Operator(operator, self._nodes[-1], hosted=True))
-            told: dict[str, object] = {"hosted": True}
+            told: dict[str, object] = {"hosted": True, "operator": len(self.operators) - 1}
         else:
             size = jvm().StateSize.create(self.spark._jsparkSession)
             self.operators.append(Operator(operator, self._nodes[-1], size))

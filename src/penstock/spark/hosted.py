@@ -1,4 +1,4 @@
-"""Queries with one keyed operator as members of one job.
+"""Queries with keyed operators as members of one job.
 
 Such a job has no plan: the kernel's `HostRun` hands each row to the members that read it, and one operator keeps the state of all. So members come and go while
 it runs, and an epoch costs the same whether there is one or a hundred.
@@ -36,32 +36,39 @@ _BESIDE = (p.Scan, p.Filter, p.Project, p.Union, p.WindowAssign)
 
 @dataclass(frozen=True)
 class Membership:
-    """What a shared job needs of a query: its code in the kernel, the schema of its rows, and the objects that it reads."""
+    """What a shared job needs of a query: its code in the kernel, the schema of its rows, the objects that it reads, and how many operators it has."""
 
     member: Any
     schema: str
     objects: tuple[int, ...]
+    operators: int = 1
 
 
 def unfit(query: p.Query) -> str | None:
     """Why a query cannot share a job with other keyed queries, as far as its plan tells; None if it may."""
     keyed = [n for n in query.root.walk() if not isinstance(n, LINEAR)]
-    if len(keyed) != 1:
-        return "it keeps no state" if not keyed else f"it has {len(keyed)} operators with state"
-    if not isinstance(keyed[0], _KEYED):
-        return f"{type(keyed[0]).__name__} is an operator that is not shared"
+    if not keyed:
+        return "it keeps no state"
+    other = next((n for n in keyed if not isinstance(n, _KEYED)), None)
+    if other is not None:
+        return f"{type(other).__name__} is an operator that is not shared"
     other = next((n for n in query.root.walk() if isinstance(n, LINEAR) and not isinstance(n, _BESIDE)), None)
     if other is not None:
-        return f"it has {type(other).__name__} beside its keyed operator"
+        return f"it has {type(other).__name__} beside its keyed operators"
     if query.emit.kind == "every":
         return "it has a pace of its own, EMIT EVERY"
-    if isinstance(keyed[0], p.Join) and keyed[0].ttl_ms:
+    if any(isinstance(n, p.Join) and n.ttl_ms for n in keyed):
         return "rows expire, state_ttl"
-    if isinstance(keyed[0], p.Join) and keyed[0].time_bound is not None:
-        return "it follows event time"
-    if query.root.times or (isinstance(keyed[0], p.Aggregate) and keyed[0].session is not None):
+    if query.root.times or any(n.times or _timed(n) for n in keyed):
         return "it follows event time"
     return None
+
+
+def _timed(node: p.Node) -> bool:
+    """Whether an operator waits for time, whatever it puts out."""
+    if isinstance(node, p.Join):
+        return node.time_bound is not None
+    return isinstance(node, p.Aggregate) and node.session is not None
 
 
 def membership(compiled: Compiled) -> Membership | str:
@@ -77,7 +84,7 @@ def membership(compiled: Compiled) -> Membership | str:
                 raise
         return str(why.getMessage())
     objects = tuple(o for o in compiled.objects if o != UNIT_OBJECT)
-    return Membership(member, str(member.schema()), objects)
+    return Membership(member, str(member.schema()), objects, len(compiled.operators))
 
 
 def compile_host(spark: SparkSession, infos: Sequence[ObjectInfo]) -> HostPlan:
@@ -208,21 +215,27 @@ class HostJob(KernelJob):
         outputs = {slot: place.schema for slot, place in places.items()}
         return self._epoch(packet, outputs, {slot: places[slot].object_id for slot in places})
 
-    def _figures(self) -> dict[int, StateFigures]:
+    def _figures(self) -> dict[int, dict[int, StateFigures]]:
+        """What each operator of each member keeps, by slot and number."""
         figures = [int(x) for x in self._clock.slots()]
+        found: dict[int, dict[int, StateFigures]] = {}
+        for slot, operator, rows, size in zip(*(figures[i::4] for i in range(4)), strict=True):
+            found.setdefault(slot, {})[operator] = StateFigures(rows, size)
+        return found
+
+    def kept(self) -> dict[int, list[StateFigures]]:
+        """What the operators of each member keep after the last epoch, by the object that it maintains."""
+        figures = self._figures()
         return {
-            slot: StateFigures(rows, size)
-            for slot, rows, size in zip(figures[::3], figures[1::3], figures[2::3], strict=True)
+            place.object_id: [
+                figures.get(slot, {}).get(i, StateFigures(0, 0)) for i in range(place.membership.operators)
+            ]
+            for slot, place in dict(self._places).items()
         }
 
-    def kept(self) -> dict[int, StateFigures]:
-        """What each member keeps after the last epoch, by the object that it maintains."""
-        places = dict(self._places)
-        return {places[slot].object_id: f for slot, f in self._figures().items() if slot in places}
-
-    def remains(self) -> dict[int, StateFigures]:
+    def remains(self) -> dict[int, list[StateFigures]]:
         """What is left of queries that are no members any more, by their slots."""
-        return {slot: f for slot, f in self._figures().items() if slot not in self._places}
+        return {slot: list(f.values()) for slot, f in self._figures().items() if slot not in self._places}
 
     def sweep(self, slots: Collection[int]) -> None:
         """Removes what is left of queries with the next epoch."""

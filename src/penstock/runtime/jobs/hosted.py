@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -296,7 +296,7 @@ class _Host:
             if self._kernel is not None and slot:
                 self._kernel.leave(slot)
 
-    def kept(self) -> Mapping[int, StateFigures]:
+    def kept(self) -> Mapping[int, Sequence[StateFigures]]:
         """What each member keeps."""
         return self._kernel.kept() if self._kernel is not None else {}
 

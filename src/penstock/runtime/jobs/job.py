@@ -210,7 +210,7 @@ class Job:
         """What one of the queries that share the job keeps, by its operators."""
         if not isinstance(self.kernel, HostJob):
             return self.kernel.state()
-        return [self.kernel.kept().get(object_id, StateFigures(0, 0))]
+        return self.kernel.kept().get(object_id, [])
 
     def warning(self, object_id: int) -> str | None:
         """What there is to say of the state of a query."""

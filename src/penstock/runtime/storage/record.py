@@ -174,7 +174,7 @@ class MemberRecorder:
         self,
         storage: Storage,
         evict: Evict,
-        kept: Callable[[], Mapping[int, StateFigures]],
+        kept: Callable[[], Mapping[int, Sequence[StateFigures]]],
         recorded: Callable[[], None],
     ) -> None:
         self.members: dict[int, MemberRecorder.Member] = {}
@@ -221,7 +221,7 @@ class MemberRecorder:
         kept = self._kept() if guarded else {}
         for object_id, guard in guarded.items():
             try:
-                guard.check([kept[object_id]] if object_id in kept else [])
+                guard.check(kept.get(object_id, []))
             except PenstockError as error:
                 self._evict(object_id, error)
 

@@ -31,7 +31,7 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
   private final List<String> columns;
   private final int toAt;
   private final EpochInput.Batches batches;
-  private final Map<Integer, FanCode> codes = new LinkedHashMap<>();
+  private final Map<Integer, MemberCode> codes = new LinkedHashMap<>();
   /** The batch that is being read, and the members that have yet to read it. It is gone when the next one is asked for. */
   private ColumnarBatch batch;
   private Iterator<Integer> readers = Collections.emptyIterator();
@@ -58,7 +58,7 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
       codes.forEach((slot, code) -> {
         HostTable.Entry entry = host.entry(slot);
         if (entry != null) {
-          entry.fans.addFirst(code);
+          entry.giveBack(code);
         }
       });
     }
@@ -101,13 +101,13 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
       return;
     }
     work(slot, () -> {
-      FanCode code = codes.get(slot);
+      MemberCode code = codes.get(slot);
       if (code == null) {
-        code = HostTable.borrow(entry.fans, entry, FanCode::new);
+        code = entry.borrow();
         codes.put(slot, code);
       }
       int before = code.waiting();
-      code.read(object, columns, batch.rowIterator());
+      code.read(object, columns, batch.rowIterator(), out(slot));
       waiting += code.waiting() - before;
     });
     if (waiting >= WAITING) {
@@ -116,9 +116,13 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
   }
 
   private void flush(int slot) {
-    FanCode code = codes.get(slot);
+    MemberCode code = codes.get(slot);
     waiting -= code.waiting();
-    work(slot, () -> code.flush((key, row) -> made.add(new Packed(slot, key, row))));
+    work(slot, () -> code.flush(out(slot)));
+  }
+
+  private MemberCode.Out out(int slot) {
+    return (operator, key, row) -> made.add(new Packed(slot, operator, key, row));
   }
 
   private void work(int slot, Work work) {

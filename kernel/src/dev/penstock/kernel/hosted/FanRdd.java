@@ -9,7 +9,6 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.util.TaskCompletionListener;
 import scala.Product2;
@@ -60,8 +59,7 @@ final class FanRdd extends RDD<Product2<Object, InternalRow>> {
       @Override
       public Product2<Object, InternalRow> next() {
         Packed one = fan.next();
-        return new Tuple2<>(
-            one.partition(partitions), pack.apply(new GenericInternalRow(new Object[] {one.key(), one.slot(), one.row()})));
+        return new Tuple2<>(one.partition(partitions), pack.apply(one.travels()));
       }
     };
   }

@@ -10,7 +10,9 @@ import dev.penstock.kernel.state.SlotSizes;
 import dev.penstock.kernel.state.SlotStates;
 import dev.penstock.kernel.state.StoredState;
 import java.io.IOException;
+import java.io.Serializable;
 import java.io.UncheckedIOException;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
@@ -28,40 +30,47 @@ import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
 /**
- * The keyed operators of all members, over the rows of an epoch by partition of the state: each task reads one version of its partition and makes the next. Members have nothing of
+ * The keyed operators of all members at one depth, over the rows of an epoch by partition of the state: each task reads one version of its partition and makes the next. Members have nothing of
  * each other's state. Groups of a slot that is no member are ignored.
  */
-final class GroupRdd extends RDD<EpochLoop.Done> {
+final class GroupRdd extends RDD<GroupRdd.Done> {
   private static final long serialVersionUID = 1L;
   private static final ClassTag<InternalRow> ROW = ClassTag$.MODULE$.apply(InternalRow.class);
 
-  /** A partition of the state. Its rows, if they are few; null if they come through a shuffle. */
-  private record Piece(int index, String name, byte[] rows, Partition shuffled) implements Partition {}
+  /** What a task has done: what it has written, its rows for operators of greater depths, and what its partition of the state is called now. */
+  record Done(int partition, Written written, ArrayList<Onward.Part> onward, String state) implements Serializable {}
+
+  /**
+   * What a task is to do.
+   *
+   * @param partition of the state
+   * @param state what it is called
+   * @param rows its rows; null if they come through a shuffle, {@code shuffled}
+   */
+  record Piece(int index, int partition, String state, ArrayList<Onward.Part> rows, Partition shuffled) implements Partition {}
 
   private final HostTable.Reference table;
   private final ErrorChannel errors;
   private final SlotSizes sizes;
   private final StoredState state;
-  private final long epoch;
+  private final int depth;
+  private final int partitions;
   private final PackedOutput output;
-  private final transient EpochLoop.Epoch plan;
-  private final transient byte[][] few;
-  private final transient RDD<Tuple2<Object, InternalRow>> many;
+  private final transient List<Piece> pieces;
 
-  /** @param few the rows of each partition; null if they come through a shuffle, {@code many} */
+  /** @param many the rows that come through a shuffle; null if there are none */
   GroupRdd(
-      SparkContext spark, HostTable.Reference table, ErrorChannel errors, SlotSizes sizes, StoredState state,
-      EpochLoop.Epoch plan, byte[][] few, RDD<Tuple2<Object, InternalRow>> many) {
-    super(spark, Nodes.list(depends(many)), ClassTag$.MODULE$.apply(EpochLoop.Done.class));
+      SparkContext spark, HostTable.Reference table, ErrorChannel errors, SlotSizes sizes, StoredState state, int depth,
+      EpochLoop.Epoch epoch, List<Piece> pieces, RDD<Tuple2<Object, InternalRow>> many) {
+    super(spark, Nodes.list(depends(many)), ClassTag$.MODULE$.apply(Done.class));
     this.table = table;
     this.errors = errors;
     this.sizes = sizes;
     this.state = state;
-    this.epoch = plan.number();
-    this.output = plan.output();
-    this.plan = plan;
-    this.few = few;
-    this.many = many;
+    this.depth = depth;
+    this.partitions = epoch.partitions();
+    this.output = epoch.output();
+    this.pieces = pieces;
   }
 
   private static List<Dependency<?>> depends(RDD<?> many) {
@@ -70,23 +79,18 @@ final class GroupRdd extends RDD<EpochLoop.Done> {
 
   @Override
   public Partition[] getPartitions() {
-    Partition[] out = new Partition[plan.partitions()];
-    for (int i = 0; i < out.length; i++) {
-      String name = plan.state().isEmpty() ? null : plan.state().get(i);
-      out[i] = new Piece(i, name, few == null ? null : few[i], many == null ? null : many.partitions()[i]);
-    }
-    return out;
+    return pieces.toArray(new Partition[0]);
   }
 
   @Override
   public scala.collection.immutable.Seq<String> getPreferredLocations(Partition split) {
-    return Nodes.list(state.places(split.index()));
+    return Nodes.list(state.places(depth, ((Piece) split).partition));
   }
 
   @Override
-  public scala.collection.Iterator<EpochLoop.Done> compute(Partition split, TaskContext context) {
+  public scala.collection.Iterator<Done> compute(Partition split, TaskContext context) {
     Piece piece = (Piece) split;
-    Groups groups = piece.rows != null ? Groups.few(piece.rows) : Groups.many(shuffled(piece.shuffled, context));
+    Groups groups = piece.rows != null ? Groups.of(piece.rows) : Groups.many(shuffled(piece.shuffled, context));
     try (PackedOutput.Task out = output.task()) {
       return scala.collection.Iterator$.MODULE$.single(work(piece, groups, out));
     } catch (IOException e) {
@@ -111,54 +115,87 @@ final class GroupRdd extends RDD<EpochLoop.Done> {
     };
   }
 
-  private EpochLoop.Done work(Piece piece, Groups groups, PackedOutput.Task out) throws IOException {
-    StoredState.Opened opened = state.open(piece.index, epoch, piece.name);
+  private Done work(Piece piece, Groups groups, PackedOutput.Task out) throws IOException {
+    StoredState.Opened opened = state.open(depth, piece.partition, piece.state);
+    Onward.Writer onward = new Onward.Writer(output.folder(), partitions);
     boolean done = false;
     try {
       SlotStates states = new SlotStates(opened, sizes);
       table.sweeps().forEach(states::sweep);
-      Members members = new Members(table.get(), states, out);
+      Members members = new Members(table.get(), states, out, onward);
       groups.each(members::read);
+      members.flush();
       Written written = out.finish();
+      ArrayList<Onward.Part> parts = new ArrayList<>(onward.finish());
       String name = opened.commit();
       members.release();
       done = true;
-      return new EpochLoop.Done(written, name);
+      return new Done(piece.partition, written, parts, name);
     } finally {
       if (!done) {
         opened.abort();
         out.discard();
+        onward.discard();
       }
     }
   }
 
   /** The members' code in one task. */
   private final class Members {
+    /** Rows that wait, over all members, until they are added up. */
+    private static final int WAITING = 1 << 16;
+
     private final HostTable host;
     private final SlotStates states;
     private final PackedOutput.Task out;
-    private final Map<Integer, GroupCode> codes = new HashMap<>();
+    private final Onward.Writer onward;
+    private final Map<Integer, MemberCode> codes = new HashMap<>();
 
-    Members(HostTable host, SlotStates states, PackedOutput.Task out) {
+    Members(HostTable host, SlotStates states, PackedOutput.Task out, Onward.Writer onward) {
       this.host = host;
       this.states = states;
       this.out = out;
+      this.onward = onward;
     }
 
-    void read(int slot, byte[] key, Iterator<byte[]> rows) {
+    void read(int slot, int operator, byte[] key, Iterator<byte[]> rows) throws IOException {
+      HostTable.Entry entry = host.entry(slot);
+      if (operator == Member.OUTPUT) {
+        while (rows.hasNext()) {
+          out.write(slot, rows.next());
+        }
+      } else if (entry != null && entry.depths()[operator] > depth) {
+        while (rows.hasNext()) {
+          onward.add(entry.depths()[operator], new Packed(slot, operator, key, rows.next()));
+        }
+      } else if (entry != null || codes.containsKey(slot)) {
+        work(slot, code -> code.apply(operator, key, rows, out(slot)));
+      }
+    }
+
+    private MemberCode.Out out(int slot) {
+      return (operator, key, row) -> {
+        if (operator == Member.OUTPUT) {
+          out.write(slot, row);
+        } else {
+          onward.add(host.entry(slot).depths()[operator], new Packed(slot, operator, key, row));
+        }
+      };
+    }
+
+    private void work(int slot, Work work) {
       MemberErrors.begin(errors, slot);
       try {
-        GroupCode code = codes.get(slot);
+        MemberCode code = codes.get(slot);
         if (code == null) {
-          HostTable.Entry entry = host.entry(slot);
-          if (entry == null) {
-            return;
-          }
-          code = HostTable.borrow(entry.groups, entry, GroupCode::new);
+          code = host.entry(slot).borrow();
           code.enter(slot, states);
           codes.put(slot, code);
         }
-        code.apply(key, rows, row -> out.write(slot, row));
+        work.run(code);
+        if (code.waiting() >= WAITING) {
+          code.flush(out(slot));
+        }
       } catch (Exception | LinkageError | StackOverflowError e) {
         throw MemberFailed.of(slot, e);
       } finally {
@@ -166,15 +203,24 @@ final class GroupRdd extends RDD<EpochLoop.Done> {
       }
     }
 
-    /** Hands the code on to the tasks of the next epoch. */
+    /** Puts out what waits. */
+    void flush() {
+      new ArrayList<>(codes.keySet()).forEach(slot -> work(slot, code -> code.flush(out(slot))));
+    }
+
+    /** Hands the code on to the tasks that come. */
     void release() {
       codes.forEach((slot, code) -> {
         code.leave();
         HostTable.Entry entry = host.entry(slot);
         if (entry != null) {
-          entry.groups.addFirst(code);
+          entry.giveBack(code);
         }
       });
     }
+  }
+
+  private interface Work {
+    void run(MemberCode code) throws Exception;
   }
 }

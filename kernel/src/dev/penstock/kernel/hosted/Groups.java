@@ -1,8 +1,8 @@
 package dev.penstock.kernel.hosted;
 
-import java.io.ByteArrayInputStream;
 import java.io.DataInputStream;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -13,34 +13,105 @@ import java.util.Map;
 import java.util.NoSuchElementException;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.UnsafeExternalRowSorter;
 import org.apache.spark.unsafe.types.ByteArray;
 import org.apache.spark.util.collection.unsafe.sort.PrefixComparators;
 import org.apache.spark.util.collection.unsafe.sort.RecordComparator;
 
-/** The rows of a task by slot and key. */
+/** The rows of a task by who reads them and by key. */
 interface Groups {
   /** Takes the rows of one group, as many as it wants, in the order in which they came. */
   interface Reader {
-    void read(int slot, byte[] key, Iterator<byte[]> rows) throws IOException;
+    void read(int slot, int operator, byte[] key, Iterator<byte[]> rows) throws IOException;
   }
 
   void each(Reader reader) throws IOException;
 
-  /** Few rows, in memory: those that {@link Packed#write} has written. */
-  static Groups few(byte[] rows) {
-    record Key(int slot, ByteBuffer bytes) {}
+  /** So many bytes are few. */
+  int FEW = 1 << 22;
+
+  /** The rows of some parts. */
+  static Groups of(List<Onward.Part> parts) {
+    return parts.stream().mapToLong(Onward.Part::length).sum() <= FEW
+        ? few(parts)
+        : many(scala.jdk.javaapi.CollectionConverters.asScala(travelling(parts)));
+  }
+
+  /** Few rows, in memory. */
+  private static Groups few(List<Onward.Part> parts) {
+    record Key(int slot, int operator, ByteBuffer bytes) {}
 
     return reader -> {
       Map<Key, List<byte[]>> groups = new LinkedHashMap<>();
-      DataInputStream in = new DataInputStream(new ByteArrayInputStream(rows));
-      while (in.available() > 0) {
-        Packed one = Packed.read(in);
-        groups.computeIfAbsent(new Key(one.slot(), ByteBuffer.wrap(one.key())), key -> new ArrayList<>()).add(one.row());
+      for (Iterator<Packed> rows = rows(parts); rows.hasNext(); ) {
+        Packed one = rows.next();
+        groups
+            .computeIfAbsent(new Key(one.slot(), one.operator(), ByteBuffer.wrap(one.key())), key -> new ArrayList<>())
+            .add(one.row());
       }
       for (Map.Entry<Key, List<byte[]>> group : groups.entrySet()) {
-        reader.read(group.getKey().slot, group.getKey().bytes.array(), group.getValue().iterator());
+        Key key = group.getKey();
+        reader.read(key.slot, key.operator, key.bytes.array(), group.getValue().iterator());
+      }
+    };
+  }
+
+  private static Iterator<InternalRow> travelling(List<Onward.Part> parts) {
+    UnsafeProjection pack = UnsafeProjection.create(Packed.SCHEMA);
+    Iterator<Packed> rows = rows(parts);
+    return new Iterator<>() {
+      @Override
+      public boolean hasNext() {
+        return rows.hasNext();
+      }
+
+      @Override
+      public InternalRow next() {
+        return pack.apply(rows.next().travels());
+      }
+    };
+  }
+
+  private static Iterator<Packed> rows(List<Onward.Part> parts) {
+    Iterator<Onward.Part> each = parts.iterator();
+    return new Iterator<>() {
+      private DataInputStream in;
+      private long left;
+
+      @Override
+      public boolean hasNext() {
+        try {
+          while (left == 0) {
+            if (in != null) {
+              in.close();
+            }
+            if (!each.hasNext()) {
+              return false;
+            }
+            Onward.Part part = each.next();
+            in = part.open();
+            left = part.length();
+          }
+          return true;
+        } catch (IOException e) {
+          throw new UncheckedIOException(e);
+        }
+      }
+
+      @Override
+      public Packed next() {
+        if (!hasNext()) {
+          throw new NoSuchElementException();
+        }
+        try {
+          Packed row = Packed.read(in);
+          left -= row.length();
+          return row;
+        } catch (IOException e) {
+          throw new UncheckedIOException(e);
+        }
       }
     };
   }
@@ -62,7 +133,7 @@ interface Groups {
         Iterator<byte[]> group = new Iterator<>() {
           @Override
           public boolean hasNext() {
-            return next[0] != null && next[0].slot() == first.slot() && Arrays.equals(next[0].key(), first.key());
+            return next[0] != null && next[0].sameGroup(first);
           }
 
           @Override
@@ -75,7 +146,7 @@ interface Groups {
             return row;
           }
         };
-        reader.read(first.slot(), first.key(), group);
+        reader.read(first.slot(), first.operator(), first.key(), group);
         while (group.hasNext()) {
           group.next();
         }
@@ -83,7 +154,7 @@ interface Groups {
     };
   }
 
-  /** By key, then by slot. */
+  /** By key, then by reader. */
   final class Order extends RecordComparator {
     private final UnsafeRow left = new UnsafeRow(Packed.SCHEMA.size());
     private final UnsafeRow right = new UnsafeRow(Packed.SCHEMA.size());
@@ -94,7 +165,7 @@ interface Groups {
       left.pointTo(leftBase, leftOffset, leftLength);
       right.pointTo(rightBase, rightOffset, rightLength);
       int order = Arrays.compareUnsigned(left.getBinary(0), right.getBinary(0));
-      return order != 0 ? order : Integer.compare(left.getInt(1), right.getInt(1));
+      return order != 0 ? order : Long.compare(left.getLong(1), right.getLong(1));
     }
   }
 

@@ -3,15 +3,15 @@ package dev.penstock.kernel.hosted;
 import dev.penstock.kernel.error.ErrorChannel;
 import dev.penstock.kernel.log.EpochInput;
 import dev.penstock.kernel.log.EpochLoop;
+import dev.penstock.kernel.log.Written;
 import dev.penstock.kernel.state.SlotSizes;
 import dev.penstock.kernel.state.StoredState;
-import java.io.ByteArrayOutputStream;
-import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.Serializable;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Consumer;
 import org.apache.spark.PartitionIdPassthrough;
 import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
@@ -31,11 +31,11 @@ import scala.runtime.AbstractFunction2;
 import scala.runtime.BoxedUnit;
 
 /**
- * A run of the job that queries with one keyed operator share. What its epochs do depends only on the members, who can change while it runs; so there is no plan for Spark to
+ * A run of the job that keyed queries share. What its epochs do depends only on the members, who can change while it runs; so there is no plan for Spark to
  * make, and an epoch costs the same whether there is one member or a hundred.
  *
- * <p>An epoch is a Spark job of two stages: the members' code before the shuffle ({@link FanRdd}), and their operators with the state of all ({@link GroupRdd}). Few rows go through the
- * first in the driver, and with the tasks of the second, so that nothing is shuffled.
+ * <p>First the members' code makes rows for their operators ({@link Fan}). Then there is one Spark job for each depth, with a task for each partition of that depth's state ({@link GroupRdd}); its rows for
+ * greater depths travel on ({@link Onward}). Of few rows, the driver makes what operators read; many go through tasks and a shuffle ({@link FanRdd}).
  */
 public final class HostRun implements EpochLoop.Work {
   /** The property with the number of the epoch that a task works for. */
@@ -45,7 +45,7 @@ public final class HostRun implements EpochLoop.Work {
 
   private static final ClassTag<Object> ANY = ClassTag$.MODULE$.apply(Object.class);
   private static final ClassTag<InternalRow> ROW = ClassTag$.MODULE$.apply(InternalRow.class);
-  private static final ClassTag<EpochLoop.Done> DONE = ClassTag$.MODULE$.apply(EpochLoop.Done.class);
+  private static final ClassTag<GroupRdd.Done> DONE = ClassTag$.MODULE$.apply(GroupRdd.Done.class);
 
   private final SparkSession session;
   private final SparkContext spark;
@@ -56,7 +56,7 @@ public final class HostRun implements EpochLoop.Work {
   private final int parallelism;
   private final List<EpochLoop.Scan> scans = new ArrayList<>();
   private EpochLoop loop;
-  private StoredState state;
+  private StoredState stored;
 
   /** @param parallelism how many tasks read an object in a large epoch */
   public HostRun(
@@ -104,53 +104,101 @@ public final class HostRun implements EpochLoop.Work {
     spark.setJobGroup(job, "epochs of keyed queries", true);
     // Tasks have the settings of the session from the properties of their job.
     CollectionConverters.asJava(session.sessionState().conf().getAllConfs()).forEach(spark::setLocalProperty);
-    state = new StoredState(session, folder.resolve("checkpoint").toUri().toString());
+    stored = new StoredState(session, folder.resolve("checkpoint").toUri().toString());
   }
 
   @Override
   public void end() {
-    if (state != null && !spark.isStopped()) {
-      state.forget(session);
+    if (stored != null && !spark.isStopped()) {
+      stored.forget(session);
     }
   }
 
   @Override
-  public void run(EpochLoop.Epoch epoch, EpochLoop.Done[] done) throws IOException {
+  public List<String> run(EpochLoop.Epoch epoch, List<Written> written) throws IOException {
     spark.setLocalProperty(EPOCH, Long.toString(epoch.number()));
     HostTable.Reference table = new HostTable.Reference(job);
+    HostTable host = table.get();
+    int partitions = epoch.partitions();
     long rows = epoch.inputs().stream().mapToLong(EpochInput::rows).sum();
-    boolean few = rows * Math.max(1, table.get().members().size()) <= FEW;
-    GroupRdd groups = new GroupRdd(
-        spark, table, errors, sizes, state, epoch,
-        few ? fanned(table.get(), epoch) : null, few ? null : shuffled(table, epoch));
-    spark.runJob(groups, new Only(), new Gather(done), DONE);
+    RDD<Tuple2<Object, InternalRow>> many = null;
+    List<Onward.Part> parts = new ArrayList<>();
+    try {
+      if (rows * Math.max(1, host.members().size()) <= FEW) {
+        fan(host, epoch, parts);
+      } else {
+        many = shuffled(table, epoch);
+      }
+      List<String> state = new ArrayList<>(epoch.state());
+      int depths = Math.max(host.depth(), state.size() / partitions);
+      while (state.size() < depths * partitions) {
+        state.add("");
+      }
+      for (int depth = 1; depth <= depths; depth++) {
+        List<GroupRdd.Piece> pieces = pieces(depth, parts, state, partitions, many, !host.sweep().isEmpty());
+        if (!pieces.isEmpty()) {
+          int floor = (depth - 1) * partitions;
+          GroupRdd groups = new GroupRdd(spark, table, errors, sizes, stored, depth, epoch, pieces, many);
+          spark.runJob(groups, new Only(), new Gather(done -> {
+            written.add(done.written());
+            parts.addAll(done.onward());
+            state.set(floor + done.partition(), done.state());
+          }), DONE);
+        }
+        many = null;
+      }
+      return state;
+    } finally {
+      parts.forEach(Onward.Part::discard);
+    }
   }
 
-  /** What the members make of few rows, by partition of the state. */
-  private byte[][] fanned(HostTable host, EpochLoop.Epoch epoch) throws IOException {
-    ErrorChannel here = errors.apart(epoch.number());
-    ByteArrayOutputStream[] bytes = new ByteArrayOutputStream[epoch.partitions()];
-    DataOutputStream[] outs = new DataOutputStream[bytes.length];
-    for (int i = 0; i < bytes.length; i++) {
-      bytes[i] = new ByteArrayOutputStream();
-      outs[i] = new DataOutputStream(bytes[i]);
+  /** What there is to do at a depth. A partition without rows has nothing to do, unless state is to be removed. */
+  private static List<GroupRdd.Piece> pieces(
+      int depth, List<Onward.Part> parts, List<String> state, int partitions, RDD<?> many, boolean all) {
+    List<GroupRdd.Piece> pieces = new ArrayList<>();
+    for (int i = 0; i < partitions; i++) {
+      int partition = i;
+      ArrayList<Onward.Part> own = new ArrayList<>(
+          parts.stream().filter(part -> part.depth() == depth && part.partition() == partition).toList());
+      if (many != null || !own.isEmpty() || all) {
+        pieces.add(new GroupRdd.Piece(
+            pieces.size(), partition, state.get((depth - 1) * partitions + partition), many == null ? own : null,
+            many == null ? null : many.partitions()[partition]));
+      }
     }
-    for (EpochInput input : epoch.inputs()) {
-      if (input.rows() > 0) {
-        try (Fan fan = new Fan(host, here, input)) {
-          while (fan.hasNext()) {
-            Packed one = fan.next();
-            one.write(outs[one.partition(outs.length)]);
+    return pieces;
+  }
+
+  /** What the members make of few rows. */
+  private void fan(HostTable host, EpochLoop.Epoch epoch, List<Onward.Part> parts) throws IOException {
+    ErrorChannel here = errors.apart(epoch.number());
+    Onward.Writer out = new Onward.Writer(epoch.output().folder(), epoch.partitions());
+    boolean done = false;
+    try {
+      for (EpochInput input : epoch.inputs()) {
+        if (input.rows() > 0) {
+          try (Fan fan = new Fan(host, here, input)) {
+            while (fan.hasNext()) {
+              Packed one = fan.next();
+              HostTable.Entry entry = host.entry(one.slot());
+              if (one.operator() == Member.OUTPUT) {
+                out.add(1, one);
+              } else if (entry != null) {
+                out.add(entry.depths()[one.operator()], one);
+              }
+            }
           }
         }
       }
+      parts.addAll(out.finish());
+      done = true;
+    } finally {
+      if (!done) {
+        out.discard();
+      }
     }
     errors.merge(here);
-    byte[][] all = new byte[bytes.length][];
-    for (int i = 0; i < all.length; i++) {
-      all[i] = bytes[i].toByteArray();
-    }
-    return all;
   }
 
   private RDD<Tuple2<Object, InternalRow>> shuffled(HostTable.Reference table, EpochLoop.Epoch epoch) {
@@ -164,27 +212,27 @@ public final class HostRun implements EpochLoop.Work {
 
   /** What a task has done, which is all that its partition has. */
   private static final class Only
-      extends AbstractFunction2<TaskContext, scala.collection.Iterator<EpochLoop.Done>, EpochLoop.Done>
+      extends AbstractFunction2<TaskContext, scala.collection.Iterator<GroupRdd.Done>, GroupRdd.Done>
       implements Serializable {
     private static final long serialVersionUID = 1L;
 
     @Override
-    public EpochLoop.Done apply(TaskContext context, scala.collection.Iterator<EpochLoop.Done> one) {
+    public GroupRdd.Done apply(TaskContext context, scala.collection.Iterator<GroupRdd.Done> one) {
       return one.next();
     }
   }
 
-  /** Takes what the tasks have done. */
-  private static final class Gather extends AbstractFunction2<Object, EpochLoop.Done, BoxedUnit> {
-    private final EpochLoop.Done[] done;
+  /** Takes what the tasks have done, one after the other. */
+  private static final class Gather extends AbstractFunction2<Object, GroupRdd.Done, BoxedUnit> {
+    private final Consumer<GroupRdd.Done> to;
 
-    Gather(EpochLoop.Done[] done) {
-      this.done = done;
+    Gather(Consumer<GroupRdd.Done> to) {
+      this.to = to;
     }
 
     @Override
-    public BoxedUnit apply(Object partition, EpochLoop.Done one) {
-      done[(Integer) partition] = one;
+    public synchronized BoxedUnit apply(Object partition, GroupRdd.Done done) {
+      to.accept(done);
       return BoxedUnit.UNIT;
     }
   }

@@ -4,13 +4,13 @@ import java.io.IOException;
 import java.io.ObjectInputStream;
 import java.io.ObjectOutputStream;
 import java.io.Serializable;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.Function;
 import org.apache.spark.SparkContext;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.SparkSession;
@@ -28,17 +28,31 @@ public final class HostTable {
   /** A member's code, and the copies that no task works with. */
   static final class Entry {
     final byte[] code;
-    final ConcurrentLinkedDeque<FanCode> fans = new ConcurrentLinkedDeque<>();
-    final ConcurrentLinkedDeque<GroupCode> groups = new ConcurrentLinkedDeque<>();
+    private final ConcurrentLinkedDeque<MemberCode> free = new ConcurrentLinkedDeque<>();
     private final Broadcast<byte[]> sent;
+    private volatile int[] depths;
 
     Entry(byte[] code, Broadcast<byte[]> sent) {
       this.code = code;
       this.sent = sent;
     }
 
-    Member member() {
-      return Member.of(code);
+    /** A copy that is free, or a new one. */
+    MemberCode borrow() {
+      MemberCode copy = free.pollFirst();
+      return copy != null ? copy : new MemberCode(Member.of(code));
+    }
+
+    void giveBack(MemberCode copy) {
+      free.addFirst(copy);
+    }
+
+    /** The depths of the member's operators. */
+    int[] depths() {
+      if (depths == null) {
+        depths = Member.of(code).depths();
+      }
+      return depths;
     }
   }
 
@@ -80,6 +94,16 @@ public final class HostTable {
   /** From here on tasks remove the state of these slots, which are no members. */
   public void sweep(List<Integer> slots) {
     sweep = List.copyOf(slots);
+  }
+
+  /** The slots whose state tasks remove. */
+  List<Integer> sweep() {
+    return sweep;
+  }
+
+  /** The greatest depth of an operator. */
+  int depth() {
+    return members.values().stream().flatMapToInt(entry -> Arrays.stream(entry.depths())).max().orElse(0);
   }
 
   /** The members' slots and their code. */
@@ -139,11 +163,5 @@ public final class HostTable {
         sent.forEach((slot, code) -> table.members.computeIfAbsent(slot, s -> new Entry(code.value(), null)));
       }
     }
-  }
-
-  /** A copy of what a task needs of a member: one that is free, or a new one. */
-  static <C> C borrow(ConcurrentLinkedDeque<C> free, Entry entry, Function<Member, C> make) {
-    C code = free.pollFirst();
-    return code != null ? code : make.apply(entry.member());
   }
 }

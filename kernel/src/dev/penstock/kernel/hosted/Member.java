@@ -2,21 +2,17 @@ package dev.penstock.kernel.hosted;
 
 import dev.penstock.kernel.error.AttemptPlan;
 import dev.penstock.kernel.error.RowAttempt;
+import dev.penstock.kernel.plan.SharedPart;
+import dev.penstock.kernel.plan.SharedPlan;
 import dev.penstock.kernel.row.Pack;
 import dev.penstock.kernel.state.Keyed;
 import dev.penstock.kernel.state.KeyedPlan;
 import dev.penstock.kernel.state.SlotHandle;
-import java.io.ByteArrayInputStream;
-import java.io.ByteArrayOutputStream;
-import java.io.IOException;
-import java.io.ObjectInputStream;
-import java.io.ObjectOutputStream;
-import java.io.ObjectStreamClass;
 import java.io.Serializable;
-import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import java.util.IdentityHashMap;
 import java.util.List;
-import java.util.TreeSet;
+import java.util.Map;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -39,14 +35,16 @@ import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * A query as a member of a shared job: what it makes of the rows of each object that it reads, its {@link Keyed} operator, and what it makes of that
- * operator's rows.
+ * A query as a member of a shared job: its {@link Keyed} operators, and what becomes of the rows between them. Rows come from objects; each operator has a depth, which is greater than that of all
+ * operators that it reads.
  *
- * <p>The plan must be filters, projections and unions of scans, one keyed operator, then filters and projections. Expressions must be
+ * <p>The plan must be keyed operators over filters, projections and unions of scans and of each other. Expressions must be
  * deterministic and run in the JVM, and may not read the clock.
  */
 public final class Member implements Serializable {
   private static final long serialVersionUID = 1L;
+  /** In place of an operator: what the query puts out. */
+  static final int OUTPUT = -1;
 
   /** A query that cannot share a job, and why. */
   public static final class Unfit extends RuntimeException {
@@ -57,21 +55,17 @@ public final class Member implements Serializable {
     }
   }
 
-  /** What becomes of the rows of one scan. */
-  record Branch(int object, Steps steps) implements Serializable {}
+  /** A keyed operator, its number in the query, the schema of the rows that it reads, and its depth, from 1 on. */
+  record Operator(Keyed keyed, int number, StructType input, int depth) implements Serializable {}
 
-  final ArrayList<Branch> branches;
-  /** Schema of the rows that the keyed operator reads. */
-  final StructType input;
-  final Keyed keyed;
-  final Steps after;
+  /** What becomes of the rows of an object, or of an operator ({@code object} is then negative), on their way to an operator or to the output. */
+  record Branch(int object, int from, int to, Steps steps) implements Serializable {}
+
+  final ArrayList<Operator> operators = new ArrayList<>();
+  final ArrayList<Branch> branches = new ArrayList<>();
   final StructType output;
 
-  private Member(List<Branch> branches, StructType input, Keyed keyed, Steps after, StructType output) {
-    this.branches = new ArrayList<>(branches);
-    this.input = input;
-    this.keyed = keyed;
-    this.after = after;
+  private Member(StructType output) {
     this.output = output;
   }
 
@@ -84,72 +78,125 @@ public final class Member implements Serializable {
       throw new Unfit("it reads the clock");
     }
     LogicalPlan optimized = session.withActive(() -> session.sessionState().optimizer().execute(plan.clone()));
-    Steps after = new Steps();
-    KeyedPlan keyed = above(optimized, after);
-    if (!after.makesRows()) {
-      after.select(columns(optimized), columns(optimized));
-    }
-    List<Branch> branches = below(keyed.child());
-    for (Branch branch : branches) {
-      if (!branch.steps.makesRows()) {
-        branch.steps.select(columns(keyed.child()), columns(keyed.child()));
-      }
-    }
-    Member member = new Member(branches, keyed.child().schema(), keyed.keyed(), after, frame.schema());
+    Member member = new Member(frame.schema());
+    Parts parts = member.new Parts(optimized);
+    member.lead(parts.rows(optimized), OUTPUT, optimized);
     member.checkState();
     return member;
   }
 
+  private void lead(List<Source> sources, int to, LogicalPlan plan) {
+    for (Source source : sources) {
+      branches.add(new Branch(source.object, source.operator, to, whole(source, plan).steps));
+    }
+  }
+
+  /** The source, with rows of its own. */
+  private static Source whole(Source source, LogicalPlan plan) {
+    if (!source.steps.makesRows()) {
+      source.steps.select(columns(plan), columns(plan));
+    }
+    return source;
+  }
+
+  int depth(int operator) {
+    return operators.get(operator).depth;
+  }
+
+  /** The depths of its operators. */
+  int[] depths() {
+    return operators.stream().mapToInt(Operator::depth).toArray();
+  }
+
   /** Whether its state fits into that of a shared job. A copy is asked, because opening its state changes a processor. */
   private void checkState() {
-    StatefulProcessor<?, Row, Row> processor = of(bytes()).keyed.processor();
-    processor.setHandle(new SlotHandle().handle());
-    try {
-      processor.init(OutputMode.Append(), TimeMode.None());
-    } catch (UnsupportedOperationException e) {
-      throw new Unfit(e.getMessage());
-    }
-  }
-
-  /** The steps above the keyed operator. */
-  private static KeyedPlan above(LogicalPlan plan, Steps steps) {
-    if (plan instanceof KeyedPlan keyed) {
-      return keyed;
-    }
-    if (!(plan instanceof Project || plan instanceof Filter || plan instanceof AttemptPlan || plan instanceof SubqueryAlias)) {
-      throw unfit(plan);
-    }
-    LogicalPlan child = plan.children().head();
-    KeyedPlan keyed = above(child, steps);
-    step(plan, child, steps);
-    return keyed;
-  }
-
-  private static List<Branch> below(LogicalPlan plan) {
-    if (plan instanceof StreamingRelationV2 scan) {
-      Steps steps = new Steps();
-      return List.of(new Branch(Integer.parseInt(scan.extraOptions().get("object")), steps));
-    }
-    List<Branch> branches = new ArrayList<>();
-    if (plan instanceof Union union) {
-      for (LogicalPlan child : CollectionConverters.asJava(union.children())) {
-        List<Branch> of = below(child);
-        // What is above knows the columns of the union by their places.
-        of.stream().filter(b -> !b.steps.makesRows()).forEach(b -> b.steps.select(columns(child), columns(child)));
-        branches.addAll(of);
+    Member copy = of(bytes());
+    for (int i = 0; i < operators.size(); i++) {
+      StatefulProcessor<?, Row, Row> processor = copy.operators.get(i).keyed.processor();
+      processor.setHandle(new SlotHandle(i, operators.get(i).number).handle());
+      try {
+        processor.init(OutputMode.Append(), TimeMode.None());
+      } catch (UnsupportedOperationException e) {
+        throw new Unfit(e.getMessage());
       }
-      return branches;
     }
-    if (plan instanceof LocalRelation nothing && nothing.data().isEmpty()) {
-      return branches;
+  }
+
+  /** Where rows of a part of the plan come from, and what has been done to them on the way. */
+  private record Source(int object, int operator, Steps steps) {
+    Source copy() {
+      return new Source(object, operator, steps.copy());
     }
-    if (!(plan instanceof Project || plan instanceof Filter || plan instanceof AttemptPlan || plan instanceof SubqueryAlias)) {
-      throw unfit(plan);
+  }
+
+  /** Takes a plan apart. */
+  private final class Parts {
+    private final Map<SharedPart, LogicalPlan> shared = new IdentityHashMap<>();
+    private final Map<SharedPart, List<Source>> known = new IdentityHashMap<>();
+
+    Parts(LogicalPlan plan) {
+      plan.foreach(node -> {
+        if (node instanceof SharedPlan.First first) {
+          shared.put(first.part(), first.children().head());
+        }
+        return null;
+      });
     }
-    LogicalPlan child = plan.children().head();
-    branches.addAll(below(child));
-    branches.forEach(branch -> step(plan, child, branch.steps));
-    return branches;
+
+    List<Source> rows(LogicalPlan plan) {
+      if (plan instanceof StreamingRelationV2 scan) {
+        return List.of(new Source(Integer.parseInt(scan.extraOptions().get("object")), OUTPUT, new Steps()));
+      }
+      if (plan instanceof KeyedPlan keyed) {
+        return List.of(new Source(-1, operator(keyed), new Steps()));
+      }
+      if (plan instanceof SharedPlan.First first) {
+        return shared(first.part());
+      }
+      if (plan instanceof SharedPlan.Again again) {
+        return shared(again.part());
+      }
+      List<Source> sources = new ArrayList<>();
+      if (plan instanceof Union union) {
+        // What is above knows the columns of the union by their places.
+        CollectionConverters.asJava(union.children())
+            .forEach(child -> rows(child).forEach(source -> sources.add(whole(source, child))));
+        return sources;
+      }
+      if (plan instanceof LocalRelation nothing && nothing.data().isEmpty()) {
+        return sources;
+      }
+      if (!(plan instanceof Project || plan instanceof Filter || plan instanceof AttemptPlan || plan instanceof SubqueryAlias)) {
+        throw unfit(plan);
+      }
+      LogicalPlan child = plan.children().head();
+      sources.addAll(rows(child));
+      sources.forEach(source -> step(plan, child, source.steps));
+      return sources;
+    }
+
+    /** A part that is read in several places; each knows its columns by their places. */
+    private List<Source> shared(SharedPart part) {
+      List<Source> sources = known.get(part);
+      if (sources == null) {
+        LogicalPlan plan = shared.get(part);
+        sources = rows(plan);
+        sources.forEach(source -> whole(source, plan));
+        known.put(part, sources);
+      }
+      return sources.stream().map(Source::copy).toList();
+    }
+
+    private int operator(KeyedPlan plan) {
+      List<Source> sources = rows(plan.child());
+      int depth = 1;
+      for (Source source : sources) {
+        depth = Math.max(depth, source.operator == OUTPUT ? 1 : depth(source.operator) + 1);
+      }
+      operators.add(new Operator(plan.keyed(), plan.number(), plan.child().schema(), depth));
+      lead(sources, operators.size() - 1, plan.child());
+      return operators.size() - 1;
+    }
   }
 
   private static void step(LogicalPlan plan, LogicalPlan child, Steps steps) {
@@ -185,18 +232,11 @@ public final class Member implements Serializable {
   }
 
   private static Unfit unfit(LogicalPlan plan) {
-    return new Unfit("it has " + plan.nodeName().replaceAll("([a-z])([A-Z])", "$1 $2").toLowerCase() + " beside its keyed operator");
+    return new Unfit("it has " + plan.nodeName().replaceAll("([a-z])([A-Z])", "$1 $2").toLowerCase() + " beside its keyed operators");
   }
 
   private static List<Attribute> columns(LogicalPlan plan) {
     return CollectionConverters.asJava(plan.output());
-  }
-
-  /** The objects that it reads. */
-  public String objects() {
-    TreeSet<Integer> all = new TreeSet<>();
-    branches.forEach(branch -> all.add(branch.object));
-    return all.toString();
   }
 
   /** The schema of its rows, as JSON. */
@@ -205,32 +245,10 @@ public final class Member implements Serializable {
   }
 
   byte[] bytes() {
-    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-    try (ObjectOutputStream out = new ObjectOutputStream(bytes)) {
-      out.writeObject(this);
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
-    }
-    return bytes.toByteArray();
+    return Copies.bytes(this);
   }
 
   static Member of(byte[] bytes) {
-    ClassLoader loader = Thread.currentThread().getContextClassLoader();
-    try (ObjectInputStream in = new ObjectInputStream(new ByteArrayInputStream(bytes)) {
-      @Override
-      protected Class<?> resolveClass(ObjectStreamClass type) throws IOException, ClassNotFoundException {
-        try {
-          return Class.forName(type.getName(), false, loader);
-        } catch (ClassNotFoundException e) {
-          return super.resolveClass(type);
-        }
-      }
-    }) {
-      return (Member) in.readObject();
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
-    } catch (ClassNotFoundException e) {
-      throw new IllegalStateException(e);
-    }
+    return (Member) Copies.of(bytes);
   }
 }

@@ -3,38 +3,63 @@ package dev.penstock.kernel.hosted;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
+import java.util.Arrays;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 
-/** A row on its way to the state of a member: the member's slot, the packed key, and the rest of the packed row. */
-record Packed(int slot, byte[] key, byte[] row) {
-  /** As it travels through a shuffle: the key, the slot, the row. */
+/** A row on its way to the state of a member: the member's slot, the operator that reads it ({@link Member#OUTPUT}: none), the packed key, and the rest of the packed row. */
+record Packed(int slot, int operator, byte[] key, byte[] row) {
+  /** As it travels through a shuffle: the key, who reads it, the row. */
   static final StructType SCHEMA = new StructType()
       .add("key", DataTypes.BinaryType, false)
-      .add("slot", DataTypes.IntegerType, false)
+      .add("reader", DataTypes.LongType, false)
       .add("row", DataTypes.BinaryType, false);
 
   static Packed of(UnsafeRow travelled) {
-    return new Packed(travelled.getInt(1), travelled.getBinary(0), travelled.getBinary(2));
+    long reader = travelled.getLong(1);
+    return new Packed((int) (reader >> 32), (int) reader, travelled.getBinary(0), travelled.getBinary(2));
+  }
+
+  InternalRow travels() {
+    return new GenericInternalRow(new Object[] {key, reader(), row});
+  }
+
+  /** Slot and operator. */
+  private long reader() {
+    return (long) slot << 32 | operator & 0xFFFFFFFFL;
+  }
+
+  boolean sameGroup(Packed other) {
+    return slot == other.slot && operator == other.operator && Arrays.equals(key, other.key);
   }
 
   /** The partition of the state that the key belongs to. It must never become another: state stays where it is. */
   int partition(int partitions) {
-    return Math.floorMod(Murmur3_x86_32.hashUnsafeBytes(key, Platform.BYTE_ARRAY_OFFSET, key.length, slot), partitions);
+    byte[] bytes = operator == Member.OUTPUT ? row : key;
+    int hash = Murmur3_x86_32.hashUnsafeBytes(bytes, Platform.BYTE_ARRAY_OFFSET, bytes.length, slot);
+    return Math.floorMod(hash, partitions);
   }
 
   void write(DataOutputStream out) throws IOException {
     out.writeInt(slot);
+    out.writeInt(operator);
     out.writeInt(key.length);
     out.write(key);
     out.writeInt(row.length);
     out.write(row);
   }
 
+  /** How many bytes {@link #write} writes. */
+  int length() {
+    return 4 * Integer.BYTES + key.length + row.length;
+  }
+
   static Packed read(DataInputStream in) throws IOException {
-    return new Packed(in.readInt(), in.readNBytes(in.readInt()), in.readNBytes(in.readInt()));
+    return new Packed(in.readInt(), in.readInt(), in.readNBytes(in.readInt()), in.readNBytes(in.readInt()));
   }
 }

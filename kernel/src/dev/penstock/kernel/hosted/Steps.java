@@ -91,6 +91,11 @@ final class Steps implements Serializable {
   /** The columns that each step reads; those of the first are by name. */
   private final ArrayList<ArrayList<Attribute>> inputs = new ArrayList<>();
 
+  /** The same steps, to which others can be added. */
+  Steps copy() {
+    return (Steps) Copies.of(Copies.bytes(this));
+  }
+
   private void add(Step step, List<Attribute> input) {
     steps.add(step);
     inputs.add(new ArrayList<>(input));

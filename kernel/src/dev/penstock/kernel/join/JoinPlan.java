@@ -170,7 +170,7 @@ public final class JoinPlan {
       JoinSpec spec, Dataset<Row> left, Dataset<Row> right, StatefulProcessor<byte[], Row, Row> processor,
       TimeMode time, StructType output) {
     if (spec.hosted) {
-      return Keyed.hosted(left.union(right), processor, output);
+      return Keyed.hosted(left.union(right), processor, output, spec.operator);
     }
     return left.union(right)
         .groupBy(functions.col("__key"))

@@ -27,6 +27,8 @@ final class JoinSpec {
   final long size;
   /** Whether the join is that of a query that shares its job. */
   final boolean hosted;
+  /** Its number in the query. */
+  final int operator;
 
   JoinSpec(String text) {
     try {
@@ -43,9 +45,10 @@ final class JoinSpec {
     leftMoment = names("leftMoment");
     rightMoment = names("rightMoment");
     moments = !leftMoment.isEmpty() && !rightMoment.isEmpty();
-    Long number = number("size");
-    size = number == null ? 0 : number;
+    Long counter = number("size");
+    size = counter == null ? 0 : counter;
     hosted = flag("hosted");
+    operator = hosted ? (int) required("operator") : 0;
     if (leftKeys.size() != rightKeys.size()) {
       throw new IllegalArgumentException("leftKeys and rightKeys differ in length");
     }

@@ -292,7 +292,7 @@ public final class EpochClock {
 
   // What Python asks
 
-  /** {@code slot, rows, bytes} of each member of a shared job. */
+  /** {@code slot, operator, rows, bytes} of each operator of each member of a shared job. */
   public long[] slots() {
     return ledger.slots();
   }

@@ -23,7 +23,7 @@ final class EpochFile {
    * An epoch.
    *
    * @param partitions into how many parts state is cut; never changes in a job
-   * @param before the state that it reads: what each partition's is called; empty in the first epoch
+   * @param before what the parts of the state that it reads are called; empty in the first epoch
    * @param after the state that it has made; null while it is not done
    */
   record Epoch(long number, LogOffset start, LogOffset end, int partitions, List<String> before, List<String> after) {

@@ -21,21 +21,18 @@ public final class EpochLoop {
    * What an epoch is to do.
    *
    * @param partitions into how many parts state is cut
-   * @param state what the state of each partition is called; empty in the first epoch
+   * @param state what the parts of the state are called
    * @param output where its tasks write
    */
   public record Epoch(long number, List<EpochInput> inputs, int partitions, List<String> state, PackedOutput output) {}
-
-  /** What the task of a partition has done: what it has written, and what its state is called now. */
-  public record Done(Written written, String state) implements java.io.Serializable {}
 
   /** What carries out epochs. Always called by the loop's thread. */
   public interface Work {
     /** Before the first epoch. */
     void begin();
 
-    /** Adds what each partition has done to a list, in any order of time, under the partition's number. */
-    void run(Epoch epoch, Done[] done) throws Exception;
+    /** Adds what tasks have written to a list, also if the epoch fails; returns what the parts of the state are called now. */
+    List<String> run(Epoch epoch, List<Written> written) throws Exception;
 
     /** After the last epoch. */
     void end();
@@ -132,26 +129,17 @@ public final class EpochLoop {
       inputs.add(new EpochInput(
           scan.object, scan.schema, scan.columns, clock.plan(scan.object, epoch.start(), epoch.end())));
     }
-    Done[] done = new Done[epoch.partitions()];
     List<Written> written = new ArrayList<>();
-    List<String> state = new ArrayList<>();
+    List<String> state;
     try {
-      work.run(
+      state = work.run(
           new Epoch(
               epoch.number(), inputs, epoch.partitions(), epoch.before(),
               new PackedOutput(clock.schemas(), epoch.number(), outputs)),
-          done);
-      for (Done one : done) {
-        written.add(one.written);
-        state.add(one.state);
-      }
+          written);
       output.deliver(epoch.number(), written);
     } catch (Throwable e) {
-      for (Done one : done) {
-        if (one != null) {
-          one.written.discard();
-        }
-      }
+      written.forEach(Written::discard);
       throw e;
     }
     EpochFile.Epoch made = epoch.done(state);

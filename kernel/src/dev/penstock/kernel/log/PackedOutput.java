@@ -26,6 +26,11 @@ public final class PackedOutput implements Serializable {
     this.folder = folder;
   }
 
+  /** Where files go. */
+  public String folder() {
+    return folder;
+  }
+
   public Task task() {
     return new Task();
   }

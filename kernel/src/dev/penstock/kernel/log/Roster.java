@@ -40,15 +40,13 @@ final class Roster {
     limits.remove(slot);
   }
 
-  /** Whether a member's state comes near its limit. {@code sizes}: slot, rows and bytes of each. */
+  /** Whether a member's state comes near its limit. {@code sizes}: slot, operator, rows and bytes of each operator. */
   boolean large(long[] sizes) {
-    for (int i = 0; !limits.isEmpty() && i < sizes.length; i += 3) {
-      Long limit = limits.get((int) sizes[i]);
-      if (limit != null && sizes[i + 2] >= limit / 10 * 8) {
-        return true;
-      }
+    Map<Integer, Long> sums = new HashMap<>();
+    for (int i = 0; !limits.isEmpty() && i < sizes.length; i += 4) {
+      sums.merge((int) sizes[i], sizes[i + 3], Long::sum);
     }
-    return false;
+    return limits.entrySet().stream().anyMatch(e -> sums.getOrDefault(e.getKey(), 0L) >= e.getValue() / 10 * 8);
   }
 
   /** The newest slot. */

@@ -29,7 +29,7 @@ public final class SharedPlan {
       this.part = part;
     }
 
-    SharedPart part() {
+    public SharedPart part() {
       return part;
     }
 
@@ -54,7 +54,7 @@ public final class SharedPlan {
       this.columns = columns;
     }
 
-    SharedPart part() {
+    public SharedPart part() {
       return part;
     }
 

@@ -41,6 +41,11 @@ public record Keyed(
     StructType output)
     implements Serializable {
 
+  /** The number of a described operator in its query. */
+  public static int number(JsonNode spec) {
+    return spec.path("operator").asInt();
+  }
+
   /** Whether an operator is described as one of a shared job. */
   public static boolean hosted(JsonNode spec) {
     return spec.path("hosted").asBoolean();
@@ -62,15 +67,15 @@ public record Keyed(
 
   /** Grouped by the bytes of the first column, as a member of a shared job. */
   public static Dataset<Row> hosted(
-      Dataset<Row> in, StatefulProcessor<byte[], Row, Row> processor, StructType output) {
+      Dataset<Row> in, StatefulProcessor<byte[], Row, Row> processor, StructType output, int number) {
     StructType key = new StructType().add(in.schema().apply(0));
-    return KeyedPlan.of(in, new Keyed(null, in.schema(), key, true, null, processor, true, output));
+    return KeyedPlan.of(in, new Keyed(null, in.schema(), key, true, null, processor, true, output), number);
   }
 
   /** The operator over a frame. */
   public Dataset<Row> over(Dataset<Row> in, JsonNode spec) {
     if (hosted(spec)) {
-      return KeyedPlan.of(in, this);
+      return KeyedPlan.of(in, this, number(spec));
     }
     KeyValueGroupedDataset<Row, Row> groups = grouped(in);
     @SuppressWarnings("unchecked")

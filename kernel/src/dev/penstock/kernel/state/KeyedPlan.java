@@ -15,33 +15,43 @@ import scala.jdk.javaapi.CollectionConverters;
 /** A {@link Keyed} in the plan of a query that shares a job. It is never run: the job takes the plan apart. */
 public final class KeyedPlan extends PlanNode {
   private final Keyed keyed;
+  private final int number;
   private final Seq<Expression> inputs;
 
-  /** @param inputs all columns of the child, so that none is pruned */
-  public KeyedPlan(Keyed keyed, Seq<Expression> inputs, Seq<Attribute> output, LogicalPlan child) {
+  /**
+   * @param number that of the operator in the query
+   * @param inputs all columns of the child, so that none is pruned
+   */
+  public KeyedPlan(Keyed keyed, int number, Seq<Expression> inputs, Seq<Attribute> output, LogicalPlan child) {
     super(output, child);
     this.keyed = keyed;
+    this.number = number;
     this.inputs = inputs;
   }
 
-  static Dataset<Row> of(Dataset<Row> in, Keyed keyed) {
+  static Dataset<Row> of(Dataset<Row> in, Keyed keyed, int number) {
     LogicalPlan child = Nodes.plan(in);
     return Dataset$.MODULE$.ofRows(
         (SparkSession) in.sparkSession(),
-        new KeyedPlan(keyed, Nodes.list(CollectionConverters.asJava(child.output())), Nodes.columns(keyed.output()), child));
+        new KeyedPlan(
+            keyed, number, Nodes.list(CollectionConverters.asJava(child.output())), Nodes.columns(keyed.output()), child));
   }
 
   public Keyed keyed() {
     return keyed;
   }
 
+  public int number() {
+    return number;
+  }
+
   @Override
   protected Object[] parts() {
-    return new Object[] {keyed, inputs};
+    return new Object[] {keyed, number, inputs};
   }
 
   @Override
   public LogicalPlan withNewChildInternal(LogicalPlan newChild) {
-    return new KeyedPlan(keyed, inputs, output(), newChild);
+    return new KeyedPlan(keyed, number, inputs, output(), newChild);
   }
 }

@@ -48,8 +48,9 @@ final class RawHandle implements StatefulProcessorHandle {
   }
 
   /** From here on a group is worked on. The length of its key keeps apart groups of which one begins like another. */
-  void at(int slot, byte[] key) {
-    group = ByteBuffer.allocate(2 * Integer.BYTES + key.length).putInt(slot).putInt(key.length).put(key).array();
+  void at(int slot, int operator, byte[] key) {
+    group = ByteBuffer.allocate(3 * Integer.BYTES + key.length)
+        .putInt(slot).putInt(operator).putInt(key.length).put(key).array();
   }
 
   /** The number of the next variable. */

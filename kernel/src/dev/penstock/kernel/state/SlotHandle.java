@@ -2,20 +2,31 @@ package dev.penstock.kernel.state;
 
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 
-/** The state of a member of a shared job, whose processor works on one task after the other. */
+/** The state of an operator of a member of a shared job, whose processor works on one task after the other. */
 public final class SlotHandle {
   private final RawHandle raw = new RawHandle(null);
   private final StateSize size = new StateSize(0, this::count);
+  private final int operator;
+  private final int number;
   private SlotStates states;
   private int slot;
 
-  /** The handle that the member's processor gets. */
+  /**
+   * @param operator which of the member's operators it is
+   * @param number that of the operator in the query, under which its state is counted
+   */
+  public SlotHandle(int operator, int number) {
+    this.operator = operator;
+    this.number = number;
+  }
+
+  /** The handle that the processor gets. */
   public StatefulProcessorHandle handle() {
     return new CountedHandle(raw, size, true, 0);
   }
 
   private void count(long rows, long bytes) {
-    states.sizes.add(slot, rows, bytes);
+    states.sizes.add(SlotSizes.place(slot, number), rows, bytes);
   }
 
   public void enter(int newSlot, SlotStates newStates) {
@@ -31,7 +42,7 @@ public final class SlotHandle {
 
   /** From here on a group is worked on, whose key has these bytes. */
   public void at(byte[] bytes, Object key) {
-    raw.at(slot, bytes);
+    raw.at(slot, operator, bytes);
     size.at(key);
   }
 }

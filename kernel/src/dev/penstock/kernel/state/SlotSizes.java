@@ -9,17 +9,26 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.util.AccumulatorV2;
 import scala.Option;
 
-/** How much each query of a shared job keeps: rows and bytes, by the query's slot, as they have changed since the job was started. */
-public final class SlotSizes extends AccumulatorV2<SlotSizes.Change, Map<Integer, long[]>> {
+/** How much each operator of each query of a shared job keeps: rows and bytes, as they have changed since the job was started. */
+public final class SlotSizes extends AccumulatorV2<SlotSizes.Change, Map<Long, long[]>> {
   private static final long serialVersionUID = 1L;
   private static final Map<Long, WeakReference<SlotSizes>> ALL = new ConcurrentHashMap<>();
 
   /** So much more, or less. */
-  public record Change(int slot, long rows, long bytes) {}
+  public record Change(long place, long rows, long bytes) {}
 
-  private final HashMap<Integer, long[]> sums;
+  /** An operator of a query, by the query's slot and the operator's number in it. */
+  static long place(int slot, int operator) {
+    return (long) slot << 32 | operator;
+  }
 
-  private SlotSizes(HashMap<Integer, long[]> sums) {
+  static int slot(long place) {
+    return (int) (place >> 32);
+  }
+
+  private final HashMap<Long, long[]> sums;
+
+  private SlotSizes(HashMap<Long, long[]> sums) {
     this.sums = sums;
   }
 
@@ -36,15 +45,15 @@ public final class SlotSizes extends AccumulatorV2<SlotSizes.Change, Map<Integer
     return found == null ? null : found.get();
   }
 
-  public synchronized void add(int slot, long rows, long bytes) {
-    long[] sum = sums.computeIfAbsent(slot, s -> new long[2]);
+  synchronized void add(long place, long rows, long bytes) {
+    long[] sum = sums.computeIfAbsent(place, p -> new long[2]);
     sum[0] += rows;
     sum[1] += bytes;
   }
 
   @Override
   public void add(Change change) {
-    add(change.slot, change.rows, change.bytes);
+    add(change.place, change.rows, change.bytes);
   }
 
   @Override
@@ -54,8 +63,8 @@ public final class SlotSizes extends AccumulatorV2<SlotSizes.Change, Map<Integer
 
   @Override
   public synchronized SlotSizes copy() {
-    HashMap<Integer, long[]> copies = new HashMap<>();
-    sums.forEach((slot, sum) -> copies.put(slot, sum.clone()));
+    HashMap<Long, long[]> copies = new HashMap<>();
+    sums.forEach((place, sum) -> copies.put(place, sum.clone()));
     return new SlotSizes(copies);
   }
 
@@ -65,12 +74,12 @@ public final class SlotSizes extends AccumulatorV2<SlotSizes.Change, Map<Integer
   }
 
   @Override
-  public synchronized void merge(AccumulatorV2<Change, Map<Integer, long[]>> other) {
-    ((SlotSizes) other).sums.forEach((slot, sum) -> add(slot, sum[0], sum[1]));
+  public synchronized void merge(AccumulatorV2<Change, Map<Long, long[]>> other) {
+    ((SlotSizes) other).sums.forEach((place, sum) -> add(place, sum[0], sum[1]));
   }
 
   @Override
-  public synchronized Map<Integer, long[]> value() {
+  public synchronized Map<Long, long[]> value() {
     return new TreeMap<>(copy().sums);
   }
 }

@@ -14,7 +14,7 @@ import java.util.Set;
 import java.util.TreeMap;
 
 /**
- * What one job keeps after each epoch: rows and bytes, of its operators in their order, or of the queries that share it by their slots.
+ * What one job keeps after each epoch: rows and bytes, of its operators in their order, or of those of the queries that share it, by slot and number.
  *
  * <p>The counters of a run start at zero, so the totals of the last two epochs that changed them are written beside the checkpoint. A
  * restarted job adds to the totals of the last epoch before its first: a replayed epoch is not counted twice.
@@ -23,11 +23,11 @@ public final class StateLedger {
   private final List<StateSize> sizes = new ArrayList<>();
   private final SlotSizes slots;
   private final Path file;
-  private final TreeMap<Long, TreeMap<Integer, long[]>> totals = new TreeMap<>();
+  private final TreeMap<Long, TreeMap<Long, long[]>> totals = new TreeMap<>();
   private final Set<Integer> gone = new HashSet<>();
   /** What the counters had counted before this run, which may be another attempt of the same query. */
-  private final Map<Integer, long[]> before;
-  private TreeMap<Integer, long[]> base;
+  private final Map<Long, long[]> before;
+  private TreeMap<Long, long[]> base;
 
   /** @param slots the counters of the queries that share the job; null where there is one query */
   public StateLedger(List<StateSize> sizes, SlotSizes slots, Path file) {
@@ -44,35 +44,37 @@ public final class StateLedger {
     }
   }
 
-  /** A line: the epoch, then rows and bytes of each operator, or {@code slot:rows:bytes}. */
+  /** A line: the epoch, then rows and bytes of each operator, or {@code slot:operator:rows:bytes}. */
   private void read(String line) {
     String[] fields = line.split(" ");
-    TreeMap<Integer, long[]> values = new TreeMap<>();
+    TreeMap<Long, long[]> values = new TreeMap<>();
     if (slots != null) {
       for (int i = 1; i < fields.length; i++) {
         String[] one = fields[i].split(":");
-        values.put(Integer.parseInt(one[0]), new long[] {Long.parseLong(one[1]), Long.parseLong(one[2])});
+        values.put(
+            SlotSizes.place(Integer.parseInt(one[0]), Integer.parseInt(one[1])),
+            new long[] {Long.parseLong(one[2]), Long.parseLong(one[3])});
       }
     } else {
       for (int i = 1; i + 1 < fields.length; i += 2) {
-        values.put(i / 2, new long[] {Long.parseLong(fields[i]), Long.parseLong(fields[i + 1])});
+        values.put(i / 2L, new long[] {Long.parseLong(fields[i]), Long.parseLong(fields[i + 1])});
       }
     }
     totals.put(Long.parseLong(fields[0]), values);
   }
 
-  private Map<Integer, long[]> added() {
+  private Map<Long, long[]> added() {
     if (slots != null) {
       return slots.value();
     }
-    Map<Integer, long[]> out = new TreeMap<>();
+    Map<Long, long[]> out = new TreeMap<>();
     for (int i = 0; i < sizes.size(); i++) {
-      out.put(i, new long[] {sizes.get(i).rowsAdded(), sizes.get(i).bytesAdded()});
+      out.put((long) i, new long[] {sizes.get(i).rowsAdded(), sizes.get(i).bytesAdded()});
     }
     return out;
   }
 
-  private TreeMap<Integer, long[]> now() {
+  private TreeMap<Long, long[]> now() {
     return totals.isEmpty() ? new TreeMap<>() : totals.lastEntry().getValue();
   }
 
@@ -81,19 +83,20 @@ public final class StateLedger {
     long[] out = new long[sizes.size() * 2];
     now().forEach((i, sum) -> {
       if (i < sizes.size()) {
-        out[2 * i] = sum[0];
-        out[2 * i + 1] = sum[1];
+        out[2 * i.intValue()] = sum[0];
+        out[2 * i.intValue() + 1] = sum[1];
       }
     });
     return out;
   }
 
-  /** {@code slot, rows, bytes} of each query after the last epoch. */
+  /** {@code slot, operator, rows, bytes} of each operator of each query after the last epoch. */
   public synchronized long[] slots() {
-    long[] out = new long[now().size() * 3];
+    long[] out = new long[now().size() * 4];
     int at = 0;
-    for (Map.Entry<Integer, long[]> e : now().entrySet()) {
-      out[at++] = e.getKey();
+    for (Map.Entry<Long, long[]> e : now().entrySet()) {
+      out[at++] = SlotSizes.slot(e.getKey());
+      out[at++] = e.getKey().intValue();
       out[at++] = e.getValue()[0];
       out[at++] = e.getValue()[1];
     }
@@ -121,7 +124,7 @@ public final class StateLedger {
         base.clear();
       }
     }
-    TreeMap<Integer, long[]> now = new TreeMap<>();
+    TreeMap<Long, long[]> now = new TreeMap<>();
     base.forEach((i, sum) -> now.put(i, sum.clone()));
     added().forEach((i, sum) -> {
       long[] known = before.getOrDefault(i, new long[2]);
@@ -129,7 +132,7 @@ public final class StateLedger {
       all[0] += sum[0] - known[0];
       all[1] += sum[1] - known[1];
     });
-    now.keySet().removeAll(gone);
+    now.keySet().removeIf(place -> gone.contains(SlotSizes.slot(place)));
     if (same(now, now())) {
       return;
     }
@@ -140,7 +143,7 @@ public final class StateLedger {
     save();
   }
 
-  private static boolean same(Map<Integer, long[]> a, Map<Integer, long[]> b) {
+  private static boolean same(Map<Long, long[]> a, Map<Long, long[]> b) {
     return a.keySet().equals(b.keySet()) && a.entrySet().stream().allMatch(e -> Arrays.equals(e.getValue(), b.get(e.getKey())));
   }
 
@@ -151,7 +154,7 @@ public final class StateLedger {
       values.forEach((i, sum) -> {
         text.append(' ');
         if (slots != null) {
-          text.append(i).append(':').append(sum[0]).append(':').append(sum[1]);
+          text.append(SlotSizes.slot(i)).append(':').append(i.intValue()).append(':').append(sum[0]).append(':').append(sum[1]);
         } else {
           text.append(sum[0]).append(' ').append(sum[1]);
         }

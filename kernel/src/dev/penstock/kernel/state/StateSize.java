@@ -175,7 +175,7 @@ public final class StateSize implements Serializable {
     }
 
     private void at(K key) {
-      raw.at(0, keys.of(key));
+      raw.at(0, 0, keys.of(key));
       size.at(key);
     }
 

@@ -16,8 +16,8 @@ import scala.Option;
 import scala.reflect.ClassTag$;
 
 /**
- * The state of a job in Spark's state store, for tasks that Spark's engine for streams does not run. State is cut into partitions; each epoch
- * reads one version of each and makes the next. A version has a name of its own, so one that a failed attempt has made is never taken for that of another.
+ * The state of a job in Spark's state store, for tasks that Spark's engine for streams does not run. State has floors, one for each depth of the job's operators, and each is cut into partitions. A task
+ * reads one version of a partition and makes the next. A version has a name of its own, so one that a failed attempt has made is never taken for that of another.
  */
 public final class StoredState implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -40,13 +40,13 @@ public final class StoredState implements Serializable {
     places = spark.sparkContext().isLocal() ? null : spark.streams().stateStoreCoordinator();
   }
 
-  private StateStoreProviderId id(int partition) {
-    return new StateStoreProviderId(new StateStoreId(root, 0, partition, StateStoreId.DEFAULT_STORE_NAME()), run);
+  private StateStoreProviderId id(int floor, int partition) {
+    return new StateStoreProviderId(new StateStoreId(root, floor, partition, StateStoreId.DEFAULT_STORE_NAME()), run);
   }
 
   /** Where the state of a partition was last; a task that runs there need not fetch it. */
-  public List<String> places(int partition) {
-    Option<String> place = places == null ? Option.empty() : places.getLocation(id(partition));
+  public List<String> places(int floor, int partition) {
+    Option<String> place = places == null ? Option.empty() : places.getLocation(id(floor, partition));
     return place.isEmpty() ? List.of() : List.of(place.get());
   }
 
@@ -56,20 +56,25 @@ public final class StoredState implements Serializable {
     settings.destroy();
   }
 
-  /** The state of a partition before an epoch, to be changed by a task. {@code name}: of that version; null in the first epoch. */
-  public Opened open(int partition, long epoch, String name) {
+  /** A partition as a task finds it, to be changed. {@code name}: of the version; empty if there is none yet. */
+  public Opened open(int floor, int partition, String name) {
     Settings all = settings.value();
-    return new Opened(StateStore$.MODULE$.get(
-        id(partition), RawKeys.SCHEMA, RawKeys.SCHEMA, RawKeys.INSTANCE, epoch, Option.apply(name), Option.empty(), false,
-        all.store, all.hadoop.value(), false));
+    int colon = name.indexOf(':');
+    long version = name.isEmpty() ? 0 : Long.parseLong(name.substring(0, colon));
+    return new Opened(version, StateStore$.MODULE$.get(
+        id(floor, partition), RawKeys.SCHEMA, RawKeys.SCHEMA, RawKeys.INSTANCE, version,
+        name.isEmpty() ? Option.empty() : Option.apply(name.substring(colon + 1)), Option.empty(), false, all.store,
+        all.hadoop.value(), false));
   }
 
-  /** The state of a partition in a task. */
+  /** A partition of the state in a task. */
   public static final class Opened {
+    private final long version;
     private final StateStore store;
     final TaskState state;
 
-    private Opened(StateStore store) {
+    private Opened(long version, StateStore store) {
+      this.version = version;
       this.store = store;
       this.state = new TaskState(store, StateStore.DEFAULT_COL_FAMILY_NAME());
     }
@@ -77,7 +82,7 @@ public final class StoredState implements Serializable {
     /** Makes the next version; returns its name. */
     public String commit() {
       store.commit();
-      return store.getStateStoreCheckpointInfo().stateStoreCkptId().get();
+      return version + 1 + ":" + store.getStateStoreCheckpointInfo().stateStoreCkptId().get();
     }
 
     /** Undoes all changes. */
