@@ -38,12 +38,15 @@ ON_ONE = {
     "running": "SELECT id, sum(v) OVER (PARTITION BY k ORDER BY id) AS sum FROM t",
     "twice": "SELECT k, count(*) AS n FROM (SELECT k FROM t UNION ALL SELECT id AS k FROM t WHERE v > 5) GROUP BY k",
     "rest": "SELECT k FROM t WHERE v > 30 EXCEPT SELECT k FROM t WHERE name = 'a'",
+    "levels": "SELECT n, count(*) AS c FROM (SELECT k, count(*) AS n FROM t GROUP BY k) GROUP BY n",
+    "above": "WITH m AS (SELECT k, avg(v) AS mean FROM t GROUP BY k) SELECT t.id, (SELECT max(mean) FROM m) AS top FROM t JOIN m ON t.k = m.k AND t.v > m.mean",
 }
 ON_TWO = {
     "pairs": "SELECT t.id, u.id AS other, v, w FROM t JOIN u ON t.k = u.k",
     "all_left": "SELECT t.id, u.w FROM t LEFT JOIN u ON t.k = u.k AND u.w > 1",
     "without": "SELECT id, k FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)",
     "common": "SELECT k FROM t INTERSECT SELECT k FROM u",
+    "joined": "SELECT u.k, sum(v) AS sum FROM t JOIN u ON t.k = u.k GROUP BY u.k UNION ALL SELECT k, v FROM t WHERE v > 60",
 }
 SHAPES = ON_ONE | ON_TWO
 
@@ -339,9 +342,9 @@ def test_explain_says_who_shares_and_why_not(db: penstock.Database) -> None:
     told = {
         ON_ONE["grouped"]: "job: shared by keyed queries on t",
         ON_TWO["pairs"]: "job: shared by keyed queries on t, u",
-        "SELECT k, count(*) FROM (SELECT DISTINCT k, v FROM t) GROUP BY k": "job: its own, because it has 2 operators with state",
+        "SELECT k, count(*) FROM (SELECT DISTINCT k, v FROM t) GROUP BY k": "job: shared by keyed queries on t",
         "SELECT k, count(*) FROM t WHERE rand() < 0.5 GROUP BY k": "job: its own, because an expression is not deterministic",
-        "SELECT c, count(*) FROM t LATERAL VIEW explode(split(name, '')) AS c GROUP BY c": "job: its own, because it has Generate beside its keyed operator",
+        "SELECT c, count(*) FROM t LATERAL VIEW explode(split(name, '')) AS c GROUP BY c": "job: its own, because it has Generate beside its keyed operators",
         "SELECT k, window_end, count(*) FROM s GROUP BY k, TUMBLE(ts, INTERVAL '5' SECOND)": "job: its own, because it follows event time",
     }
     for select, line in told.items():

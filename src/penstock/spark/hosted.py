@@ -59,7 +59,7 @@ def unfit(query: p.Query) -> str | None:
         return "it has a pace of its own, EMIT EVERY"
     if any(isinstance(n, p.Join) and n.ttl_ms for n in keyed):
         return "rows expire, state_ttl"
-    if query.root.times or any(n.times or _timed(n) for n in keyed):
+    if query.root.times or any(_timed(n) for n in keyed):
         return "it follows event time"
     return None
 
@@ -174,7 +174,12 @@ class HostJob(KernelJob):
         return translate(convert_exception(failure)) if failure is not None else None
 
     def progress(self) -> dict[str, Any]:
-        return {}
+        """The durations of the last epoch, under the names that Spark has for them."""
+        times = [int(x) for x in self._run.durations()] if self._run is not None else []
+        if not times:
+            return {}
+        waiting, running = times
+        return {"durationMs": {"latestOffset": waiting, "addBatch": running, "triggerExecution": waiting + running}}
 
     def _end(self) -> None:
         if self._run is not None:

@@ -91,6 +91,11 @@ public final class HostRun implements EpochLoop.Work {
     return loop == null ? null : loop.failure();
   }
 
+  /** How many milliseconds the last epoch was waited for, and took; empty if there was none. */
+  public long[] durations() {
+    return loop == null ? new long[0] : loop.durations();
+  }
+
   /** Ends it and waits until it has ended. */
   public void stop() throws InterruptedException {
     if (loop != null) {

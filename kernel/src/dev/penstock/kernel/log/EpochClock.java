@@ -28,6 +28,8 @@ import java.util.concurrent.ConcurrentHashMap;
 public final class EpochClock {
   private static final Map<String, EpochClock> ALL = new ConcurrentHashMap<>();
   private static final ObjectMapper JSON = new ObjectMapper();
+  /** The object that always holds one row, which nobody has inserted. */
+  private static final int UNIT = 0;
 
   private final LogIndex index;
   private final EpochInputs inputs;
@@ -174,7 +176,7 @@ public final class EpochClock {
       begin(start);
       List<LogSlice> out =
           roster.slices(object, start, end, inputs, inputs.slices(object, start, end, Timeline.of(index, followed, start, end)));
-      progress.planned(object, start, end, out.stream().mapToLong(slice -> slice.rows).sum());
+      progress.planned(object, start, end, object == UNIT ? 0 : out.stream().mapToLong(slice -> slice.rows).sum());
       return out;
     }
   }

@@ -48,6 +48,8 @@ public final class EpochLoop {
   private final Thread thread;
   private volatile boolean stopped;
   private volatile Throwable failure;
+  private long waited;
+  private volatile long[] durations = {};
 
   /**
    * @param folder of the job
@@ -77,6 +79,11 @@ public final class EpochLoop {
   /** Why it ended; null if it runs, or was stopped. */
   public Throwable failure() {
     return failure;
+  }
+
+  /** How many milliseconds the last epoch was waited for, and took; empty if there was none. */
+  public long[] durations() {
+    return durations;
   }
 
   /** Ends it, in the middle of an epoch if need be, and waits until it has ended. {@code cancel} is called until then, to end what its thread waits for. */
@@ -111,11 +118,13 @@ public final class EpochLoop {
     }
     while (!stopped) {
       LogOffset start = last == null ? at : last.end();
+      long waiting = System.nanoTime();
       LogOffset end = clock.latest(0, start);
       if (!end.equals(start)) {
         EpochFile.Epoch next = last == null
             ? new EpochFile.Epoch(0, start, end, partitions, List.of(), null)
             : new EpochFile.Epoch(last.number() + 1, start, end, last.partitions(), last.after(), null);
+        waited = (System.nanoTime() - waiting) / 1_000_000;
         file.write(next);
         last = carryOut(next);
       }
@@ -124,6 +133,7 @@ public final class EpochLoop {
 
   /** The same epoch when it is done. */
   private EpochFile.Epoch carryOut(EpochFile.Epoch epoch) throws Exception {
+    long begun = System.nanoTime();
     List<EpochInput> inputs = new ArrayList<>();
     for (Scan scan : scans) {
       inputs.add(new EpochInput(
@@ -137,6 +147,7 @@ public final class EpochLoop {
               epoch.number(), inputs, epoch.partitions(), epoch.before(),
               new PackedOutput(clock.schemas(), epoch.number(), outputs)),
           written);
+      took(begun);
       output.deliver(epoch.number(), written);
     } catch (Throwable e) {
       written.forEach(Written::discard);
@@ -145,6 +156,11 @@ public final class EpochLoop {
     EpochFile.Epoch made = epoch.done(state);
     file.write(made);
     clock.durable(made.end());
+    took(begun);
     return made;
+  }
+
+  private void took(long begun) {
+    durations = new long[] {waited, (System.nanoTime() - begun) / 1_000_000};
   }
 }
