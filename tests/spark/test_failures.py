@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -228,14 +229,18 @@ def test_a_folder_can_be_moved_and_copied(opener: Opener, tmp_path: Path) -> Non
     assert sorted(db.sql("SELECT * FROM j").fetchall()) == [("a", "Anna", 1), ("a", "Anna", 4)]
 
 
-def test_a_query_that_has_lost_its_checkpoint_begins_again(opener: Opener, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["gone", "empty", "cut"])
+def test_a_query_that_has_lost_its_checkpoint_begins_again(opener: Opener, tmp_path: Path, how: str) -> None:
     db = opener(tmp_path / "data")
     db.execute(PIPELINE)
     db.insert("s", [("a", 1), ("b", 2)])
     db.flush(timeout=SOON_S)
     db.close()
     (checkpoint,) = (tmp_path / "data" / "jobs").glob("hosted-*/*/checkpoint")
-    shutil.rmtree(checkpoint)
+    if how == "gone":
+        shutil.rmtree(checkpoint)
+    else:
+        os.truncate(checkpoint / "epoch", 0 if how == "empty" else 40)
     db = opener(tmp_path / "data")
     db.insert("s", [("a", 1)])
     assert sorted(db.sql("SELECT * FROM g").fetchall()) == [("a", 2), ("b", 2)]

@@ -9,8 +9,15 @@ from penstock.errors import fail
 
 
 def begun(job: Path) -> bool:
-    """True if a checkpoint has an epoch: in Spark's offset log, or, of a shared job of keyed queries, in a file of its own."""
-    return bool(_numbers(job / "checkpoint" / "offsets")) or (job / "checkpoint" / "epoch").exists()
+    """True if a checkpoint has an epoch: in Spark's offset log, or, of a shared job of keyed queries, in a file of its own that can be read."""
+    return bool(_numbers(job / "checkpoint" / "offsets")) or _whole(job / "checkpoint" / "epoch")
+
+
+def _whole(path: Path) -> bool:
+    try:
+        return "version" in json.loads(path.read_bytes())
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def reached(job: Path, recorded: int) -> int | None:

@@ -149,7 +149,7 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
     private final SlotStates states;
     private final PackedOutput.Task out;
     private final Onward.Writer onward;
-    private final Map<Integer, MemberCode> codes = new HashMap<>();
+    private final Map<Integer, Turn> turns = new HashMap<>();
 
     Members(HostTable host, SlotStates states, PackedOutput.Task out, Onward.Writer onward) {
       this.host = host;
@@ -158,65 +158,79 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
       this.onward = onward;
     }
 
+    /** The member of a slot, as long as the task works, even if it leaves meanwhile; null if it is none. */
+    private Turn turn(int slot) {
+      return turns.computeIfAbsent(slot, s -> host.entry(s) == null ? null : new Turn(s, host.entry(s)));
+    }
+
     void read(int slot, int operator, byte[] key, Iterator<byte[]> rows) throws IOException {
-      HostTable.Entry entry = host.entry(slot);
-      if (operator == Member.OUTPUT) {
-        while (rows.hasNext()) {
-          out.write(slot, rows.next());
-        }
-      } else if (entry != null && entry.depths()[operator] > depth) {
-        while (rows.hasNext()) {
-          onward.add(entry.depths()[operator], new Packed(slot, operator, key, rows.next()));
-        }
-      } else if (entry != null || codes.containsKey(slot)) {
-        work(slot, code -> code.apply(operator, key, rows, out(slot)));
+      Turn turn = turn(slot);
+      if (turn == null) {
+        return;
       }
-    }
-
-    private MemberCode.Out out(int slot) {
-      return (operator, key, row) -> {
-        if (operator == Member.OUTPUT) {
-          out.write(slot, row);
-        } else {
-          onward.add(host.entry(slot).depths()[operator], new Packed(slot, operator, key, row));
+      if (operator == Member.OUTPUT || turn.entry.depths()[operator] > depth) {
+        while (rows.hasNext()) {
+          turn.add(operator, key, rows.next());
         }
-      };
-    }
-
-    private void work(int slot, Work work) {
-      MemberErrors.begin(errors, slot);
-      try {
-        MemberCode code = codes.get(slot);
-        if (code == null) {
-          code = host.entry(slot).borrow();
-          code.enter(slot, states);
-          codes.put(slot, code);
-        }
-        work.run(code);
-        if (code.waiting() >= WAITING) {
-          code.flush(out(slot));
-        }
-      } catch (Exception | LinkageError | StackOverflowError e) {
-        throw MemberFailed.of(slot, e);
-      } finally {
-        MemberErrors.end();
+      } else {
+        turn.work(code -> code.apply(operator, key, rows, turn));
       }
     }
 
     /** Puts out what waits. */
     void flush() {
-      new ArrayList<>(codes.keySet()).forEach(slot -> work(slot, code -> code.flush(out(slot))));
+      turns.values().forEach(turn -> turn.work(code -> code.flush(turn)));
     }
 
     /** Hands the code on to the tasks that come. */
     void release() {
-      codes.forEach((slot, code) -> {
-        code.leave();
-        HostTable.Entry entry = host.entry(slot);
-        if (entry != null) {
+      turns.values().forEach(Turn::release);
+    }
+
+    /** One member. */
+    private final class Turn implements MemberCode.Out {
+      private final int slot;
+      private final HostTable.Entry entry;
+      private MemberCode code;
+
+      Turn(int slot, HostTable.Entry entry) {
+        this.slot = slot;
+        this.entry = entry;
+      }
+
+      @Override
+      public void add(int operator, byte[] key, byte[] row) throws IOException {
+        if (operator == Member.OUTPUT) {
+          out.write(slot, row);
+        } else {
+          onward.add(entry.depths()[operator], new Packed(slot, operator, key, row));
+        }
+      }
+
+      void work(Work work) {
+        MemberErrors.begin(errors, slot);
+        try {
+          if (code == null) {
+            code = entry.borrow();
+            code.enter(slot, states);
+          }
+          work.run(code);
+          if (code.waiting() >= WAITING) {
+            code.flush(this);
+          }
+        } catch (Exception | LinkageError | StackOverflowError e) {
+          throw MemberFailed.of(slot, e);
+        } finally {
+          MemberErrors.end();
+        }
+      }
+
+      void release() {
+        if (code != null) {
+          code.leave();
           entry.giveBack(code);
         }
-      });
+      }
     }
   }
 

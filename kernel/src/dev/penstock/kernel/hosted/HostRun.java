@@ -40,8 +40,9 @@ import scala.runtime.BoxedUnit;
 public final class HostRun implements EpochLoop.Work {
   /** The property with the number of the epoch that a task works for. */
   private static final String EPOCH = "streaming.sql.batchId";
-  /** How many rows of input, each once for every member, count as few. */
+  /** So many rows of input, each once for every member, are few, if they have not more bytes than this. */
   private static final int FEW = 20_000;
+  private static final int FEW_BYTES = 1 << 23;
 
   private static final ClassTag<Object> ANY = ClassTag$.MODULE$.apply(Object.class);
   private static final ClassTag<InternalRow> ROW = ClassTag$.MODULE$.apply(InternalRow.class);
@@ -125,11 +126,10 @@ public final class HostRun implements EpochLoop.Work {
     HostTable.Reference table = new HostTable.Reference(job);
     HostTable host = table.get();
     int partitions = epoch.partitions();
-    long rows = epoch.inputs().stream().mapToLong(EpochInput::rows).sum();
     RDD<Tuple2<Object, InternalRow>> many = null;
     List<Onward.Part> parts = new ArrayList<>();
     try {
-      if (rows * Math.max(1, host.members().size()) <= FEW) {
+      if (few(host, epoch)) {
         fan(host, epoch, parts);
       } else {
         many = shuffled(table, epoch);
@@ -156,6 +156,12 @@ public final class HostRun implements EpochLoop.Work {
     } finally {
       parts.forEach(Onward.Part::discard);
     }
+  }
+
+  private static boolean few(HostTable host, EpochLoop.Epoch epoch) {
+    long rows = epoch.inputs().stream().mapToLong(EpochInput::rows).sum();
+    long bytes = epoch.inputs().stream().mapToLong(EpochInput::bytes).sum();
+    return rows * Math.max(1, host.members().size()) <= FEW && bytes <= FEW_BYTES;
   }
 
   /** What there is to do at a depth. A partition without rows has nothing to do, unless state is to be removed. */

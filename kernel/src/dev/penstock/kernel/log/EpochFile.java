@@ -1,5 +1,6 @@
 package dev.penstock.kernel.log;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
@@ -52,13 +53,17 @@ final class EpochFile {
     } catch (NoSuchFileException e) {
       return null;
     }
-    JsonNode n = JSON.readTree(text);
-    if (n.path("version").asInt() != VERSION) {
-      throw new IOException(path + " is damaged, or of another version");
+    try {
+      JsonNode n = JSON.readTree(text);
+      if (n.required("version").asInt() != VERSION) {
+        throw new IOException(path + " is of another version");
+      }
+      return new Epoch(
+          n.required("epoch").asLong(), clock.parse(n.required("start").asText()), clock.parse(n.required("end").asText()),
+          n.required("partitions").asInt(), names(n.required("before")), n.has("after") ? names(n.get("after")) : null);
+    } catch (JsonProcessingException | RuntimeException e) {
+      throw new IOException(path + " is damaged", e);
     }
-    return new Epoch(
-        n.get("epoch").asLong(), clock.parse(n.get("start").asText()), clock.parse(n.get("end").asText()),
-        n.get("partitions").asInt(), names(n.get("before")), n.hasNonNull("after") ? names(n.get("after")) : null);
   }
 
   private static List<String> names(JsonNode list) {

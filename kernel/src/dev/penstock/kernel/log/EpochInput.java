@@ -43,6 +43,11 @@ public final class EpochInput implements Serializable {
     return slices.stream().mapToLong(slice -> slice.rows).sum();
   }
 
+  /** How many bytes they take in the log. */
+  public long bytes() {
+    return slices.stream().mapToLong(slice -> slice.length).sum();
+  }
+
   /** Cuts it into at most {@code n} pieces of about the same number of rows. Few rows stay together; no rows are no piece. */
   public List<EpochInput> spread(int n) {
     return LogSlice.spread(slices, n).stream().map(some -> new EpochInput(object, schema, columns, some)).toList();
