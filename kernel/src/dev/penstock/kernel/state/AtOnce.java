@@ -9,12 +9,9 @@ import java.util.TreeMap;
 import org.apache.spark.api.java.function.FlatMapGroupsFunction;
 import org.apache.spark.sql.Encoder;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.streaming.ListState;
 import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.OutputMode;
-import org.apache.spark.sql.streaming.QueryInfo;
 import org.apache.spark.sql.streaming.StatefulProcessor;
-import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.ValueState;
@@ -67,7 +64,7 @@ public final class AtOnce implements FlatMapGroupsFunction<Row, Row, Row> {
   }
 
   /** A handle whose state is that of one group, in memory. */
-  private static final class Memory implements StatefulProcessorHandle {
+  private static final class Memory extends Handle {
     private static final long serialVersionUID = 1L;
     final List<Forgetful> variables = new ArrayList<>();
 
@@ -82,37 +79,12 @@ public final class AtOnce implements FlatMapGroupsFunction<Row, Row, Row> {
     }
 
     @Override
-    public <T> ValueState<T> getValueState(String name, TTLConfig ttl, Encoder<T> encoder) {
-      return known(new Value<>());
-    }
-
-    @Override
     @SuppressWarnings("unchecked")
     public <K, V> MapState<K, V> getMapState(String name, Encoder<K> keys, Encoder<V> values, TTLConfig ttl) {
       if (keys.clsTag().runtimeClass() != byte[].class) {
         throw new UnsupportedOperationException("only maps of binary keys are kept in memory");
       }
       return (MapState<K, V>) known(new Mapped<V>());
-    }
-
-    @Override
-    public <K, V> MapState<K, V> getMapState(String name, TTLConfig ttl, Encoder<K> keys, Encoder<V> values) {
-      return getMapState(name, keys, values, ttl);
-    }
-
-    @Override
-    public <T> ListState<T> getListState(String name, Encoder<T> encoder, TTLConfig ttl) {
-      throw new UnsupportedOperationException("lists are not kept in memory");
-    }
-
-    @Override
-    public <T> ListState<T> getListState(String name, TTLConfig ttl, Encoder<T> encoder) {
-      return getListState(name, encoder, ttl);
-    }
-
-    @Override
-    public QueryInfo getQueryInfo() {
-      throw new UnsupportedOperationException("no query is known here");
     }
 
     @Override
@@ -129,9 +101,6 @@ public final class AtOnce implements FlatMapGroupsFunction<Row, Row, Row> {
     public scala.collection.Iterator<Object> listTimers() {
       return scala.collection.Iterator$.MODULE$.empty();
     }
-
-    @Override
-    public void deleteIfExists(String name) {}
   }
 
   private static final class Value<T> implements ValueState<T>, Forgetful {

@@ -4,9 +4,7 @@ import java.nio.ByteBuffer;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.sql.Encoder;
-import org.apache.spark.sql.streaming.ListState;
 import org.apache.spark.sql.streaming.MapState;
-import org.apache.spark.sql.streaming.QueryInfo;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.ValueState;
@@ -14,7 +12,7 @@ import scala.Tuple2;
 import scala.collection.AbstractIterator;
 
 /** A processor's handle whose state variables report all insertions and removals to a {@link StateSize}. */
-public final class CountedHandle implements StatefulProcessorHandle {
+public final class CountedHandle extends Handle {
   private static final long serialVersionUID = 1L;
   /** The number of cached sizes per grouping key; other sizes are read again. */
   private static final int REMEMBERED = 1 << 16;
@@ -61,33 +59,8 @@ public final class CountedHandle implements StatefulProcessorHandle {
   }
 
   @Override
-  public <T> ValueState<T> getValueState(String name, TTLConfig ttl, Encoder<T> encoder) {
-    return getValueState(name, encoder, ttl);
-  }
-
-  @Override
   public <K, V> MapState<K, V> getMapState(String name, Encoder<K> keys, Encoder<V> values, TTLConfig ttl) {
     return new Mapped<>(inner.getMapState(name, keys, values, ttl));
-  }
-
-  @Override
-  public <K, V> MapState<K, V> getMapState(String name, TTLConfig ttl, Encoder<K> keys, Encoder<V> values) {
-    return getMapState(name, keys, values, ttl);
-  }
-
-  @Override
-  public <T> ListState<T> getListState(String name, Encoder<T> encoder, TTLConfig ttl) {
-    throw new UnsupportedOperationException("lists are not counted");
-  }
-
-  @Override
-  public <T> ListState<T> getListState(String name, TTLConfig ttl, Encoder<T> encoder) {
-    return getListState(name, encoder, ttl);
-  }
-
-  @Override
-  public QueryInfo getQueryInfo() {
-    return inner.getQueryInfo();
   }
 
   @Override
@@ -103,11 +76,6 @@ public final class CountedHandle implements StatefulProcessorHandle {
   @Override
   public scala.collection.Iterator<Object> listTimers() {
     throw new UnsupportedOperationException("timers are not listed");
-  }
-
-  @Override
-  public void deleteIfExists(String name) {
-    inner.deleteIfExists(name);
   }
 
   private final class Value<T> implements ValueState<T> {

@@ -6,9 +6,7 @@ import java.util.Arrays;
 import java.util.function.BiFunction;
 import org.apache.spark.sql.Encoder;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.streaming.ListState;
 import org.apache.spark.sql.streaming.MapState;
-import org.apache.spark.sql.streaming.QueryInfo;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.ValueState;
@@ -20,7 +18,7 @@ import scala.collection.AbstractIterator;
  * state of one task after the other. The key of an entry is a slot, which tells the processors of a shared job apart, the grouping key, the number of a
  * variable and, in a map, the key there; so neither processors nor their variables change the layout of the state.
  */
-final class RawHandle implements StatefulProcessorHandle {
+final class RawHandle extends Handle {
   private static final long serialVersionUID = 1L;
   private static final byte[] NOTHING = {};
 
@@ -77,18 +75,8 @@ final class RawHandle implements StatefulProcessorHandle {
   }
 
   @Override
-  public <T> ValueState<T> getValueState(String name, TTLConfig ttl, Encoder<T> encoder) {
-    return getValueState(name, encoder, ttl);
-  }
-
-  @Override
   public <K, V> MapState<K, V> getMapState(String name, Encoder<K> keys, Encoder<V> entries, TTLConfig ttl) {
     return new Mapped<>(next(), codec(keys), codec(entries));
-  }
-
-  @Override
-  public <K, V> MapState<K, V> getMapState(String name, TTLConfig ttl, Encoder<K> keys, Encoder<V> entries) {
-    return getMapState(name, keys, entries, ttl);
   }
 
   @SuppressWarnings("unchecked")
@@ -157,21 +145,6 @@ final class RawHandle implements StatefulProcessorHandle {
     }
   }
 
-  @Override
-  public <T> ListState<T> getListState(String name, Encoder<T> encoder, TTLConfig ttl) {
-    throw new UnsupportedOperationException("lists are not kept");
-  }
-
-  @Override
-  public <T> ListState<T> getListState(String name, TTLConfig ttl, Encoder<T> encoder) {
-    return getListState(name, encoder, ttl);
-  }
-
-  @Override
-  public QueryInfo getQueryInfo() {
-    throw new UnsupportedOperationException("no query is known here");
-  }
-
   private StatefulProcessorHandle timers() {
     if (timers == null) {
       throw new UnsupportedOperationException("there are no timers");
@@ -193,9 +166,6 @@ final class RawHandle implements StatefulProcessorHandle {
   public scala.collection.Iterator<Object> listTimers() {
     return timers().listTimers();
   }
-
-  @Override
-  public void deleteIfExists(String name) {}
 
   private final class Value<T> implements ValueState<T> {
     private static final long serialVersionUID = 1L;
