@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from tests.effort import EFFORT
 from tests.spark.conftest import Opener
 from tests.spark.following import Follower, Row, Sum, bag, contents, plain, settle
 from tests.spark.window_model import Group, Sessions, WindowModel, Windows
@@ -45,7 +46,7 @@ def trace_of(seed: int) -> list[Step]:
     chance = random.Random(seed)
     out: list[Step] = []
     now = chance.randrange(5000)
-    for _ in range(chance.randint(5, 8)):
+    for _ in range(chance.randint(3, 5) if EFFORT == 1 else chance.randint(5, 8)):
         now += chance.randrange(2500)
         out.append([_row(chance, now) for _ in range(chance.randint(1, 8))])
         if chance.random() < 0.25:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.effort import EFFORT
 
 from penstock.spark.kernel import Kernel
 
@@ -185,8 +186,8 @@ def test_watermark_joins_against_a_naive_reference(plain_spark: SparkSession, tm
     quotes: list[tuple[Any, ...]] = []
     mark = 1000
     try:
-        for i in range(7):
-            if i == 4:
+        for i in range(4 if EFFORT == 1 else 7):
+            if i == 3:
                 run.stop()
                 run.start()
             count = 200 if i == 2 else 25

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from tests.effort import EFFORT
 
 from .join_trace import Bag, JoinTrace, Spec, Step, rows_of
 from .kernel_trace import write
@@ -113,7 +114,7 @@ def test_generated_traces(plain_spark: SparkSession, tmp_path: Path) -> None:
                 out.append(row)
         return out
 
-    for _ in range(6):
+    for _ in range(3 if EFFORT == 1 else 6):
         # The watermark after a step is in force in the next one.
         following = mark + rng.choice([0, 40, 80])
         steps.append(Step(rows(0), rows(1), watermark=following))
@@ -123,7 +124,7 @@ def test_generated_traces(plain_spark: SparkSession, tmp_path: Path) -> None:
     run.start()
     try:
         for i, step in enumerate(steps):
-            if i == 3:
+            if i == 2:
                 run.stop()
                 run.start()
             run.step(step)

@@ -114,7 +114,7 @@ def commits_of(seed: int) -> list[Commit]:
     out: list[Commit] = []
     now = chance.randrange(5000)
     number = 0
-    for _ in range(7):
+    for _ in range(5 if EFFORT == 1 else 7):
         now += chance.randrange(2000)
         rows: dict[str, list[Row]] = {}
         for source in chance.choice(("a", "a", "b", "ab")):

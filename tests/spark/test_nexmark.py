@@ -137,7 +137,7 @@ def run(opener: Opener, spark: SparkSession, folder: Path, cuts: list[int], rest
 
 
 def test_every_query_equals_batch(interpreted: Opener, spark: SparkSession, tmp_path: Path) -> None:
-    run(interpreted, spark, tmp_path, [1500, 4000, 8000])
+    run(interpreted, spark, tmp_path, [2500, 8000])
 
 
 def test_rows_do_not_depend_on_how_they_are_cut() -> None:

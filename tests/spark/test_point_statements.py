@@ -208,7 +208,7 @@ def test_statements_give_what_they_give_through_spark(
     values = [(text, None) for text in STATEMENT_LITERALS] + [("?", [p]) for p in STATEMENT_PARAMETERS]
     texts = [
         (sql, params)
-        for i, (text, params) in enumerate(values[:: 1 if times(1) > 1 else 2])
+        for i, (text, params) in enumerate(values[:: 1 if times(1) > 1 else 4])
         for sql in (
             f"INSERT INTO %s VALUES ({i}, {text}, {filler})",
             f"UPDATE %s SET v = {text} WHERE id = {i // 2}",

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from tests.effort import times
 from tests.spark.following import SOON_S, Follower, settle
 
 import penstock
@@ -133,7 +134,7 @@ def test_generated_rows_in_generated_commits(db: penstock.Database) -> None:
     create(db, f"CREATE MATERIALIZED VIEW low AS {highest('min', 'k,')}")
     rows: list[tuple[Any, ...]] = []
     now = 0
-    for _ in range(12):
+    for _ in range(times(7)):
         fresh = []
         for _ in range(draw.randrange(40)):
             value = draw.choice([None, math.nan, 0.0, -0.0, *(float(n) for n in range(-3, 4))])

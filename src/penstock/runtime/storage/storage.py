@@ -183,6 +183,7 @@ class Storage:
             try:
                 self.store.apply_many(applied, commit.lsn)
             except Exception:
+                # All or none was applied. One at a time, only the object at fault is marked damaged.
                 self._apply_each(applied, commit.lsn)
         for entry, table in told:
             watermark = by_id[entry.object_id].watermark
