@@ -39,7 +39,7 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
   private int waiting;
   private List<Packed> made = new ArrayList<>();
   private int next;
-  private boolean failed;
+  private boolean done;
 
   Fan(HostTable host, ErrorChannel errors, EpochInput input) {
     this.host = host;
@@ -50,11 +50,11 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
     this.batches = input.open();
   }
 
-  /** Hands the members' code on, unless one of them was interrupted in it. */
+  /** Hands the members' code on, unless it was left in the middle of its work. */
   @Override
   public void close() {
     batches.close();
-    if (!failed) {
+    if (done) {
       codes.forEach((slot, code) -> {
         HostTable.Entry entry = host.entry(slot);
         if (entry != null) {
@@ -80,6 +80,7 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
           last = new ArrayList<>(codes.keySet()).iterator();
         }
         if (!last.hasNext()) {
+          done = true;
           return false;
         }
         flush(last.next());
@@ -130,7 +131,6 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
     try {
       work.run();
     } catch (Exception | LinkageError | StackOverflowError e) {
-      failed = true;
       throw MemberFailed.of(slot, e);
     } finally {
       MemberErrors.end();

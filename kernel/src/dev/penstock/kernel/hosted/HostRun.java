@@ -140,7 +140,7 @@ public final class HostRun implements EpochLoop.Work {
         state.add("");
       }
       for (int depth = 1; depth <= depths; depth++) {
-        List<GroupRdd.Piece> pieces = pieces(depth, parts, state, partitions, many, !host.sweep().isEmpty());
+        List<GroupRdd.Piece> pieces = pieces(depth, parts, state, partitions, many, !table.sweeps().isEmpty());
         if (!pieces.isEmpty()) {
           int floor = (depth - 1) * partitions;
           GroupRdd groups = new GroupRdd(spark, table, errors, sizes, stored, depth, epoch, pieces, many);

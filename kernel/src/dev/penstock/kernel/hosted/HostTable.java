@@ -96,11 +96,6 @@ public final class HostTable {
     sweep = List.copyOf(slots);
   }
 
-  /** The slots whose state tasks remove. */
-  List<Integer> sweep() {
-    return sweep;
-  }
-
   /** The greatest depth of an operator. */
   int depth() {
     return members.values().stream().flatMapToInt(entry -> Arrays.stream(entry.depths())).max().orElse(0);
@@ -124,6 +119,7 @@ public final class HostTable {
 
     Reference(String job) {
       this.job = job;
+      this.sweep = get().sweep;
     }
 
     /** Of a job that has just ended, the table is empty. */
@@ -131,7 +127,7 @@ public final class HostTable {
       return table != null ? table : ALL.getOrDefault(job, new HostTable(0));
     }
 
-    /** The slots whose state is nobody's, and is to go. */
+    /** The slots whose state was nobody's, and was to go, when the reference was made. */
     List<Integer> sweeps() {
       return sweep;
     }
@@ -140,7 +136,7 @@ public final class HostTable {
       HostTable known = get();
       out.writeObject(job);
       out.writeLong(known.run);
-      out.writeObject(known.sweep);
+      out.writeObject(sweep);
       HashMap<Integer, Broadcast<byte[]>> sent = new HashMap<>();
       known.members.forEach((slot, entry) -> {
         if (entry.sent != null) {
