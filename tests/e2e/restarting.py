@@ -20,6 +20,8 @@ CREATE MATERIALIZED VIEW IF NOT EXISTS best AS
   WITH c AS (SELECT k, window_start, window_end, sum(v) AS total FROM s GROUP BY k, TUMBLE(ts, INTERVAL '1' SECOND))
   SELECT c.window_start, c.k, c.total FROM c JOIN (SELECT window_end, max(total) AS most FROM c GROUP BY window_end) m
     ON c.window_end = m.window_end AND c.total = m.most EMIT ON WINDOW CLOSE;
+CREATE MATERIALIZED VIEW IF NOT EXISTS deep AS
+  SELECT d.n, d.keys, s.v FROM (SELECT n, count(*) AS keys FROM (SELECT k, count(*) AS n FROM s GROUP BY k) GROUP BY n) d JOIN s ON d.n = s.v;
 CREATE STREAM IF NOT EXISTS even AS SELECT v FROM s WHERE v % 2 = 0;
 CREATE MATERIALIZED VIEW IF NOT EXISTS odd AS SELECT v, k FROM s WHERE v % 2 = 1;
 CREATE TABLE IF NOT EXISTS latest (k BIGINT PRIMARY KEY, v BIGINT);

@@ -68,7 +68,7 @@ class Reader:
 def killed_and_compared(folder: Path, seed: int, rounds: int) -> int:
     """Several lives of one database, each ended by a kill, each looked at by the next process. The number of rows in the end."""
     chance = random.Random(seed)
-    readers = [Reader(n) for n in ("sums", "windows", "best", "overall", "even", "odd", "latest_sum")]
+    readers = [Reader(n) for n in ("sums", "windows", "best", "overall", "deep", "even", "odd", "latest_sum")]
     stored = 0
     for _ in range(rounds):
         acknowledged = killed_after(folder, stored, chance.choice([1, 3, 10, 40, 120]))
@@ -111,6 +111,7 @@ def check(db: penstock.Database, stored: int, readers: list[Reader]) -> None:
             if total == max(totals.values())
         },
         "overall": {(len(by_key), sum(v for _, v, _ in rows))},
+        "deep": {(n, keys, n) for n, keys in Counter(len(vs) for vs in by_key.values()).items() if n < stored},
         "even": {(v,) for _, v, _ in rows if v % 2 == 0},
         "odd": {(v, k) for k, v, _ in rows if v % 2 == 1},
         "latest_sum": {(sum(vs[-1] for vs in by_key.values()), len(by_key))},
