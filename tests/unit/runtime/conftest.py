@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.unit.ducks import reuse
 from tests.unit.runtime.storing import drop, opened
 
 from penstock.runtime.storage.storage import Storage
+
+
+@pytest.fixture(autouse=True)
+def _reused_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    reuse(monkeypatch)
 
 
 @pytest.fixture(scope="module")

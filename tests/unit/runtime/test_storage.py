@@ -59,8 +59,11 @@ def test_readers_see_a_commit_into_two_objects_as_a_whole(tmp_path: Path) -> Non
         done = threading.Event()
         seen: list[tuple[int, int]] = []
 
+        looking = threading.Event()
+
         def write() -> None:
             try:
+                assert looking.wait(10)
                 for i in range(15):
                     storage.commit([part(one, (i, "x", 1)), part(two, (i, "x", 1))])
             finally:
@@ -72,6 +75,7 @@ def test_readers_see_a_commit_into_two_objects_as_a_whole(tmp_path: Path) -> Non
                     "SELECT (SELECT count(*) FROM a) AS a, (SELECT count(*) FROM b) AS b", {"a": one.id, "b": two.id}
                 )
                 seen.append((counts["a"][0].as_py(), counts["b"][0].as_py()))
+                looking.set()
 
         together([write, look])
         assert seen and all(a == b for a, b in seen)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from tests.effort import times
+from tests.unit.ducks import reuse
 from tests.unit.serve.timeline import SCHEMA, SOON_S, Timeline, delta, drain, plain, read
 
 from penstock.errors import PenstockError, fail
@@ -23,7 +24,8 @@ from penstock.serve.store import ViewStore
 
 
 @pytest.fixture
-def timeline(hub: Hub) -> Iterator[Timeline]:
+def timeline(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Iterator[Timeline]:
+    reuse(monkeypatch)
     store = ViewStore(min_delta_rows=50)
     yield Timeline(hub, store)
     store.close()

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.effort import times
+from tests.unit.ducks import reuse
 
 from penstock.errors import PenstockError, fail
 from penstock.serve import recent
@@ -21,7 +22,8 @@ Row = tuple[int, str | None, float | None]
 
 
 @pytest.fixture
-def store() -> Iterator[ViewStore]:
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ViewStore]:
+    reuse(monkeypatch)
     made = ViewStore(min_delta_rows=50)
     made.create(1, SCHEMA, keys=("id",), append_only=False)
     made.create(2, SCHEMA, keys=("id",), append_only=False)

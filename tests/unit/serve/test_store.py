@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.effort import times
+from tests.unit.ducks import reuse
 
 from penstock.errors import PenstockError
 from penstock.serve.store import ViewStore
@@ -32,7 +33,8 @@ def bag(table: pa.Table) -> Counter[tuple[Any, ...]]:
 
 
 @pytest.fixture
-def store() -> Iterator[ViewStore]:
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ViewStore]:
+    reuse(monkeypatch)
     store = ViewStore(min_delta_rows=20)
     yield store
     store.close()

@@ -18,6 +18,7 @@ import psutil
 import pyarrow as pa
 import pytest
 from tests.effort import times
+from tests.unit.ducks import reuse
 
 from penstock.errors import PenstockError
 from penstock.serve.duck import size_of
@@ -51,7 +52,8 @@ def code_of(call: Callable[[], object]) -> str | None:
 
 
 @pytest.fixture
-def store() -> Iterator[ViewStore]:
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ViewStore]:
+    reuse(monkeypatch)
     store = ViewStore(min_delta_rows=20)
     for i in (1, 2):
         store.create(i, SCHEMA, append_only=False)
