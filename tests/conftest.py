@@ -6,14 +6,17 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 from tests.effort import times
-from tests.postgres import PostgresServer
+
+if TYPE_CHECKING:
+    from tests.postgres import PostgresServer
 
 # A shared machine may be slow at any moment; that is not a failure of the property under test.
-hypothesis.settings.register_profile("penstock", deadline=None, max_examples=times(30))
+hypothesis.settings.register_profile("penstock", deadline=None, max_examples=times(30, quick=20))
 hypothesis.settings.load_profile("penstock")
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and some of them press it.
@@ -36,6 +39,9 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """One server for all tests of a run; each test takes names of its own."""
+    # Few processes need it, and every one imports this file.
+    from tests.postgres import PostgresServer
+
     server = PostgresServer()
     try:
         yield server

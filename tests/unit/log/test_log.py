@@ -479,7 +479,7 @@ def test_a_closed_log(tmp_path: Path) -> None:
 
 
 def test_many_threads(tmp_path: Path) -> None:
-    each = times(80)
+    each = times(80, quick=40)
     seen: list[int] = []
     log = Log.open(tmp_path, segment_bytes=64 << 10, on_durable=lambda entries: seen.extend(e.lsn for e in entries))
 

@@ -33,7 +33,7 @@ def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
 
 def test_checkpoints_while_epochs_are_recorded(db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row is in its view once, and every checkpoint is after the one before."""
-    threads, each = 4, times(12)
+    threads, each = 4, times(12, quick=6)
     inserted = threading.Semaphore(0)
 
     def insert(number: int) -> None:
@@ -81,7 +81,7 @@ def test_eight_threads_insert_while_objects_come_and_go_and_the_database_closes(
 
     def come_and_go() -> None:
         busy.wait(30)
-        for _ in range(times(3)):
+        for _ in range(times(3, quick=2)):
             db.run(
                 "CREATE TABLE u (k BIGINT PRIMARY KEY); CREATE MATERIALIZED VIEW w AS SELECT k, v FROM t WHERE k > 0"
             )

@@ -201,7 +201,7 @@ def test_a_member_whose_plan_is_refused_is_taken_out(tmp_path: Path, monkeypatch
         assert pipe.keys(a) == pipe.keys(b) == [1, 2, 3] and pipe.error(b) is None
 
 
-@pytest.mark.parametrize("seed", range(times(3)))
+@pytest.mark.parametrize("seed", range(times(3, quick=2)))
 def test_whatever_happens_every_member_has_every_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

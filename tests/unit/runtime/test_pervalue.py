@@ -159,7 +159,7 @@ def test_what_is_foreseen_has_not_happened(log: Log, clock: Clock) -> None:
     assert readings.feed.foreseen(later) == 2900
 
 
-@pytest.mark.parametrize("seed", range(effort.times(4)))
+@pytest.mark.parametrize("seed", range(effort.times(4, quick=2)))
 def test_against_the_definition(log: Log, clock: Clock, seed: int) -> None:
     chance = random.Random(seed)
     readings = Source(log, source(idle_timeout="10 seconds"))

@@ -28,7 +28,7 @@ from penstock.errors import PenstockError
 from penstock.runtime.storage.storage import Storage
 from penstock.runtime.storage.writes import TableWriter, Write
 
-SECONDS = times(1) * 0.6
+SECONDS = times(6, quick=3) / 10
 WRITERS = 3
 KEYS = 4
 LOG = {"segment_bytes": 16 << 10}

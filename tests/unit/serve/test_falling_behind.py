@@ -19,7 +19,7 @@ from penstock.serve.options import Policy, SubscribeOptions
 from penstock.serve.origin import Origin, Past
 from penstock.serve.store import ViewStore
 
-EPOCHS = times(60)
+EPOCHS = times(60, quick=40)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

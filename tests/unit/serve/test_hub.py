@@ -83,7 +83,7 @@ def test_late_joiners_under_a_writer_that_never_stops(timeline: Timeline) -> Non
     rng = random.Random(2)
     assert timeline.store is not None
     try:
-        for _ in range(times(25)):
+        for _ in range(times(25, quick=15)):
             now = timeline.store.position(1)[0]
             as_of = rng.choice([None, None, max(1, now - rng.randrange(4))]) if now else None
             limits = rng.choice([{}, {"buffer_messages": 1}])

@@ -139,11 +139,11 @@ def test_the_cache_is_bounded(store: ViewStore, monkeypatch: pytest.MonkeyPatch)
     assert len(store._cache._rows) == 5
 
 
-@pytest.mark.parametrize("seed", range(times(3)))
+@pytest.mark.parametrize("seed", range(times(3, quick=2)))
 def test_any_sequence_of_changes_and_reads(store: ViewStore, seed: int) -> None:
     dice = random.Random(seed)
     model: dict[int, Row] = {}
-    for epoch in range(1, min(200, times(60))):
+    for epoch in range(1, min(200, times(60, quick=45))):
         rows: list[tuple[Row, int]] = []
         for k in dice.sample(range(30), dice.choice([1, 1, 1, 2, 25])):
             old = model.get(k)
@@ -186,7 +186,7 @@ def test_readers_never_go_back(store: ViewStore) -> None:
     readers = [threading.Thread(target=follow) for _ in range(3)]
     for r in readers:
         r.start()
-    last = min(300, times(100))
+    last = min(300, times(100, quick=50))
     for i in range(1, last + 1):
         rows = [((1, str(i - 1), None), -1)] if i > 1 else []
         store.apply(1, change(*rows, ((1, str(i), None), 1)), epoch=i, lsn=i)

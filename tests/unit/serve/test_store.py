@@ -220,7 +220,7 @@ def compacting() -> Iterator[tuple[ViewStore, Iterator[int]]]:
     store.close()
 
 
-@settings(max_examples=times(8), deadline=None)
+@settings(max_examples=times(8, quick=5), deadline=None)
 @given(st.data())
 def test_any_trace_equals_a_counter(compacting: tuple[ViewStore, Iterator[int]], data: st.DataObject) -> None:
     store, ids = compacting
@@ -262,7 +262,7 @@ def test_readers_see_whole_commits_while_the_store_compacts(store: ViewStore) ->
     readers = [threading.Thread(target=read) for _ in range(2)]
     for r in readers:
         r.start()
-    for epoch in range(1, times(40)):
+    for epoch in range(1, times(40, quick=20)):
         rows = [(epoch, "x", 1)] + ([(epoch - 5, "x", -1)] if epoch > 5 else [])
         delta = changes(*rows)
         store.apply_many([(1, delta, epoch), (2, delta, epoch)], epoch * 2)

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import psutil
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.effort import times
 from tests.unit.ducks import reuse
@@ -26,7 +28,7 @@ from penstock.serve.store import ViewStore
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 SOON_S = 60.0
-ROUNDS = times(12)
+ROUNDS = times(12, quick=7)
 
 
 def changes(rows: dict[int, int]) -> pa.Table:
@@ -122,13 +124,14 @@ def test_threads_that_are_struck_leave_the_store_usable_and_right(store: ViewSto
     rng = random.Random(7)
     strikes = 0
     deadline = time.monotonic() + SOON_S
-    while strikes < times(60) and time.monotonic() < deadline:
+    wanted = times(60, quick=30)
+    while strikes < wanted and time.monotonic() < deadline:
         stop.wait(rng.random() * 0.01)
         for ident in list(at_work):
             at_work.discard(ident)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(KeyboardInterrupt))
             strikes += 1
-    assert strikes >= 50
+    assert strikes >= wanted
     while len(at_work) < len(threads) and time.monotonic() < deadline:
         stop.wait(0.01)
     stop.set()
@@ -192,7 +195,7 @@ def test_an_error_at_any_point_of_a_write_leaves_nothing_of_it(store: ViewStore,
     store._duck._db = Faulty(store._duck._db, fault)
     model: list[Counter[int]] = [Counter()]
     epoch = failures = point = 0
-    while failures < times(30):
+    while failures < times(30, quick=15):
         fault.at, fault.after, fault.calls = point, after, 0
         change = {epoch * 10 + i: 1 for i in range(8)}
         commit = [(i, changes(change), epoch + 1) for i in (1, 2)]
@@ -372,7 +375,8 @@ def test_a_result_beyond_the_limit_is_refused_and_the_store_goes_on() -> None:
 
 def test_contents_beyond_the_limit_are_spilled_or_refused_as_a_whole(tmp_path: Path) -> None:
     spill = tmp_path / "spill"
-    rows = pa.table({"k": range(200_000), "v": [f"{i:040}" for i in range(200_000)]})
+    numbers = pa.array(np.arange(200_000))
+    rows = pa.table({"k": numbers, "v": pc.utf8_lpad(numbers.cast(pa.string()), 40, "0")})
     refused = ViewStore(memory_limit="30mb")
     refused.create(1, SCHEMA, append_only=True)
     refused.create(2, SCHEMA, append_only=True)

@@ -242,4 +242,4 @@ class Timelines(RuleBasedStateMachine):
 
 
 TestTimelines = Timelines.TestCase
-TestTimelines.settings = hypothesis.settings(max_examples=times(30), stateful_step_count=40, deadline=None)
+TestTimelines.settings = hypothesis.settings(max_examples=times(30, quick=15), stateful_step_count=40, deadline=None)

@@ -83,7 +83,7 @@ def attempt(text: str) -> None:
         str(error).encode()
 
 
-@settings(max_examples=times(80))
+@settings(max_examples=times(80, quick=40))
 @given(soup)
 @example("SELECT `")
 @example("SELECT 1 AS ``")
@@ -98,7 +98,7 @@ def test_words(text: str) -> None:
     attempt(text)
 
 
-@settings(max_examples=times(80))
+@settings(max_examples=times(80, quick=40))
 @given(damaged())
 def test_damaged_statements(text: str) -> None:
     attempt(text)

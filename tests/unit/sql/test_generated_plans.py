@@ -29,7 +29,7 @@ def catalog_of(group: Group) -> Catalog:
     return catalog
 
 
-@pytest.mark.parametrize("seed", range(times(2)))
+@pytest.mark.parametrize("seed", range(times(2, quick=1)))
 def test_a_plan_means_what_its_select_says(seed: int) -> None:
     group = Group(seed, changes=2)
     catalog, duck, model = catalog_of(group), Duck(group.tables), Model(group.tables)
