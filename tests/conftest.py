@@ -23,10 +23,15 @@ hypothesis.settings.load_profile("penstock")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Nothing that is imported and collected is garbage.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    # All that was imported and collected stays until the end; the garbage collector need not look through it again and again.
+    # All of it stays until the end; the garbage collector need not look through it again and again.
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

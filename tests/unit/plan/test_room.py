@@ -6,6 +6,7 @@ import sys
 import threading
 
 import pytest
+from tests.effort import times
 
 from penstock.errors import PenstockError
 from penstock.plan.room import with_room
@@ -55,7 +56,7 @@ def test_other_errors_pass() -> None:
 def test_several_at_once() -> None:
     before = sys.getrecursionlimit()
     results: list[int] = []
-    for _ in range(10):
+    for _ in range(times(10, quick=4)):
         results.clear()
         threads = [threading.Thread(target=lambda: results.append(with_room(lambda: down(15_000)))) for _ in range(8)]
         for t in threads:

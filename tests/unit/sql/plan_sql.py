@@ -82,6 +82,8 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def _e(e: p.Expr) -> str:
+    if e.column is not None:
+        return _q(e.column)
     return e.node.sql(dialect="duckdb", identify=True)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import duckdb
 import pytest
 import sqlglot
@@ -17,6 +19,20 @@ def batch(catalog: Catalog, sql: str) -> BatchQuery:
     (statement,) = parse_script(sql)
     assert isinstance(statement, Select)
     return bind_batch(statement.query, catalog)
+
+
+@pytest.fixture(scope="module")
+def db() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as made:
+        made.execute(
+            "CREATE TABLE t AS SELECT * FROM (VALUES (1, 'a', 1.5), (2, 'b', 0.5), (NULL, 'c', 2.0), (3, 'd', NULL)) v(id, name, price)"
+        )
+        made.execute("CREATE TABLE t2 (id BIGINT, x BIGINT)")
+        yield made
+
+
+def answer(db: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
+    return sorted(map(repr, db.execute(sql).fetchall()))
 
 
 def test_names_are_resolved_and_quoted(catalog: Catalog) -> None:
@@ -119,23 +135,16 @@ def test_recursion_with_union_is_for_views(catalog: Catalog) -> None:
         ("SELECT a.id FROM t a LEFT JOIN t2 b ON a.id = b.id AND a.id IN (SELECT x FROM t2)", False),
     ],
 )
-def test_in_a_query_is_null_where_nobody_knows(catalog: Catalog, sql: str, written: bool) -> None:
+def test_in_a_query_is_null_where_nobody_knows(
+    catalog: Catalog, db: duckdb.DuckDBPyConnection, sql: str, written: bool
+) -> None:
     """Spark has FALSE there; the text that it is given says NULL. DuckDB, which knows NULL, means the same by both."""
     text = batch(catalog, sql).spark_sql
     assert ("CASE WHEN EXISTS" in text) is written
-    with duckdb.connect() as db:
-        db.execute(
-            "CREATE TABLE t AS SELECT * FROM (VALUES (1, 'a', 1.5), (2, 'b', 0.5), (NULL, 'c', 2.0), (3, 'd', NULL)) v(id, name, price)"
-        )
-        db.execute("CREATE TABLE t2 (id BIGINT, x BIGINT)")
-        for rows in ("", "(1, 1), (2, 5)", "(1, 1), (2, 5), (3, NULL)"):
-            if rows:
-                db.execute(f"DELETE FROM t2; INSERT INTO t2 VALUES {rows}")
-            said, wanted = (
-                sorted(map(repr, db.execute(sqlglot.transpile(s, read="spark", write="duckdb")[0]).fetchall()))
-                for s in (text, sql)
-            )
-            assert said == wanted
+    said, wanted = (sqlglot.transpile(s, read="spark", write="duckdb")[0] for s in (text, sql))
+    for rows in ("", "(1, 1), (2, 5)", "(1, 1), (2, 5), (3, NULL)"):
+        db.execute("DELETE FROM t2" + (f"; INSERT INTO t2 VALUES {rows}" if rows else ""))
+        assert answer(db, said) == answer(db, wanted)
 
 
 @pytest.mark.parametrize(
@@ -179,22 +188,13 @@ def test_in_a_query_that_cannot_be_written_out(catalog: Catalog, sql: str) -> No
         ("SELECT t.id, c.x FROM t JOIN (SELECT x FROM t2 ORDER BY x LIMIT 1) c ON true", False),
     ],
 )
-def test_limit_in_a_correlated_query(catalog: Catalog, sql: str, numbered: bool) -> None:
+def test_limit_in_a_correlated_query(catalog: Catalog, db: duckdb.DuckDBPyConnection, sql: str, numbered: bool) -> None:
     """Spark can take the first rows of all outer rows together; the text that it is given numbers the rows of each key."""
     text = batch(catalog, sql).spark_sql
     assert ("ROW_NUMBER()" in text) is numbered
-    with duckdb.connect() as db:
-        db.execute(
-            "CREATE TABLE t AS SELECT * FROM (VALUES (1, 'a', 1.5), (2, 'b', 0.5), (NULL, 'c', 2.0), (3, 'd', NULL)) v(id, name, price)"
-        )
-        db.execute(
-            "CREATE TABLE t2 (id BIGINT, x BIGINT); INSERT INTO t2 VALUES (1, 1), (1, 2), (1, 3), (2, 4), (2, 0), (NULL, 6)"
-        )
-        said, wanted = (
-            sorted(map(repr, db.execute(sqlglot.transpile(s, read="spark", write="duckdb")[0]).fetchall()))
-            for s in (text, sql)
-        )
-    assert said == wanted
+    db.execute("DELETE FROM t2; INSERT INTO t2 VALUES (1, 1), (1, 2), (1, 3), (2, 4), (2, 0), (NULL, 6)")
+    said, wanted = (sqlglot.transpile(s, read="spark", write="duckdb")[0] for s in (text, sql))
+    assert answer(db, said) == answer(db, wanted)
 
 
 @pytest.mark.parametrize(

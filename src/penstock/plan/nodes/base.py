@@ -13,11 +13,18 @@ from penstock.plan.room import with_room
 
 @dataclass(frozen=True, eq=False)
 class Expr:
-    """A Spark SQL expression over internal column names. Equality is by text."""
+    """A Spark SQL expression over internal column names. Equality is by text. The tree is not changed any more."""
 
     node: exp.Expression
 
     def sql(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        # Most expressions are columns, and the SQL library copies a tree and builds a generator for each text.
+        if isinstance(self.node, exp.Column) and _is_bare(self.node):
+            return "`" + self.node.name.replace("`", "``") + "`"
         return with_room(lambda: self.node.sql(dialect="spark"))
 
     @cached_property
@@ -34,6 +41,13 @@ class Expr:
 
     def __hash__(self) -> int:
         return hash(self.sql())
+
+
+def _is_bare(column: exp.Column) -> bool:
+    """Whether the text of a column is its quoted name alone."""
+    name = column.this
+    quoted = isinstance(name, exp.Identifier) and name.args.get("quoted") and not name.comments
+    return bool(quoted) and not column.comments and all(v is None for k, v in column.args.items() if k != "this")
 
 
 def col(name: str) -> Expr:

@@ -238,6 +238,8 @@ def to_expr(ctx: Context, node: exp.Expression, origin: exp.Expression | None = 
     """The finished expression. Raises PSK-1012 if Spark SQL cannot express it."""
     if node.find(exp.Parameter) is not None:
         raise ctx.fail("PSK-1012", "a subquery or variable is not allowed here", origin)
+    if isinstance(node, exp.Column):
+        return Expr(node)
     try:
         node.sql(dialect="spark", unsupported_level=ErrorLevel.IMMEDIATE)
     except UnsupportedError as error:
