@@ -26,6 +26,8 @@ _POLL_SECONDS = 0.1
 _MAX_BATCH = 1000
 # After so long without a message the server is asked whether it is there, and has as long again to answer.
 _QUIET_SECONDS = 20.0
+# A server that still sends messages, which nobody reads, is not waited for longer.
+_CLOSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,9 @@ class WebSocketSource:
         wait = self._first_wait
         while not self._stop.is_set():
             try:
-                with connect(self._url, open_timeout=10, close_timeout=1, ping_interval=None) as connection:
+                with connect(
+                    self._url, open_timeout=10, close_timeout=_CLOSE_SECONDS, ping_interval=None
+                ) as connection:
                     report(Status("connected"))
                     wait = self._first_wait
                     self._read(connection, insert)

@@ -333,7 +333,7 @@ def test_threads_add_and_remove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     catalog = Catalog(path)
 
     def run(thread: int) -> None:
-        for n in range(20):
+        for n in range(10):
             object_id = catalog.new_id()
             with catalog.edit():
                 catalog.add(info(object_id, f"o{thread}_{n}"))
@@ -346,7 +346,7 @@ def test_threads_add_and_remove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         t.start()
     for t in threads:
         t.join()
-    expected = {f"o{t}_{n}" for t in range(4) for n in range(0, 20, 2)}
+    expected = {f"o{t}_{n}" for t in range(4) for n in range(0, 10, 2)}
     assert set(Catalog(path).names()) == set(catalog.names()) == expected
     assert set(catalog.plans) == {o.id for o in catalog.objects()}
-    assert Catalog(path).new_id() == 81
+    assert Catalog(path).new_id() == 41

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from penstock.cli import options
 from penstock.cli.app import app
 from penstock.cli.failure import describe
-from penstock.errors import Position, fail
+from penstock.errors import PenstockError, Position, fail
 
 
 def penstock(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -43,8 +44,8 @@ def test_help_loads_no_engine() -> None:
 
 
 def test_version() -> None:
-    answer = penstock("--version")
-    assert answer.returncode == 0 and answer.stdout.startswith("penstock ")
+    answer = CliRunner().invoke(app, ["--version"])
+    assert answer.exit_code == 0 and answer.stdout.startswith("penstock ")
 
 
 @pytest.mark.parametrize(
@@ -61,9 +62,14 @@ def test_a_missing_script_is_an_error_without_traceback(tmp_path: Path) -> None:
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
-    for arguments in (["run", "--debug", str(tmp_path / "x")], ["--debug", "run", str(tmp_path / "x")]):
-        answer = penstock(*arguments)
-        assert answer.returncode == 1 and "Traceback" in answer.stderr and "PSK-0009: " in answer.stderr
+    answer = penstock("run", "--debug", str(tmp_path / "x"))
+    assert answer.returncode == 1 and "Traceback" in answer.stderr and "PSK-0009: " in answer.stderr
+
+
+def test_debug_is_an_option_of_all_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "debug_wanted", False)
+    answer = CliRunner().invoke(app, ["--debug", "run", str(tmp_path / "x")])
+    assert isinstance(answer.exception, PenstockError) and options.debug_wanted
 
 
 def test_an_error_is_shown_with_caret_and_hint() -> None:

@@ -92,25 +92,26 @@ def test_rows_may_be_held_for_longer_than_a_server_may_be_silent(monkeypatch: py
 
     def handler(connection: ServerConnection) -> None:
         connections.append(connection)
-        for n in range(2000):
+        for n in range(500):
             connection.send(f'{{"id": {n}}}')
         for _ in connection:
             pass
 
     with server(handler) as url:
         began = time.monotonic()
-        feed = Feed(url, first=lambda: threading.Event().wait(1))
-        assert feed.ids(2000) == list(range(2000))
-        assert time.monotonic() - began >= 1
+        feed = Feed(url, first=lambda: threading.Event().wait(0.7))
+        assert feed.ids(500) == list(range(500))
+        assert time.monotonic() - began >= 0.7
         # Nothing comes any more, but the server answers.
-        assert not threading.Event().wait(1)
+        assert not threading.Event().wait(0.7)
         feed.source.stop()
     assert len(connections) == 1 and feed.statuses.qsize() == 1
 
 
 def test_a_server_that_is_silent_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """It accepts the connection, and then neither reads nor writes."""
-    monkeypatch.setattr("penstock.connect.websocket._QUIET_SECONDS", 0.3)
+    monkeypatch.setattr("penstock.connect.websocket._QUIET_SECONDS", 0.1)
+    monkeypatch.setattr("penstock.connect.websocket._CLOSE_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def accept() -> socket.socket:

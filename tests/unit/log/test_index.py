@@ -178,21 +178,21 @@ def frame(lsn: int, batches: tuple[tuple[int, int, int], ...] = ((0, 240, 1),)) 
 
 def test_an_entry_of_one_row_takes_less_than_a_hundred_bytes(tmp_path: Path) -> None:
     index = Index(tmp_path)
-    segments = [Segment(n, tmp_path / f"{n}", n * 2000, 0) for n in range(10)]
+    segments = [Segment(n, tmp_path / f"{n}", n * 500, 0) for n in range(10)]
     tracemalloc.start()
     try:
-        for lsn in range(1, 20_000):
-            index.add(lsn * 400, frame(lsn), segments[lsn // 2000])
+        for lsn in range(1, 5_000):
+            index.add(lsn * 400, frame(lsn), segments[lsn // 500])
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert size / 20_000 < 100
-    assert index.remove(1, 11_000).number == 11_000
-    (entry,) = index.entries(1, 11_000, 20_000, 1)
-    assert (entry.lsn, entry.batches, entry.path) == (11_001, ((4_400_400, 240, 1),), str(tmp_path / "5"))
-    assert [s.needed for s in segments] == [0] * 5 + [999] + [2000] * 4
-    last = index.last(1, 19_999)
-    assert last is not None and (last.watermark, last.input_lsn, last.column_count) == (19_999, 19_999, 4)
+    assert size / 5_000 < 100
+    assert index.remove(1, 2_750).number == 2_750
+    (entry,) = index.entries(1, 2_750, 5_000, 1)
+    assert (entry.lsn, entry.batches, entry.path) == (2_751, ((1_100_400, 240, 1),), str(tmp_path / "5"))
+    assert [s.needed for s in segments] == [0] * 5 + [249] + [500] * 4
+    last = index.last(1, 4_999)
+    assert last is not None and (last.watermark, last.input_lsn, last.column_count) == (4_999, 4_999, 4)
 
 
 def test_several_messages(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.effort import times
 from tests.unit.runtime.engines import Database, database
 
 from penstock.errors import PenstockError
@@ -148,10 +149,11 @@ def test_the_number_of_kept_statements_is_bounded(db: Database, monkeypatch: pyt
 
 def test_threads_that_change_one_row_lose_nothing(db: Database) -> None:
     run(db, "INSERT INTO t VALUES (1, 'a', 0)")
+    each = times(50, quick=20)
 
     def work() -> None:
         session = Session(db.engine)
-        for _ in range(50):
+        for _ in range(each):
             run(db, "UPDATE t SET n = n + ? WHERE id = ?", [1, 1], session)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
@@ -159,5 +161,5 @@ def test_threads_that_change_one_row_lose_nothing(db: Database) -> None:
         t.start()
     for t in threads:
         t.join(60)
-    assert run(db, "SELECT n FROM t WHERE id = 1") == [(200,)]
-    assert db.rows("t") == {(1, "a", 200): 1}
+    assert run(db, "SELECT n FROM t WHERE id = 1") == [(4 * each,)]
+    assert db.rows("t") == {(1, "a", 4 * each): 1}

@@ -56,6 +56,7 @@ def test_a_connector_that_is_stopped_keeps_what_it_has_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr("penstock.connect.websocket._MAX_BATCH", 1)
+    monkeypatch.setattr("penstock.connect.websocket._CLOSE_SECONDS", 0.05)
     with server(feeding(*range(0, 500, 5))) as url:
         with database(tmp_path, monkeypatch) as db:
             db.run(source("b"))

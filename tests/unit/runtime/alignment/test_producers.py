@@ -101,17 +101,18 @@ def test_eight_threads(db: Database) -> None:
     db.run(source("a") + source("b"))
     put(db, "a", 0)
     put(db, "b", 0)
+    each = effort.times(50, quick=20)
     clocks = {"a": iter(range(7, 10**9, 7)), "b": iter(range(7, 10**9, 7))}
 
     def produce(name: str) -> Callable[[], None]:
         def run() -> None:
-            for _ in range(50):
+            for _ in range(each):
                 put(db, name, next(clocks[name]))
 
         return run
 
     together([produce(n) for n in ("a", "b") * 4])
-    assert times(db, "a") == times(db, "b") == list(range(0, 7 * 201, 7))
+    assert times(db, "a") == times(db, "b") == list(range(0, 7 * (4 * each + 1), 7))
     held_to(db.engine.storage, [db.engine.writer.target(n) for n in ("a", "b")], 10)
 
 
