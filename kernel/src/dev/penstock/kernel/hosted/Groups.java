@@ -4,6 +4,7 @@ import java.io.DataInputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Iterator;
@@ -16,6 +17,8 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.UnsafeExternalRowSorter;
+import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.array.ByteArrayMethods;
 import org.apache.spark.unsafe.types.ByteArray;
 import org.apache.spark.util.collection.unsafe.sort.PrefixComparators;
 import org.apache.spark.util.collection.unsafe.sort.RecordComparator;
@@ -164,7 +167,12 @@ interface Groups {
         Object leftBase, long leftOffset, int leftLength, Object rightBase, long rightOffset, int rightLength) {
       left.pointTo(leftBase, leftOffset, leftLength);
       right.pointTo(rightBase, rightOffset, rightLength);
-      int order = Arrays.compareUnsigned(left.getBinary(0), right.getBinary(0));
+      // Where rows begin with the same bytes, mostly their whole keys are the same.
+      long a = left.getLong(0);
+      long b = right.getLong(0);
+      boolean same = (int) a == (int) b
+          && ByteArrayMethods.arrayEquals(leftBase, leftOffset + (a >> 32), rightBase, rightOffset + (b >> 32), (int) a);
+      int order = same ? 0 : Arrays.compareUnsigned(left.getBinary(0), right.getBinary(0));
       return order != 0 ? order : Long.compare(left.getLong(1), right.getLong(1));
     }
   }
@@ -175,7 +183,14 @@ interface Groups {
 
     @Override
     public Prefix computePrefix(InternalRow row) {
-      prefix.value = ByteArray.getPrefix(row.getBinary(0));
+      UnsafeRow packed = (UnsafeRow) row;
+      long place = packed.getLong(0);
+      if ((int) place < Long.BYTES) {
+        prefix.value = ByteArray.getPrefix(packed.getBinary(0));
+      } else {
+        long bytes = Platform.getLong(packed.getBaseObject(), packed.getBaseOffset() + (place >> 32));
+        prefix.value = ByteOrder.nativeOrder() == ByteOrder.BIG_ENDIAN ? bytes : Long.reverseBytes(bytes);
+      }
       return prefix;
     }
   }

@@ -14,8 +14,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
-import java.util.TreeMap;
 import java.util.UUID;
 
 /**
@@ -49,8 +47,8 @@ final class Onward {
   static final class Writer {
     private final String folder;
     private final int partitions;
-    private final Map<List<Integer>, Pile> piles = new TreeMap<>(
-        (a, b) -> a.get(0).equals(b.get(0)) ? a.get(1) - b.get(1) : a.get(0) - b.get(0));
+    /** By depth, then by partition. */
+    private final List<Pile[]> piles = new ArrayList<>();
 
     Writer(String folder, int partitions) {
       this.folder = folder;
@@ -58,37 +56,43 @@ final class Onward {
     }
 
     void add(int depth, Packed row) throws IOException {
-      Pile pile = piles.computeIfAbsent(List.of(depth, row.partition(partitions)), at -> new Pile());
+      while (piles.size() <= depth) {
+        piles.add(new Pile[partitions]);
+      }
+      int partition = row.partition(partitions);
+      Pile pile = piles.get(depth)[partition];
+      if (pile == null) {
+        pile = new Pile();
+        piles.get(depth)[partition] = pile;
+      }
       row.write(pile.data);
       if (pile.file == null && pile.inline.size() > INLINE_BYTES) {
         Files.createDirectories(Path.of(folder));
-        pile.path = Path.of(folder, "onward-" + UUID.randomUUID());
-        pile.spill();
+        pile.spill(Path.of(folder, "onward-" + UUID.randomUUID()));
       }
     }
 
     List<Part> finish() throws IOException {
       List<Part> parts = new ArrayList<>();
-      for (Map.Entry<List<Integer>, Pile> one : piles.entrySet()) {
-        Pile pile = one.getValue();
-        pile.data.flush();
-        long length = pile.length();
-        if (pile.file != null) {
-          pile.file.close();
+      for (int depth = 0; depth < piles.size(); depth++) {
+        for (int partition = 0; partition < partitions; partition++) {
+          Pile pile = piles.get(depth)[partition];
+          if (pile != null) {
+            parts.add(pile.finish(depth, partition));
+          }
         }
-        parts.add(new Part(
-            one.getKey().get(0), one.getKey().get(1), pile.file == null ? pile.inline.toByteArray() : null,
-            pile.path == null ? null : pile.path.toString(), length));
       }
       return parts;
     }
 
     /** Removes its files: the task has failed. */
     void discard() throws IOException {
-      for (Pile pile : piles.values()) {
-        if (pile.file != null) {
-          pile.file.close();
-          Files.deleteIfExists(pile.path);
+      for (Pile[] some : piles) {
+        for (Pile pile : some) {
+          if (pile != null && pile.file != null) {
+            pile.file.close();
+            Files.deleteIfExists(pile.path);
+          }
         }
       }
     }
@@ -100,15 +104,21 @@ final class Onward {
     private Path path;
     private OutputStream file;
 
-    void spill() throws IOException {
+    void spill(Path to) throws IOException {
+      path = to;
       file = new BufferedOutputStream(Files.newOutputStream(path), 1 << 16);
       inline.writeTo(file);
       inline = null;
       data = new DataOutputStream(file);
     }
 
-    long length() throws IOException {
-      return path == null ? inline.size() : Files.size(path);
+    Part finish(int depth, int partition) throws IOException {
+      data.flush();
+      if (file == null) {
+        return new Part(depth, partition, inline.toByteArray(), null, inline.size());
+      }
+      file.close();
+      return new Part(depth, partition, null, path.toString(), Files.size(path));
     }
   }
 }
