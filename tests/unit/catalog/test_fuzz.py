@@ -49,7 +49,7 @@ def stored(table: pa.Table, schema: pa.Schema) -> None:
     table.to_pylist()
 
 
-@settings(max_examples=times(60, quick=30))
+@settings(max_examples=times(60, quick=20))
 @given(st.lists(st.sampled_from(TYPES), min_size=1, max_size=3), st.data())
 def test_rows(types: list[str], data: st.DataObject) -> None:
     schema = pa.schema([pa.field(f"c{i}", to_arrow(t), nullable=i > 0) for i, t in enumerate(types)])
@@ -77,7 +77,7 @@ def test_rows(types: list[str], data: st.DataObject) -> None:
             )
 
 
-@settings(max_examples=times(40, quick=20))
+@settings(max_examples=times(40, quick=15))
 @given(values, st.sampled_from(TYPES), st.sampled_from(TYPES))
 def test_arrow_of_any_type(value: object, source: str, target: str) -> None:
     """What Arrow makes of a value by itself, or as some type, is taken for another."""

@@ -507,6 +507,7 @@ def test_many_threads(tmp_path: Path) -> None:
 def test_trimming_while_threads_append(tmp_path: Path) -> None:
     log = Log.open(tmp_path, segment_bytes=8 << 10)
     done = threading.Event()
+    many = times(400, quick=150)
 
     def clean() -> None:
         while not done.is_set():
@@ -515,14 +516,14 @@ def test_trimming_while_threads_append(tmp_path: Path) -> None:
     cleaner = threading.Thread(target=clean)
     cleaner.start()
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda k: log.append([part(1, k)]), range(400)))
+        list(pool.map(lambda k: log.append([part(1, k)]), range(many)))
     done.set()
     cleaner.join()
-    assert log.entries(1, 380) == log.entries(1)[-20:]
-    assert len(log.entries(1, 380)) == 20
+    assert log.entries(1, many - 20) == log.entries(1)[-20:]
+    assert len(log.entries(1, many - 20)) == 20
     log.close()
     log = Log.open(tmp_path)
-    assert len(log.entries(1, 380)) == 20 and log.epoch(1) == 400
+    assert len(log.entries(1, many - 20)) == 20 and log.epoch(1) == many
     log.close()
 
 

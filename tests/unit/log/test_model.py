@@ -171,4 +171,4 @@ class LogAgainstLists(RuleBasedStateMachine):
 
 
 TestLogAgainstLists = LogAgainstLists.TestCase
-TestLogAgainstLists.settings = settings(max_examples=times(10, quick=6), stateful_step_count=30, deadline=None)
+TestLogAgainstLists.settings = settings(max_examples=times(10, quick=4), stateful_step_count=30, deadline=None)

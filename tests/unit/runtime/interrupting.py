@@ -21,7 +21,7 @@ from penstock.catalog.objects import Kind
 from penstock.runtime.storage.storage import Storage
 from penstock.runtime.storage.writes import TableWriter
 
-STRIKES = times(60, quick=25)
+STRIKES = times(60, quick=15)
 SECONDS = 60.0
 KEYS = 5
 

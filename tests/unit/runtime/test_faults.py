@@ -81,7 +81,7 @@ def test_eight_threads_insert_while_objects_come_and_go_and_the_database_closes(
 
     def come_and_go() -> None:
         busy.wait(30)
-        for _ in range(times(3, quick=2)):
+        for _ in range(times(3, quick=1)):
             db.run(
                 "CREATE TABLE u (k BIGINT PRIMARY KEY); CREATE MATERIALIZED VIEW w AS SELECT k, v FROM t WHERE k > 0"
             )

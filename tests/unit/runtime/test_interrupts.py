@@ -158,12 +158,13 @@ def test_a_commit_that_is_struck_at_any_line_is_whole_or_not_there(tmp_path: Pat
             storage.commit([part(stream, (n, "x", 1)), part(source, (n, "x"))])
 
         outcomes = []
-        for interrupted in at_every_line(work):
+        step = 1 if EFFORT > 1 else 3
+        for interrupted in at_every_line(work, step):
             outcomes.append(interrupted)
             unharmed(lambda: storage.commit([part(stream, (0, "y", 1)), part(source, (0, "y"))]))
             assert storage.log.epoch(source.id) == storage.log.epoch(stream.id)
-        # Every line but the one after the last was struck.
-        assert len(outcomes) > 50 and outcomes == [True] * (len(outcomes) - 1) + [False]
+        # Every line that was tried was struck, but for the one after the last.
+        assert len(outcomes) > 50 // step and outcomes == [True] * (len(outcomes) - 1) + [False]
         rows = in_log(storage, source)
         assert rows == in_log(storage, stream) == summed(r for _, r in read(told, storage.log.head))
         happened = {k for k, _ in rows} - {0}

@@ -28,7 +28,7 @@ from penstock.serve.store import ViewStore
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 SOON_S = 60.0
-ROUNDS = times(12, quick=7)
+ROUNDS = times(12, quick=5)
 
 
 def changes(rows: dict[int, int]) -> pa.Table:
@@ -446,7 +446,7 @@ def test_close_ends_what_goes_on() -> None:
     for t in threads:
         t.start()
     ready.wait(SOON_S)
-    threading.Event().wait(0.2)
+    threading.Event().wait(0.05)
     store.close()
     for t in threads:
         t.join(SOON_S)
