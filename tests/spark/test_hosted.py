@@ -169,6 +169,22 @@ def test_a_query_with_many_state_variables_shares_the_job(interpreted: Opener) -
     assert rows(db, "SELECT * FROM firsts") == [(k, *(v + i for i in range(130))) for k, v in ((1, 20), (2, 30))]
 
 
+def test_many_rows_go_through_tasks_and_files(db: penstock.Database) -> None:
+    db.execute("CREATE SOURCE s (k INT, v BIGINT); CREATE TABLE u (k INT PRIMARY KEY, name STRING)")
+    selects = {
+        "each": "SELECT s.v, u.name, count(*) AS n FROM s JOIN u ON s.k = u.k GROUP BY s.v, u.name",
+        "all_of_them": "SELECT sum(n) AS n, count(*) AS groups FROM (SELECT v, count(*) AS n FROM s GROUP BY v)",
+    }
+    for name, select in selects.items():
+        view(db, name, select)
+    db.insert("u", [(k, f"name {k}") for k in range(7)])
+    for first in (0, 20_000):
+        db.insert("s", [(v % 7, v) for v in range(first, first + 40_000)])
+        check(db, selects, "")
+    kernel = db._engine.jobs.by_object[db._object("each").id].kernel
+    assert list((kernel._folder / "out").iterdir()) == []
+
+
 def test_an_epoch_takes_all_members_to_the_same_moment(db: penstock.Database) -> None:
     db.execute(TABLES)
     for name, select in ON_ONE.items():
