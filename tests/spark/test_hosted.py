@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.effort import times
+from tests.effort import EFFORT, times
 from tests.spark.conftest import Opener
 from tests.spark.following import SOON_S
 from tests.spark.kernel_state import entries_of_host
@@ -183,6 +183,21 @@ def test_many_rows_go_through_tasks_and_files(db: penstock.Database) -> None:
         check(db, selects, "")
     kernel = db._engine.jobs.by_object[db._object("each").id].kernel
     assert list((kernel._folder / "out").iterdir()) == []
+
+
+def test_hundreds_of_small_epochs_in_a_row(opener: Opener, tmp_path: Path) -> None:
+    """The change logs of state have room for the names of so many versions; then there must be a snapshot."""
+    db = opener(tmp_path / "db")
+    db.execute("CREATE SOURCE s (k INT, v BIGINT)")
+    view(db, "sums", "SELECT k, count(*) AS n, sum(v) AS total FROM s GROUP BY k")
+    count = 310 if EFFORT == 1 else 1000
+    for v in range(count):
+        db.insert("s", [(1, v)])
+        db.flush(timeout=SOON_S)
+    db.close()
+    db = opener(tmp_path / "db")
+    db.insert("s", [(1, count)])
+    assert rows(db, "SELECT * FROM sums") == [(1, count + 1, count * (count + 1) // 2)]
 
 
 def test_an_epoch_takes_all_members_to_the_same_moment(db: penstock.Database) -> None:

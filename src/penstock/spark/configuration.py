@@ -134,6 +134,8 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         streaming + "stateStore.rocksdb.maxMemoryUsageMB": "512",
         streaming + "stateStore.rocksdb.trackTotalNumberOfRows": "false",
         streaming + "stateStore.checkpointFormatVersion": "2",
+        # A change log has room for the names of some 860 versions since the last snapshot, which upkeep writes.
+        streaming + "stateStore.maintenanceInterval": "10s",
         streaming + "checkpointFileManagerClass": CHECKPOINT_FILES,
         streaming + "checkpoint.fileChecksum.enabled": "false",
         streaming + "minBatchesToRetain": "10",

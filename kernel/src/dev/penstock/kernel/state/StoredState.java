@@ -21,6 +21,11 @@ import scala.reflect.ClassTag$;
  */
 public final class StoredState implements Serializable {
   private static final long serialVersionUID = 1L;
+  /**
+   * After so many versions a snapshot is written at once. Each change log lists the versions since the last snapshot, and has no room for more than about 860; small epochs make as many
+   * before the store's own upkeep comes round.
+   */
+  private static final int UPKEEP = 300;
 
   private record Settings(StateStoreConf store, SerializableConfiguration hadoop) implements Serializable {}
 
@@ -37,7 +42,9 @@ public final class StoredState implements Serializable {
         new StateStoreConf(spark.sessionState().conf().clone(), scala.collection.immutable.Map$.MODULE$.empty()),
         new SerializableConfiguration(spark.sessionState().newHadoopConf()));
     settings = spark.sparkContext().broadcast(all, ClassTag$.MODULE$.apply(Settings.class));
-    places = spark.sparkContext().isLocal() ? null : spark.streams().stateStoreCoordinator();
+    // Tasks report to it; it begins when it is first asked for.
+    StateStoreCoordinatorRef coordinator = spark.streams().stateStoreCoordinator();
+    places = spark.sparkContext().isLocal() ? null : coordinator;
   }
 
   private StateStoreProviderId id(int floor, int partition) {
@@ -61,7 +68,7 @@ public final class StoredState implements Serializable {
     Settings all = settings.value();
     int colon = name.indexOf(':');
     long version = name.isEmpty() ? 0 : Long.parseLong(name.substring(0, colon));
-    return new Opened(version, StateStore$.MODULE$.get(
+    return new Opened(id(floor, partition), version, StateStore$.MODULE$.get(
         id(floor, partition), RawKeys.SCHEMA, RawKeys.SCHEMA, RawKeys.INSTANCE, version,
         name.isEmpty() ? Option.empty() : Option.apply(name.substring(colon + 1)), Option.empty(), false, all.store,
         all.hadoop.value(), false));
@@ -69,11 +76,13 @@ public final class StoredState implements Serializable {
 
   /** A partition of the state in a task. */
   public static final class Opened {
+    private final StateStoreProviderId id;
     private final long version;
     private final StateStore store;
     final TaskState state;
 
-    private Opened(long version, StateStore store) {
+    private Opened(StateStoreProviderId id, long version, StateStore store) {
+      this.id = id;
       this.version = version;
       this.store = store;
       this.state = new TaskState(store, StateStore.DEFAULT_COL_FAMILY_NAME());
@@ -82,7 +91,11 @@ public final class StoredState implements Serializable {
     /** Makes the next version; returns its name. */
     public String commit() {
       store.commit();
-      return version + 1 + ":" + store.getStateStoreCheckpointInfo().stateStoreCkptId().get();
+      String name = version + 1 + ":" + store.getStateStoreCheckpointInfo().stateStoreCkptId().get();
+      if ((version + 1) % UPKEEP == 0) {
+        StateStore$.MODULE$.doMaintenanceAndUnload(id);
+      }
+      return name;
     }
 
     /** Undoes all changes. */
