@@ -36,7 +36,7 @@ demo: install ## run the demonstration
 test: check test-unit test-spark test-e2e ## check, then the unit, Spark and end-to-end tests
 
 test-unit: install ## the tests that need no JVM
-	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(PYTEST) -n 2 -o tmp_path_retention_policy=failed tests/unit
+	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(PYTEST) -n 2 --dist worksteal -o tmp_path_retention_policy=failed tests/unit
 
 test-spark: install ## the tests that share one Spark session
 	$(PYTEST) --durations=25 tests/spark
@@ -45,7 +45,7 @@ test-e2e: install ## the tests that start, and kill, whole processes
 	$(PYTEST) tests/e2e
 
 test-long: install ## the tests that take many minutes; not part of `make test`
-	TEST_EFFORT=8 $(PYTEST) -n 2 tests/unit
+	TEST_EFFORT=8 $(PYTEST) -n 2 --dist worksteal tests/unit
 	TEST_EFFORT=2 $(PYTEST) tests/spark
 	TEST_EFFORT=2 $(PYTEST) tests/e2e
 	$(PYTEST) tests/long

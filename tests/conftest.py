@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile("penstock", deadline=None, max_examples=times(30, quick=20))
 hypothesis.settings.load_profile("penstock")
 
+# Settings of whoever runs the tests do not affect them.
+for _name in [n for n in os.environ if n.startswith("PENSTOCK__")]:
+    del os.environ[_name]
+
 # A shell that starts the tests in the background has them ignore Ctrl-C, and some of them press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -32,13 +36,6 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("PENSTOCK__"):
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="session")

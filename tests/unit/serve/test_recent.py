@@ -143,7 +143,7 @@ def test_the_cache_is_bounded(store: ViewStore, monkeypatch: pytest.MonkeyPatch)
 def test_any_sequence_of_changes_and_reads(store: ViewStore, seed: int) -> None:
     dice = random.Random(seed)
     model: dict[int, Row] = {}
-    for epoch in range(1, min(200, times(60, quick=45))):
+    for epoch in range(1, min(200, times(60, quick=30))):
         rows: list[tuple[Row, int]] = []
         for k in dice.sample(range(30), dice.choice([1, 1, 1, 2, 25])):
             old = model.get(k)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.effort import times
+from tests.effort import EFFORT, times
 from tests.generated.cases import Group
 from tests.generated.compare import bag, difference
 from tests.generated.oracles import CannotSay, Duck
@@ -16,7 +16,7 @@ from tests.unit.sql.conftest import Catalog
 from penstock.catalog.objects import Column
 from penstock.sql.script import parse_script
 
-CASES = 16
+CASES = 16 if EFFORT > 1 else 10
 _TYPES = {"int": "bigint", "str": "string", "dec": "decimal(20,4)", "dbl": "double", "real": "double", "ts": "timestamp", "bool": "boolean"}  # fmt: skip
 
 
