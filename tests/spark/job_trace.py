@@ -24,8 +24,8 @@ from penstock.catalog.types import schema_of
 from penstock.serve.zset import consolidate
 from penstock.spark.bridge import ERROR_SCHEMA, KernelJob
 from penstock.spark.compile import UNIT_OBJECT, Compiled, Compiler
+from penstock.spark.hosted import HostJob, Membership, Place, compile_host, membership
 from penstock.spark.session import jvm
-from penstock.spark.together import compile_together
 from penstock.sql import statements as st
 from penstock.sql.bind import bind
 from penstock.sql.script import parse_script
@@ -77,7 +77,9 @@ class JobTrace:
         compiler = Compiler(self.spark, self.database, self._object, 2, exact_state=self._exact)
         if len(self.queries) == 1:
             return compiler.compile(self.queries[0])
-        return compile_together(compiler, self.queries)
+        compiled = [Compiler(self.spark, self.database, self._object, 2, hosted=True).compile(q) for q in self.queries]
+        self._members = [membership(c) for c in compiled]
+        return replace(compiled[0], outputs=[c.outputs[0] for c in compiled])
 
     def _object(self, object_id: int) -> ObjectInfo:
         return self._by_id[object_id]
@@ -95,18 +97,18 @@ class JobTrace:
         for o in self.compiled.outputs:
             schema = schema_of(o.columns)
             schemas.append(schema.append(pa.field("__weight", pa.int64())) if o.changelog else schema)
-        self.job = KernelJob(
-            self.spark,
-            self.database,
-            self.database,
-            self.compiled,
-            folder=self.folder,
-            schemas=schemas,
-            max_rows=1_000_000,
-            poll_ms=50,
-            every_ms=0,
-            seeds=(),
-        )
+        given: dict[str, Any] = {"folder": self.folder, "max_rows": 1_000_000, "poll_ms": 50}
+        if len(self.queries) == 1:
+            self.job = KernelJob(
+                self.spark, self.database, self.database, self.compiled, schemas=schemas, every_ms=0, seeds=(), **given
+            )
+        else:
+            plan = compile_host(self.spark, list(self._by_id.values()), ())
+            places = {}
+            for i, (member, schema) in enumerate(zip(self._members, schemas, strict=True)):
+                assert isinstance(member, Membership), member
+                places[i + 1] = Place(i, member, schema, (), 0)
+            self.job = HostJob(self.spark, self.database, self.database, plan, places=places, parallelism=2, **given)
         self.job.start()
 
     def stop(self) -> None:
@@ -152,14 +154,16 @@ class JobTrace:
 
     def _take(self, epoch: Any) -> None:
         self.epochs += 1
-        for number, batches in enumerate(epoch.batches):
+        for i, batches in enumerate(epoch.batches):
+            number = i if epoch.objects is None else epoch.objects[i]
             late = number >= len(self.results) or (number == 1 and len(self.queries) == 1)
             into = self.late if late else self.results[number]
             for batch in batches:
                 weighted = batch.schema.names[-1] == "__weight"
                 for row in zip(*(c.to_pylist() for c in batch.columns), strict=True):
                     into[row[:-1] if weighted else row] += row[-1] if weighted else 1
-        for number, table in enumerate(epoch.errors):
+        for i, table in enumerate(epoch.errors):
+            number = i if epoch.objects is None else epoch.objects[i]
             if table is not None:
                 assert table.schema == ERROR_SCHEMA
                 for e in consolidate(table).to_pylist():

@@ -375,7 +375,9 @@ def test_explain_says_who_shares_and_why_not(db: penstock.Database) -> None:
         ON_TWO["pairs"]: "job: shared by keyed queries on t, u",
         "SELECT k, count(*) FROM (SELECT DISTINCT k, v FROM t) GROUP BY k": "job: shared by keyed queries on t",
         "SELECT k, count(*) FROM t WHERE rand() < 0.5 GROUP BY k": "job: its own, because an expression is not deterministic",
-        "SELECT c, count(*) FROM t LATERAL VIEW explode(split(name, '')) AS c GROUP BY c": "job: its own, because it has Generate beside its keyed operators",
+        "SELECT c, count(*) FROM t LATERAL VIEW explode(split(name, '')) AS c GROUP BY c": "job: shared by keyed queries on t",
+        "SELECT c FROM t LATERAL VIEW explode(split(name, '')) AS c": "job: shared by queries without state on t",
+        "SELECT k, rand() AS r FROM t": "job: its own, because an expression is not deterministic",
         "SELECT k, window_end, count(*) FROM s GROUP BY k, TUMBLE(ts, INTERVAL '5' SECOND)": "job: its own, because it follows event time",
     }
     for select, line in told.items():

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.following import until
 
 from penstock.spark.kernel import LOG_SINK, LOG_SOURCE, Kernel
 
@@ -172,28 +171,3 @@ def test_a_job_goes_on_with_the_watermark_that_it_had(job: Job) -> None:
     with job.running() as clock:
         assert clock.awaitSettled(last, 60_000)
     assert job.in_force() == {1: FAR_BACK, 2: FAR_BACK, 3: 400}
-
-
-def test_a_job_is_at_rest_only_when_spark_has_said_where_it_goes_on(job: Job) -> None:
-    last = job.commit(o1=([1], 1000), o2=([2], 1000))
-    spec = {"database": job.name, "objects": [1], "timed": [], "eventTime": False, "maxRows": 1, "pollMs": 50}
-    idle = job.kernel.EpochClock.create("nobody", json.dumps({**spec, "everyMs": 0, "start": 0, "ledger": "none"}))
-    assert idle.quiesce(50) == -1
-    job.kernel.EpochClock.drop("nobody")
-    with job.running() as clock:
-        assert clock.awaitSettled(last, 60_000)
-    with job.running() as clock:
-        assert clock.quiesce(60_000) == last
-    assert [v for _, v, _ in job.rows] == [1, 2]
-
-
-def test_a_job_that_is_at_rest_begins_no_epoch(job: Job) -> None:
-    last = job.commit(o1=([1], 1000), o2=([2], 1000))
-    with job.running() as clock:
-        assert clock.awaitSettled(last, 60_000)
-        assert clock.quiesce(60_000) == last
-        job.commit(o1=([3], 2000))
-        assert not clock.awaitSettled(last + 1, 300)
-    with job.running() as clock:
-        assert clock.awaitSettled(last + 1, 60_000)
-    until(lambda: sorted(v for _, v, _ in job.rows) == [1, 2, 3])

@@ -502,21 +502,24 @@ def test_python_function(spark: SparkSession, tmp_path: Path) -> None:
         "SELECT id, root(a) AS r, CASE WHEN b <> 0 THEN half(a div b) END AS h FROM t",
         "SELECT id, half(half(b)) AS h, half(half(a) + 1) AS g FROM t WHERE half(id) > 0",
     )
-    with JobTrace(spark, tmp_path, DDL, *select) as trace:
-        trace.commit({"t": [(2, 9, 3, "x", 1), (3, 4, 0, "y", 1), (4, -1, 13, "z", 1), (13, 1, 26, "z", 1)]})
-        assert trace.results == [
-            Counter({(2, 3.0, 1): 1, (3, 2.0, None): 1, (13, 1.0, 0): 1}),
-            Counter({(2, 0, 2): 1, (3, 0, 1): 1}),
-        ]
-        assert trace.errors == [
-            Counter({("ROOT(a)", "ValueError: math domain error", row(id=4, a=-1, b=13)): 1}),
-            Counter(
-                {
-                    ("HALF(id) > 0", "LookupError: unlucky", row(id=13, a=1, b=26)): 1,
-                    ("HALF(HALF(b))", "LookupError: unlucky", row(id=4, a=-1, b=13)): 1,
-                }
-            ),
-        ]
+    results = (
+        Counter({(2, 3.0, 1): 1, (3, 2.0, None): 1, (13, 1.0, 0): 1}),
+        Counter({(2, 0, 2): 1, (3, 0, 1): 1}),
+    )
+    errors = (
+        Counter({("ROOT(a)", "ValueError: math domain error", row(id=4, a=-1, b=13)): 1}),
+        Counter(
+            {
+                ("HALF(id) > 0", "LookupError: unlucky", row(id=13, a=1, b=26)): 1,
+                ("HALF(HALF(b))", "LookupError: unlucky", row(id=4, a=-1, b=13)): 1,
+            }
+        ),
+    )
+    for i in range(len(select)):
+        with JobTrace(spark, tmp_path / str(i), DDL, select[i]) as trace:
+            trace.commit({"t": [(2, 9, 3, "x", 1), (3, 4, 0, "y", 1), (4, -1, 13, "z", 1), (13, 1, 26, "z", 1)]})
+            assert trace.results == [results[i]]
+            assert trace.errors == [errors[i]]
 
 
 def test_a_time_that_is_too_far_away_fails_nothing_but_windows(spark: SparkSession, tmp_path: Path) -> None:

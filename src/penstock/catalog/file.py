@@ -15,7 +15,6 @@ from penstock.catalog.objects import (
     Checkpoint,
     Column,
     Connector,
-    Generation,
     Hosting,
     Kind,
     ObjectInfo,
@@ -40,7 +39,6 @@ class Content:
     objects: tuple[ObjectInfo, ...]
     plans: Mapping[int, str]
     checkpoints: Sequence[Checkpoint]
-    shared: Mapping[int, Generation]
     solo: Mapping[int, Solo]
     hosted: Mapping[str, Hosting]
     home: str | None
@@ -53,7 +51,6 @@ def write_catalog(path: Path, content: Content) -> None:
         "objects": [_object_to_json(o) for o in content.objects],
         "plans": {str(i): p for i, p in content.plans.items()},
         "checkpoints": [dataclasses.asdict(c) for c in content.checkpoints],
-        "shared": {str(i): dataclasses.asdict(g) for i, g in content.shared.items()},
         "solo": {str(i): dataclasses.asdict(s) for i, s in content.solo.items()},
         "hosted": {key: _hosting_to_json(h) for key, h in content.hosted.items()},
         "home": content.home,
@@ -91,7 +88,6 @@ def _content(whole: dict[str, Any]) -> Content:
         objects=tuple(_object(o) for o in catalog["objects"]),
         plans={int(i): str(p) for i, p in catalog["plans"].items()},
         checkpoints=tuple(Checkpoint(**c) for c in catalog["checkpoints"]),
-        shared={int(i): _generation(g) for i, g in catalog["shared"].items()},
         solo={int(i): Solo(**s) for i, s in catalog["solo"].items()},
         hosted={key: _hosting(h) for key, h in catalog.get("hosted", {}).items()},
         home=catalog["home"],
@@ -108,15 +104,10 @@ def _first_format(whole: dict[str, Any]) -> Content:
         objects=with_roles([_object(o) for o in whole["objects"]]),
         plans={int(i): str(p) for i, p in stored.get("plans", {}).items()},
         checkpoints=tuple(Checkpoint(**c) for c in stored.get("checkpoints", [])),
-        shared={int(i): _generation(g) for i, g in stored.get("shared", {}).items()},
         solo={int(i): Solo(*s) for i, s in stored.get("solo", {}).items()},
         hosted={},
         home=None,
     )
-
-
-def _generation(one: dict[str, Any]) -> Generation:
-    return Generation(one["number"], one["start"], tuple(one["members"]))
 
 
 def _hosting_to_json(hosting: Hosting) -> dict[str, Any]:

@@ -115,25 +115,17 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Generation:
-    """One generation of the shared job on an object: its number, its first LSN, and the queries that it computes."""
-
-    number: int
-    start: int
-    members: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Slot:
-    """The place of a query in a shared job, never given twice, and what is added to the numbers of its epochs."""
+    """The place of a query in a shared job, never given twice, what is added to the numbers of its epochs, and the LSN after which it begins to read; 0: with the contents of what it reads."""
 
     slot: int
     base: int
+    start: int = 0
 
 
 @dataclass(frozen=True)
 class Hosting:
-    """The shared job of keyed queries over some objects: its number, the LSN at which it began, the last slot that it has given, and its members by their ids."""
+    """A job that queries over some objects share: its number, the LSN at which it began, the last slot that it has given, and its members by their ids."""
 
     number: int
     start: int
@@ -143,7 +135,7 @@ class Hosting:
 
 @dataclass(frozen=True)
 class Solo:
-    """Where a query resumes after it left a shared job: after the LSN `start`, with epoch number `base` + batch id."""
+    """Where a query begins that has left a shared job, or begins again: after the LSN `start`, with epoch number `base` + the number in its job."""
 
     start: int
     base: int

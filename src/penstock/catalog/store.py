@@ -9,7 +9,7 @@ from copy import copy
 from pathlib import Path
 
 from penstock.catalog.file import Content, read_catalog, write_catalog
-from penstock.catalog.objects import Checkpoint, Generation, Hosting, Kind, ObjectInfo, Solo
+from penstock.catalog.objects import Checkpoint, Hosting, Kind, ObjectInfo, Solo
 from penstock.errors import fail
 
 
@@ -17,8 +17,8 @@ class Catalog:
     """Thread-safe. A change is on disk when its call returns. If it cannot be written, the call raises PSK-7004 and changes nothing.
 
     Besides the objects, it stores everything else that must survive a restart: `plans`, the fingerprint of the plan that produced a
-    query's stored state, by query id; `checkpoints`; `shared`, the shared jobs, by the id of the object that they read; `solo`, by the
-    id of a query that has left a shared job; `hosted`, the jobs that keyed queries share, by the objects that they read; and `home`,
+    query's stored state, by query id; `checkpoints`; `solo`, by the id of a query that has left a shared job or begins
+    again; `hosted`, the jobs that queries share, by the objects that they read; and `home`,
     the folder of the database when it last ran. Change these within `edit`.
 
     `expected`: the folder has a database, so a missing file is damage (PSK-6001) and not a new catalogue.
@@ -33,7 +33,6 @@ class Catalog:
         self._next_id = 1
         self.plans: dict[int, str] = {}
         self.checkpoints: list[Checkpoint] = []
-        self.shared: dict[int, Generation] = {}
         self.solo: dict[int, Solo] = {}
         self.hosted: dict[str, Hosting] = {}
         self.home: str | None = None
@@ -157,7 +156,6 @@ class Catalog:
             objects=tuple(self._by_id.values()),
             plans=dict(self.plans),
             checkpoints=tuple(self.checkpoints),
-            shared=dict(self.shared),
             solo=dict(self.solo),
             hosted=dict(self.hosted),
             home=self.home,
@@ -175,8 +173,6 @@ class Catalog:
         self.plans.clear()
         self.plans.update(content.plans)
         self.checkpoints[:] = content.checkpoints
-        self.shared.clear()
-        self.shared.update(content.shared)
         self.solo.clear()
         self.solo.update(content.solo)
         self.hosted.clear()

@@ -123,7 +123,7 @@ class Engine:
         for object_id in self.log.object_ids():
             if object_id not in known and object_id != UNIT_OBJECT:
                 self.log.forget(object_id)
-        self.storage.layout.sweep(known, self.catalog.shared, self.catalog.hosted)
+        self.storage.layout.sweep(known, self.catalog.hosted)
         if self.log.head == 0:
             self.log.append([Part(object_id=UNIT_OBJECT)])
 

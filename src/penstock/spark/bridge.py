@@ -198,6 +198,10 @@ class KernelJob:
         (length,) = struct.unpack_from(">i", packet)
         head: dict[str, Any] = json.loads(packet[4 : 4 + length])
         body = pa.py_buffer(packet)
+        if objects is not None:
+            # Members that have not begun have no part in it.
+            schemas = {slot: schema for slot, schema in schemas.items() if slot <= head["roster"]}
+            objects = {slot: objects[slot] for slot in schemas}
         outputs: dict[int, list[pa.RecordBatch]] = {o: [] for o in schemas}
         before: dict[int, list[int]] = {o: [] for o in schemas}
         files = []
@@ -214,8 +218,7 @@ class KernelJob:
             for offset, size, _ in part["messages"]:
                 outputs[part["output"]].append(pa.ipc.read_record_batch(data.slice(base + offset, size), schema))
                 before[part["output"]].append(part["before"])
-        queries = range(self._compiled.queries) if objects is None else objects
-        errors: dict[int, list[pa.RecordBatch]] = {q: [] for q in queries}
+        errors: dict[int, list[pa.RecordBatch]] = {q: [] for q in (objects if objects is not None else (0,))}
         for part in head.get("errors", ()):
             if "path" in part:
                 path = Path(part["path"])
@@ -246,11 +249,6 @@ class KernelJob:
     def settled(self, lsn: int, timeout_ms: int) -> bool:
         """Waits until everything committed up to an LSN is in the job's output."""
         return interruptible(lambda: bool(self._clock.awaitSettled(lsn, timeout_ms)))
-
-    def quiesce(self, timeout_ms: int) -> int | None:
-        """Prevents further epochs; returns the LSN up to which everything is recorded, or None after the timeout."""
-        lsn = interruptible(lambda: int(self._clock.quiesce(timeout_ms)))
-        return None if lsn < 0 else lsn
 
     @property
     def durable_lsn(self) -> int:

@@ -91,8 +91,6 @@ class Compiled:
     """The nodes in which a row can fail."""
     errors: Any = None
     """The kernel's channel of the rows that fail, where one can; a member of a shared job has none of its own."""
-    queries: int = 1
-    """The number of queries with separate errors: the length of `Epoch.errors`."""
 
     @property
     def fallible(self) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,23 +18,8 @@ from penstock.plan.shown import shown, text
 from penstock.spark.session import jvm
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """One query over a row that others read as well: its condition and its columns, their expressions over
-    the query's own columns, the user-visible names of those, and their names in the frame.
-    """
-
-    query: int
-    condition: Column
-    columns: Sequence[Column]
-    predicate: p.Expr | None
-    items: Sequence[p.Expr]
-    shown: Mapping[str, str]
-    names: Mapping[str, str]
-
-
 class Guards:
-    """The guarded nodes of one job. `query` says which of its queries is being compiled, `current` which of its nodes. A query that is compiled
+    """The guarded nodes of a query. `current` says which of its nodes is being compiled. A query that is compiled
     as a member of a shared job (`hosted`) has no channel of its own.
     """
 
@@ -45,7 +29,6 @@ class Guards:
         self._current = current
         self._channel: Any = None
         self._silent = False
-        self.query = 0
         self.nodes: list[p.Node] = []
         """The nodes in which rows can fail."""
 
@@ -78,36 +61,15 @@ class Guards:
             return df.select(*columns)
         known = shown(*n.children) if names is None else names
         told = [e if isinstance(e, str) or e is None else text(e, known) for e in exprs]
-        spec = [self._spec(known) | {"texts": told}]
+        spec = self._spec(known) | {"texts": told}
         made = jvm().Attempts.select(df._jdf, [c._jc for c in columns], json.dumps(spec))
         return self._noted(made)
 
     def where(self, n: p.Node, df: DataFrame, condition: Column, expr: p.Expr) -> DataFrame:
         """The rows of the child's frame that match a condition; `expr` is its user-visible form."""
         known = shown(*n.children)
-        spec = [self._spec(known) | {"condition": text(expr, known)}]
+        spec = self._spec(known) | {"condition": text(expr, known)}
         return self._noted(jvm().Attempts.filter(df._jdf, condition._jc, json.dumps(spec)))
-
-    def wide(self, df: DataFrame, attempts: Sequence[Attempt]) -> DataFrame:
-        """Several queries over each row of a frame: `k<query>`, whether the query selects the row, and the columns of all queries."""
-        specs = []
-        for a in attempts:
-            self.query = a.query
-            specs.append(
-                self._spec({a.names[c]: name for c, name in a.shown.items()})
-                | {
-                    "condition": text(a.predicate, a.shown) if a.predicate is not None else "",
-                    "texts": [text(e, a.shown) for e in a.items],
-                }
-            )
-        made = jvm().Attempts.wide(
-            df._jdf,
-            [a.condition._jc for a in attempts],
-            [[c._jc for c in a.columns] for a in attempts],
-            [f"k{a.query}" for a in attempts],
-            json.dumps(specs),
-        )
-        return DataFrame(made, self._spark)
 
     @staticmethod
     def fallible(df: DataFrame, columns: Sequence[Column]) -> bool:
@@ -125,7 +87,7 @@ class Guards:
         return self._spec(names)
 
     def _spec(self, names: Mapping[str, str]) -> dict[str, object]:
-        told: dict[str, object] = {"query": self.query, "names": dict(names)}
+        told: dict[str, object] = {"names": dict(names)}
         if self._silent:
             return told
         return told | ({"member": True} if self._hosted else {"channel": self._open().id()})

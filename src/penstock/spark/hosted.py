@@ -1,7 +1,7 @@
-"""Queries with keyed operators as members of one job.
+"""Queries as members of one job.
 
 Such a job has no plan: the kernel's `HostRun` hands each row to the members that read it, and one operator keeps the state of all. So members come and go while
-it runs, and an epoch costs the same whether there is one or a hundred.
+it runs, and an epoch costs the same whether there is one or a hundred. Queries without state share jobs of their own, which need not wait for state.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import SparkSession
-from pyspark.sql.types import IntegerType, StructType
+from pyspark.sql.types import IntegerType, LongType, StructType
 
 from penstock.catalog.objects import ObjectInfo
 from penstock.errors import PenstockError
 from penstock.plan import nodes as p
 from penstock.plan.linear import LINEAR
 from penstock.spark.bridge import Epoch, KernelJob, Seed
-from penstock.spark.compile import UNIT_OBJECT, Compiled, log_schema, unit_schema
+from penstock.spark.compile import UNIT_OBJECT, Compiled, Timed, log_schema, unit_schema
 from penstock.spark.operators import StateFigures
 from penstock.spark.session import jvm, releasing
 from penstock.spark.translate import translate, translated
@@ -30,36 +30,37 @@ from penstock.spark.translate import translate, translated
 _KEYED = (p.Aggregate, p.Distinct, p.TopN, p.Analytic, p.SetOp, p.Join)
 """Nodes whose operator can be one of a shared job."""
 
-_BESIDE = (p.Scan, p.Filter, p.Project, p.Union, p.WindowAssign)
-"""Nodes that such a query may have beside it."""
+_BESIDE = (p.Scan, p.Filter, p.Project, p.Generate, p.Union, p.WindowAssign)
+"""Nodes without state that a query of a shared job can have."""
 
 
 @dataclass(frozen=True)
 class Membership:
-    """What a shared job needs of a query: its code in the kernel, the schema of its rows, the objects that it reads, and how many operators it has."""
+    """What a shared job needs of a query: its code in the kernel, the schema of its rows, the objects that it reads, those whose watermarks it follows, and how many operators
+    it has.
+    """
 
     member: Any
     schema: str
     objects: tuple[int, ...]
+    timed: tuple[Timed, ...] = ()
     operators: int = 1
 
 
 def unfit(query: p.Query) -> str | None:
-    """Why a query cannot share a job with other keyed queries, as far as its plan tells; None if it may."""
+    """Why a query cannot share a job, as far as its plan tells; None if it may."""
     keyed = [n for n in query.root.walk() if not isinstance(n, LINEAR)]
-    if not keyed:
-        return "it keeps no state"
     other = next((n for n in keyed if not isinstance(n, _KEYED)), None)
     if other is not None:
         return f"{type(other).__name__} is an operator that is not shared"
     other = next((n for n in query.root.walk() if isinstance(n, LINEAR) and not isinstance(n, _BESIDE)), None)
     if other is not None:
-        return f"it has {type(other).__name__} beside its keyed operators"
+        return f"it has {type(other).__name__} in its plan"
     if query.emit.kind == "every":
         return "it has a pace of its own, EMIT EVERY"
     if any(isinstance(n, p.Join) and n.ttl_ms for n in keyed):
         return "rows expire, state_ttl"
-    if query.root.times or any(_timed(n) for n in keyed):
+    if keyed and (query.root.times or any(_timed(n) for n in keyed)):
         return "it follows event time"
     return None
 
@@ -73,7 +74,7 @@ def _timed(node: p.Node) -> bool:
 
 def membership(compiled: Compiled) -> Membership | str:
     """A query that was compiled for a shared job as a member of one, or why it cannot be one."""
-    if compiled.event_time or compiled.timed:
+    if compiled.event_time or (compiled.timed and compiled.operators):
         return "it follows event time"
     try:
         member = jvm().Member.of(compiled.frame._jdf)
@@ -84,16 +85,18 @@ def membership(compiled: Compiled) -> Membership | str:
                 raise
         return str(why.getMessage())
     objects = tuple(o for o in compiled.objects if o != UNIT_OBJECT)
-    return Membership(member, str(member.schema()), objects, len(compiled.operators))
+    timed = tuple(sorted(compiled.timed, key=lambda t: t.object_id))
+    return Membership(member, str(member.schema()), objects, timed, len(compiled.operators))
 
 
-def compile_host(spark: SparkSession, infos: Sequence[ObjectInfo]) -> HostPlan:
+def compile_host(spark: SparkSession, infos: Sequence[ObjectInfo], timed: Sequence[Timed]) -> HostPlan:
     """A shared job over some objects, without members."""
     with translated():
         scans = {info.id: log_schema(info) for info in infos} | {UNIT_OBJECT: unit_schema()}
+        read = {o: schema.add("__pwm", LongType()).add("__to", IntegerType()) for o, schema in scans.items()}
         errors = jvm().ErrorChannel.create(spark._jsparkSession)
         sizes = jvm().SlotSizes.create(spark._jsparkSession)
-        return HostPlan({o: schema.add("__to", IntegerType()) for o, schema in scans.items()}, errors, sizes)
+        return HostPlan(read, tuple(timed), errors, sizes)
 
 
 @dataclass(frozen=True)
@@ -101,13 +104,14 @@ class HostPlan:
     """What a shared job is, whoever its members are."""
 
     scans: Mapping[int, StructType]
-    """The objects that it reads, with their columns and `__to`, which says who reads a row."""
+    """The objects that it reads, with their columns, `__pwm`, and `__to`, which says who reads a row."""
+    timed: tuple[Timed, ...]
     errors: Any
     sizes: Any
     """The counters of what the members keep."""
 
     def described(self) -> Compiled:
-        return Compiled(None, [], [], [], list(self.scans), [], (), False, errors=self.errors, queries=0)
+        return Compiled(None, [], [], [], list(self.scans), list(self.timed), (), False, errors=self.errors)
 
 
 @dataclass(frozen=True)

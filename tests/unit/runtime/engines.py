@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,10 @@ from penstock.plan import nodes as p
 from penstock.runtime import engine as engine_module
 from penstock.runtime.engine import QUERIES, Engine
 from penstock.runtime.jobs import planned as planned_module
-from penstock.runtime.jobs import shared as shared_module
 from penstock.runtime.statements.execute import execute
 from penstock.runtime.statements.session import Session
 from penstock.spark.compile import Compiled, Output
+from penstock.spark.hosted import Membership
 
 
 class Batch:
@@ -47,7 +46,7 @@ class Compute:
 class Compiler:
     """Compiles a query to a copy of the rows that it scans."""
 
-    def __init__(self, spark: object, job: str, objects: Any, parallelism: int, *, exact_state: bool = False) -> None:
+    def __init__(self, spark: object, job: str, objects: Any, parallelism: int, **_: bool) -> None:
         self._objects = objects
 
     def compile(self, query: p.Query) -> Compiled:
@@ -70,11 +69,6 @@ class Compiler:
         )
 
 
-def together(compiler: Compiler, queries: Sequence[p.Query]) -> Compiled:
-    first, *others = [compiler.compile(q) for q in queries]
-    return replace(first, outputs=[first.outputs[0], *(o.outputs[0] for o in others)], befores=[-1] * len(queries))
-
-
 class Database:
     """An open engine and one session of it."""
 
@@ -83,12 +77,11 @@ class Database:
         monkeypatch.setattr(engine_module, "watch", lambda died: lambda: None)
         monkeypatch.setattr(engine_module, "keep_classes", lambda: None)
         monkeypatch.setattr(planned_module, "Compiler", Compiler)
-        monkeypatch.setattr(planned_module, "unfit", lambda query: "its job is a stand-in")
+        monkeypatch.setattr(planned_module, "unfit", lambda query: None)
+        monkeypatch.setattr(planned_module, "membership", lambda c: Membership(None, "", tuple(c.objects), (), 0))
         self.engine = Engine(folder, settings())
         self.world = World(self.engine.storage)
         stand_in(monkeypatch, self.world)
-        monkeypatch.setattr(shared_module, "Compiler", Compiler)
-        monkeypatch.setattr(shared_module, "compile_together", together)
         self.session = Session(self.engine)
 
     def run(self, sql: str) -> Any:
@@ -110,7 +103,7 @@ class Database:
         """Everything that a statement could leave behind."""
         engine, storage = self.engine, self.engine.storage
         jobs = storage.layout.jobs
-        shared = {i: g.members for i, g in engine.catalog.shared.items()}
+        shared = {key: set(h.members) for key, h in engine.catalog.hosted.items()}
         return {
             "objects": engine.catalog.objects(),
             "plans": dict(engine.catalog.plans),
@@ -128,7 +121,7 @@ class Database:
             "intakes": sorted(engine.intakes),
             "lookups": sorted(engine.lookups),
             "folders": sorted(f.name for f in jobs.glob("[0-9]*")) if jobs.exists() else [],
-            "shared folders": sorted(f.name for f in jobs.glob("shared-*") if any(f.iterdir())),
+            "shared folders": sorted(f.name for f in jobs.glob("hosted-*") if any(f.iterdir())),
             "snapshots": sorted(f.name for f in storage.layout.root.glob("views/*")),
         }
 

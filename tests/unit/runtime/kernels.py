@@ -74,8 +74,6 @@ class World:
     """What the next epochs come to."""
     sensitive: set[str] = field(default_factory=set)
     """Queries that fail on a poisoned row."""
-    rest: bool = True
-    """Whether a query comes to rest when it is asked to."""
     made: list[Kernel] = field(default_factory=list)
     at_start: Callable[[], None] = lambda: None
     """Called in every start, before it succeeds."""
@@ -119,11 +117,13 @@ class Kernel:
         self.error: PenstockError | None = None
         self.refused: list[str] = []
         self.stops = 0
+        self.resting = False
+        """It makes no epochs."""
         self._world = world
         self._compiled = compiled
         self._schemas = schemas
         self._offsets, self._commits = folder / "checkpoint" / "offsets", folder / "checkpoint" / "commits"
-        self._started = self._closed = self._resting = False
+        self._started = self._closed = False
         self._changed = threading.Condition()
         self._number, self._lsn, self._until = 0, start, None
         self._taken: tuple[int, int] | None = None
@@ -135,14 +135,18 @@ class Kernel:
         self._world.at_start()
         for folder in (self._offsets, self._commits):
             folder.mkdir(parents=True, exist_ok=True)
+        self._resume()
+        # One that was stopped before it was started runs all the same.
+        self._started, self._closed = True, False
+
+    def _resume(self) -> None:
+        """Reads its checkpoint."""
         done = [int(f.name) for f in self._commits.iterdir()]
         if done:
             self._number, self._lsn = max(done) + 1, _offset(self._offsets / str(max(done)))
         planned = self._offsets / str(self._number)
         # An epoch that was begun and not committed comes again as it was.
         self._until = _offset(planned) if planned.exists() else None
-        # One that was stopped before it was started runs all the same.
-        self._started, self._closed = True, False
 
     @property
     def active(self) -> bool:
@@ -164,14 +168,17 @@ class Kernel:
         with self._changed:
             assert self._taken is not None, "nothing was taken"
             number, self._lsn = self._taken
-            (self._commits / str(number)).touch()
+            self._done(number)
             self._number, self._taken, self._until = number + 1, None, None
             self._changed.notify_all()
+
+    def _done(self, number: int) -> None:
+        (self._commits / str(number)).touch()
 
     def _next(self) -> Epoch | None:
         log = self._world.storage.log
         with self._changed:
-            if self._resting:
+            if self.resting:
                 return None
             entries = [e for i in self._compiled.objects for e in log.entries(i, after=self._lsn, up_to=self._until)]
             if not entries:
@@ -214,14 +221,6 @@ class Kernel:
                     return False
         return True
 
-    def quiesce(self, timeout_ms: int) -> int | None:
-        with self._changed:
-            self._resting = True
-            if self._changed.wait_for(lambda: self._world.rest and self._taken is None, timeout_ms / 1000):
-                return self._lsn
-            self._resting = False
-            return None
-
     @property
     def durable_lsn(self) -> int:
         return self._lsn
@@ -242,21 +241,24 @@ class Kernel:
 
 
 class HostKernel(Kernel):
-    """One attempt of a shared job of keyed queries, whose members have the slots of `places`."""
+    """One attempt of a shared job, whose members have the slots of `places`."""
 
     def __init__(self, world: World, job: str, compiled: Any, folder: Path, start: int, places: Any) -> None:
         super().__init__(world, job, compiled, folder, (), start)
+        self._file = folder / "checkpoint" / "epoch"
         self.places = dict(places)
         self.left: set[int] = set()
         self._roster = 0
         self._until_roster: int | None = None
 
-    def start(self) -> None:
-        super().start()
-        done = [int(f.name) for f in self._commits.iterdir()]
-        self._roster = _roster(self._offsets / str(max(done))) if done else 0
-        planned = self._offsets / str(self._number)
-        self._until_roster = _roster(planned) if planned.exists() else None
+    def _resume(self) -> None:
+        if self._file.exists():
+            epoch = json.loads(self._file.read_text())
+            done = "after" in epoch
+            now, end = json.loads(epoch["end" if done else "start"]), json.loads(epoch["end"])
+            self._number, self._lsn, self._roster = epoch["epoch"] + done, now["lsn"], now["roster"]
+            # An epoch that was begun and is not done comes again as it was.
+            self._until, self._until_roster = (None, None) if done else (end["lsn"], end["roster"])
 
     def join(self, slot: int, place: Any) -> None:
         with self._changed:
@@ -267,16 +269,14 @@ class HostKernel(Kernel):
             self.places.pop(slot, None)
             self.left.add(slot)
 
-    def _commit(self) -> None:
-        self._roster = max(self._roster, _roster(self._offsets / str(self._number)))
-        self._until_roster = None
-        super()._commit()
+    def _done(self, number: int) -> None:
+        epoch = json.loads(self._file.read_text())
+        self._file.write_text(json.dumps(epoch | {"after": []}))
+        self._roster, self._until_roster = json.loads(epoch["end"])["roster"], None
 
     def _next(self) -> Epoch | None:
         log = self._world.storage.log
         with self._changed:
-            if self._resting:
-                return None
             places = dict(self.places)
             roster = self._until_roster or max([self._roster, *places])
             head = log.head if self._until is None else self._until
@@ -286,14 +286,16 @@ class HostKernel(Kernel):
                 return None
             lsn = max([self._lsn, *(e.lsn for e in fresh)])
             self._taken = self._number, lsn
-        text = f'v1\n{{"conf":{{}}}}\n{{"lsn":{lsn},"wm":-1,"beat":0,"roster":{roster}}}'
-        (self._offsets / str(self._number)).write_text(text)
+        start = json.dumps({"lsn": self._lsn, "roster": self._roster})
+        end = json.dumps({"lsn": lsn, "roster": roster})
+        self._file.write_text(json.dumps({"version": 1, "epoch": self._number, "start": start, "end": end}))
         error = self._world.epochs.popleft() if self._world.epochs else None
         batches, objects = [], []
         for slot, place in sorted(places.items()):
             if slot > roster:
                 continue
-            rows = self._rows(fresh if slot <= self._roster else entries)
+            begins = [e for e in entries if e.lsn > max([0, *(s.lsn for s in place.seeds)])]
+            rows = self._rows(fresh if slot <= self._roster else begins)
             if any(r.get("v") == POISON for r in rows) and self._name(place) in self._world.sensitive:
                 error = fail("PSK-7001", f"Job aborted: member {slot} of a shared job failed: a poisoned row")
             batches.append(self._output(rows, place.schema))
@@ -333,10 +335,6 @@ class HostKernel(Kernel):
     @property
     def complete(self) -> bool:
         return False
-
-
-def _roster(path: Path) -> int:
-    return int(json.loads(path.read_text().splitlines()[2]).get("roster", 0))
 
 
 def _offset(path: Path) -> int:

@@ -19,10 +19,10 @@ from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs import hosted as hosted_module
 from penstock.runtime.jobs import job as job_module
 from penstock.runtime.jobs import jobs as jobs_module
-from penstock.runtime.jobs import shared as shared_module
 from penstock.runtime.jobs.jobs import QUERIES, Jobs
 from penstock.runtime.lifecycle import JobState
 from penstock.runtime.storage.storage import Storage
+from penstock.spark.hosted import Membership
 
 
 class Planner:
@@ -38,8 +38,8 @@ class Planner:
         return planned(info)
 
 
-KEYED = "keyed"
-"""A query that shares a job with other keyed ones has this in its name."""
+KEYED, ALONE = "keyed", "alone"
+"""A query that shares a job with other keyed ones, or has a job of its own, has this in its name. All others share a job without state."""
 
 
 def planned(info: ObjectInfo) -> Any:
@@ -53,26 +53,17 @@ def planned(info: ObjectInfo) -> Any:
         every_ms=0,
         seeds=(),
         state_limit=0,
-        membership=SimpleNamespace(objects=info.depends_on) if KEYED in info.name else None,
+        membership=None if ALONE in info.name else Membership(None, "", info.depends_on, (), int(KEYED in info.name)),
         fingerprint=f"plan of {info.name}",
     )
 
 
-def together(compiler: object, queries: list[Compiled]) -> Compiled:
-    names = tuple(n for q in queries for n in q.names)
-    return Compiled(names, queries[0].objects, [q.outputs[0] for q in queries])
-
-
 def stand_in(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     """Lets jobs run on the kernels of a world."""
-    monkeypatch.setattr(shared_module, "KernelJob", world.kernel)
     monkeypatch.setattr(jobs_module, "KernelJob", world.kernel)
-    monkeypatch.setattr(shared_module, "Compiler", lambda *_: None)
-    monkeypatch.setattr(shared_module, "compile_together", together)
-    monkeypatch.setattr(shared_module, "_LOOK_MS", 20)
     monkeypatch.setattr(hosted_module, "HostJob", world.host)
     monkeypatch.setattr(
-        hosted_module, "compile_host", lambda _, infos: Compiled(("host",), [info.id for info in infos], [])
+        hosted_module, "compile_host", lambda _, infos, timed: Compiled(("host",), [info.id for info in infos], [])
     )
     monkeypatch.setattr(job_module, "HostJob", HostKernel)
     monkeypatch.setattr(job_module, "wait_s", lambda failures: 0.001)

@@ -1,10 +1,15 @@
-"""Keyed queries that share a job: who is a member, what survives, and what happens when one of them fails."""
+"""Queries that share a job: who is a member, what survives, and what happens when one of them fails."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import random
 import shutil
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.effort import times
@@ -13,15 +18,22 @@ from tests.unit.runtime.pipelines import Pipeline, pipeline
 from tests.unit.runtime.storing import eventually
 
 from penstock.catalog import store as catalog_store
-from penstock.catalog.objects import Hosting, ObjectInfo
+from penstock.catalog.objects import Hosting, Kind, ObjectInfo, Slot
 from penstock.errors import PenstockError, fail
 from penstock.runtime.lifecycle import JobState
 
 FULL = fail("PSK-7004", "The disk is full.")
 
 
+@pytest.fixture(params=["keyed", "plain"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Whether queries keep state."""
+    return str(request.param)
+
+
 def hosting(pipe: Pipeline, source: ObjectInfo) -> Hosting | None:
-    return pipe.storage.catalog.hosted.get(str(source.id))
+    found = [h for key, h in pipe.storage.catalog.hosted.items() if key in (str(source.id), f"s{source.id}")]
+    return found[0] if found else None
 
 
 def slots(pipe: Pipeline, source: ObjectInfo) -> dict[int, int]:
@@ -34,15 +46,15 @@ def kernel(pipe: Pipeline) -> HostKernel:
     return running
 
 
-def test_a_query_joins_and_leaves_a_running_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_joins_and_leaves_a_running_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     with pipeline(tmp_path, monkeypatch) as pipe:
         source = pipe.source()
         pipe.insert(source, (1, "x"))
-        a = pipe.view("keyed_a", source)
+        a = pipe.view(f"{kind}_a", source)
         pipe.settle()
         first = kernel(pipe)
         pipe.insert(source, (2, "x"))
-        b = pipe.view("keyed_b", source)
+        b = pipe.view(f"{kind}_b", source)
         pipe.insert(source, (3, "x"))
         pipe.settle()
         assert pipe.keys(a) == pipe.keys(b) == [1, 2, 3]
@@ -53,7 +65,7 @@ def test_a_query_joins_and_leaves_a_running_job(tmp_path: Path, monkeypatch: pyt
         pipe.settle()
         assert pipe.keys(b) == [1, 2, 3, 4]
         assert kernel(pipe) is first and first.left == {1} and slots(pipe, source) == {b.id: 2}
-        c = pipe.view("keyed_c", source)
+        c = pipe.view(f"{kind}_c", source)
         pipe.settle()
         assert pipe.keys(c) == [1, 2, 3, 4] and slots(pipe, source) == {b.id: 2, c.id: 3}
         pipe.drop(b, c)
@@ -61,15 +73,17 @@ def test_a_query_joins_and_leaves_a_running_job(tmp_path: Path, monkeypatch: pyt
         assert not list(pipe.storage.layout.jobs.glob("hosted-*"))
 
 
-def test_members_go_on_after_a_stop_and_another_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_go_on_after_a_stop_and_another_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     with pipeline(tmp_path, monkeypatch) as pipe:
         source = pipe.source()
-        a, b = pipe.view("keyed_a", source), pipe.view("keyed_b", source)
+        a, b = pipe.view(f"{kind}_a", source), pipe.view(f"{kind}_b", source)
         pipe.insert(source, (1, "x"))
         pipe.settle()
         pipe.stop()
         pipe.insert(source, (2, "x"))
-        c = pipe.view("keyed_c", source)
+        c = pipe.view(f"{kind}_c", source)
         pipe.start()
         pipe.settle()
         assert pipe.keys(a) == pipe.keys(b) == pipe.keys(c) == [1, 2]
@@ -82,11 +96,11 @@ def test_members_go_on_after_a_stop_and_another_open(tmp_path: Path, monkeypatch
 
 
 def test_a_join_that_the_catalogue_does_not_have_has_not_happened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     with pipeline(tmp_path, monkeypatch) as pipe:
         source = pipe.source()
-        a = pipe.view("keyed_a", source)
+        a = pipe.view(f"{kind}_a", source)
         pipe.insert(source, (1, "x"))
         pipe.settle()
         with monkeypatch.context() as patch:
@@ -96,30 +110,31 @@ def test_a_join_that_the_catalogue_does_not_have_has_not_happened(
 
             patch.setattr(catalog_store, "write_catalog", full)
             with pytest.raises(PenstockError, match="PSK-7004"):
-                pipe.view("keyed_b", source)
+                pipe.view(f"{kind}_b", source)
         assert slots(pipe, source) == {a.id: 1}
         pipe.insert(source, (2, "x"))
         pipe.settle()
         assert pipe.keys(a) == [1, 2]
         # A process that ended between the slot and the object leaves a slot of nobody.
         with pipe.storage.catalog.edit():
-            now = pipe.storage.catalog.hosted[str(source.id)]
-            now.members[99] = type(now.members[a.id])(2, 0)
-            pipe.storage.catalog.hosted[str(source.id)] = Hosting(now.number, now.start, 2, dict(now.members))
+            ((key, now),) = pipe.storage.catalog.hosted.items()
+            pipe.storage.catalog.hosted[key] = replace(now, last=2, members={**now.members, 99: Slot(2, 0)})
     with pipeline(tmp_path, monkeypatch) as pipe:
         pipe.start()
-        b = pipe.view("keyed_b", source)
+        b = pipe.view(f"{kind}_b", source)
         pipe.settle()
         assert pipe.keys(b) == [1, 2] and slots(pipe, source) == {a.id: 1, b.id: 3}
 
 
-def test_a_member_that_fails_is_taken_out_and_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_that_fails_is_taken_out_and_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     with pipeline(tmp_path, monkeypatch) as pipe:
         source = pipe.source()
-        a, b, c = (pipe.view(f"keyed_{n}", source) for n in "abc")
+        a, b, c = (pipe.view(f"{kind}_{n}", source) for n in "abc")
         pipe.insert(source, (1, "x"))
         pipe.settle()
-        pipe.world.sensitive.add("keyed_b")
+        pipe.world.sensitive.add(f"{kind}_b")
         pipe.insert(source, (2, POISON))
         pipe.settle(a, c)
         assert pipe.keys(a) == pipe.keys(c) == [1, 2]
@@ -138,11 +153,11 @@ def test_a_member_that_fails_is_taken_out_and_begins_again(tmp_path: Path, monke
         assert slots(pipe, source) == {a.id: 1, c.id: 3, b.id: 4}
 
 
-def test_the_only_member_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_only_member_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     with pipeline(tmp_path, monkeypatch) as pipe:
         source = pipe.source()
-        a = pipe.view("keyed_a", source)
-        pipe.world.sensitive.add("keyed_a")
+        a = pipe.view(f"{kind}_a", source)
+        pipe.world.sensitive.add(f"{kind}_a")
         pipe.insert(source, (1, POISON))
         eventually(lambda: pipe.error(a) is not None and pipe.world.running == [], "the job has ended")
         eventually(lambda: hosting(pipe, source) is None, "the job is gone")
@@ -154,10 +169,12 @@ def test_the_only_member_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert pipe.keys(a) == [1]
 
 
-def test_what_names_no_member_is_tried_again_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_names_no_member_is_tried_again_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     with pipeline(tmp_path, monkeypatch) as pipe:
         source = pipe.source()
-        a, b = pipe.view("keyed_a", source), pipe.view("keyed_b", source)
+        a, b = pipe.view(f"{kind}_a", source), pipe.view(f"{kind}_b", source)
         pipe.settle()
         pipe.world.epochs.extend([FULL, fail("PSK-7001", "Spark refuses.")])
         pipe.insert(source, (1, "x"))
@@ -166,10 +183,12 @@ def test_what_names_no_member_is_tried_again_for_all(tmp_path: Path, monkeypatch
         assert slots(pipe, source) == {a.id: 1, b.id: 2}
 
 
-def test_a_job_that_has_lost_its_checkpoint_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_has_lost_its_checkpoint_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     with pipeline(tmp_path, monkeypatch) as pipe:
         source = pipe.source()
-        a, b = pipe.view("keyed_a", source), pipe.view("keyed_b", source)
+        a, b = pipe.view(f"{kind}_a", source), pipe.view(f"{kind}_b", source)
         pipe.insert(source, (1, "x"))
         pipe.settle()
         pipe.stop()
@@ -181,14 +200,16 @@ def test_a_job_that_has_lost_its_checkpoint_begins_again(tmp_path: Path, monkeyp
         assert pipe.keys(a) == pipe.keys(b) == [1, 2]
 
 
-def test_a_member_whose_plan_is_refused_is_taken_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_whose_plan_is_refused_is_taken_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     with pipeline(tmp_path, monkeypatch) as pipe:
         source = pipe.source()
-        a, b = pipe.view("keyed_a", source), pipe.view("keyed_b", source)
+        a, b = pipe.view(f"{kind}_a", source), pipe.view(f"{kind}_b", source)
         pipe.insert(source, (1, "x"))
         pipe.settle()
     with pipeline(tmp_path, monkeypatch) as pipe:
-        pipe.planner.refuses.add("keyed_b")
+        pipe.planner.refuses.add(f"{kind}_b")
         pipe.insert(source, (2, "x"))
         pipe.start()
         pipe.settle(a)
@@ -203,7 +224,7 @@ def test_a_member_whose_plan_is_refused_is_taken_out(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("seed", range(times(3, quick=2)))
 def test_whatever_happens_every_member_has_every_row_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, seed: int
 ) -> None:
     choose = random.Random(seed)
     views: dict[str, ObjectInfo] = {}
@@ -217,7 +238,7 @@ def test_whatever_happens_every_member_has_every_row_once(
                 match choose.randrange(7):
                     case 0 if len(views) < 5:
                         made += 1
-                        views[f"keyed_{made}"] = pipe.view(f"keyed_{made}", source)
+                        views[f"{kind}_{made}"] = pipe.view(f"{kind}_{made}", source)
                     case 1 if views:
                         pipe.drop(views.pop(choose.choice(sorted(views))))
                     case 2:
@@ -239,3 +260,102 @@ def test_whatever_happens_every_member_has_every_row_once(
             pipe.settle()
             for info in views.values():
                 assert pipe.keys(info) == list(range(1, rows + 1)), info.name
+
+
+def test_a_query_without_state_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        a, b = pipe.view("a", source), pipe.view("b", source)
+        pipe.insert(source, (1, "x"))
+        pipe.settle()
+        # What it has read is not there any more, so it could not begin again.
+        pipe.forget_history(source)
+        pipe.world.sensitive.add("b")
+        lsn = pipe.storage.log.head
+        pipe.insert(source, (2, POISON))
+        pipe.settle(a)
+        eventually(lambda: pipe.error(b) is not None, "the failure is known")
+        assert pipe.storage.catalog.solo[b.id].start <= lsn
+        pipe.world.starts.append(fail("PSK-7001", "Spark refuses."))
+        pipe.stop()
+        with suppress(PenstockError):
+            pipe.start()
+        pipe.stop()
+        pipe.world.sensitive.clear()
+        pipe.start()
+        pipe.insert(source, (3, "x"))
+        pipe.settle()
+        assert pipe.keys(a) == pipe.keys(b) == [1, 2, 3]
+        assert b.id not in pipe.storage.catalog.solo and len(pipe.world.running) == 1
+
+
+def test_a_query_without_state_whose_plan_is_refused_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        a, b = pipe.view("a", source), pipe.view("b", source)
+        pipe.insert(source, (1, "x"))
+        pipe.settle()
+        pipe.forget_history(source)
+    # The epoch is in the log, and the process has ended before the job knew.
+    (file,) = pipe.storage.layout.jobs.glob("hosted-*/*/checkpoint/epoch")
+    file.write_text(json.dumps({k: v for k, v in json.loads(file.read_text()).items() if k != "after"}))
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        pipe.planner.refuses.add("b")
+        pipe.insert(source, (2, "x"))
+        pipe.start()
+        pipe.settle(a)
+        pipe.stop()
+        pipe.planner.refuses.clear()
+        pipe.insert(source, (3, "x"))
+        pipe.start()
+        pipe.settle()
+        assert pipe.keys(a) == pipe.keys(b) == [1, 2, 3]
+
+
+def test_a_new_query_reads_nothing_that_was_trimmed_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        pipe.insert(source, (1, "x"))
+        pipe.forget_history(source)
+        a = pipe.view("a", source)
+        found = hosting(pipe, source)
+        assert found is not None and found.members[a.id].start == pipe.storage.log.head > 0
+
+
+def test_queries_with_and_without_state_have_jobs_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        a, b = pipe.view("a", source), pipe.view("keyed_b", source)
+        assert set(pipe.storage.catalog.hosted) == {f"s{source.id}", f"{source.id}"}
+        pipe.insert(source, (1, "x"))
+        pipe.settle()
+        assert pipe.keys(a) == pipe.keys(b) == [1]
+
+
+def test_a_disk_that_refuses_leaves_members_what_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Queries come and go while every other write of the catalogue fails."""
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        a = pipe.view(f"{kind}_a", source)
+        writes, write = itertools.count(), catalog_store.write_catalog
+
+        def refusing(*args: Any) -> None:
+            if next(writes) % 2:
+                raise FULL
+            write(*args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(catalog_store, "write_catalog", refusing)
+            for n in range(6):
+                pipe.insert(source, (n, "x"))
+                with suppress(PenstockError):
+                    pipe.drop(pipe.view(f"{kind}_{n}", source))
+        for info in pipe.storage.catalog.objects(Kind.VIEW):
+            if info.id != a.id:
+                pipe.drop(info)
+        pipe.settle()
+        assert pipe.keys(a) == list(range(6)) and list(slots(pipe, source)) == [a.id]

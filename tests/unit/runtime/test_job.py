@@ -188,15 +188,6 @@ def test_what_cannot_pass_fails_at_once(
     assert waits == []
 
 
-def test_a_job_that_others_share_is_not_tried_again(make_query: Callable[..., Query], waits: list[int]) -> None:
-    q = make_query(alone=False)
-    q.world.epochs.append(REFUSED)
-    q.insert()
-    q.await_state(JobState.FAILED)
-    eventually(lambda: q.failed == ["PSK-7001"], "the report")
-    assert waits == []
-
-
 def test_an_epoch_that_cannot_be_recorded_is_refused_and_comes_again(
     make_query: Callable[..., Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,13 +237,13 @@ def test_a_query_that_ends_without_a_word_has_failed(make_query: Callable[..., Q
 
 def test_settle_waits_no_longer_than_it_may(make_query: Callable[..., Query], monkeypatch: pytest.MonkeyPatch) -> None:
     q = make_query()
-    q.world.made[0]._resting = True
+    q.world.made[0].resting = True
     lsn = q.insert()
     begin = time.monotonic()
     assert q.job.settle(lsn, begin + 0.05) is False
     assert q.job.settle(lsn, begin - 1) is False
     assert time.monotonic() - begin < 5
-    q.world.made[0]._resting = False
+    q.world.made[0].resting = False
     assert q.job.settle(lsn, time.monotonic() + 10) is True
 
 
@@ -323,7 +314,7 @@ def test_a_stop_during_another_start_leaves_nothing_running(make_query: Callable
 def test_an_abandoned_query_has_failed_and_does_nothing_more(make_query: Callable[..., Query]) -> None:
     interrupted = []
     q = make_query(interrupt=lambda: interrupted.append(1))
-    q.world.made[0]._resting = True
+    q.world.made[0].resting = True
     gone = fail("PSK-7005", "The JVM exited.")
     q.job.abandon(gone)
     assert q.job.state is JobState.FAILED and q.job.error is gone and interrupted == [1]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.runtime.storing import COLUMNS, in_contents, in_log, make, opened, part
 
-from penstock.catalog.objects import Generation, Hosting, Kind, ObjectInfo, Role, Slot
+from penstock.catalog.objects import Hosting, Kind, ObjectInfo, Role, Slot
 from penstock.runtime.engine import Engine
 from penstock.runtime.storage.layout import Layout
 from penstock.runtime.storage.storage import Storage
@@ -88,12 +88,6 @@ def test_the_sweep_takes_what_belongs_to_no_object_and_nothing_else(tmp_path: Pa
     files = {
         "jobs/1/checkpoint/a": True,
         "jobs/2/checkpoint/a": False,
-        "jobs/shared-1/3/checkpoint/a": True,
-        "jobs/shared-1/2/checkpoint/a": False,
-        "jobs/shared-1/4/a": False,
-        "jobs/shared-2/1/a": False,
-        "jobs/shared-x/1/a": True,
-        "jobs/shared-7": True,
         "jobs/hosted-1-2/2/checkpoint/a": True,
         "jobs/hosted-1-2/1/checkpoint/a": False,
         "jobs/hosted-3/1/a": False,
@@ -111,14 +105,14 @@ def test_the_sweep_takes_what_belongs_to_no_object_and_nothing_else(tmp_path: Pa
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     for _ in range(2):
-        layout.sweep({1}, {1: Generation(3, 0, (1,))}, {"1-2": Hosting(2, 0, 1, {1: Slot(1, 0)})})
+        layout.sweep({1}, {"1-2": Hosting(2, 0, 1, {1: Slot(1, 0)})})
         assert {n: (tmp_path / n).exists() for n in files} == files
-    layout.sweep({1}, {}, {})
-    assert not (layout.jobs / "shared-1").exists() and layout.job(1).exists()
+    layout.sweep({1}, {})
+    assert not (layout.jobs / "hosted-1-2").exists() and layout.job(1).exists()
 
 
 def test_an_empty_folder_has_nothing_to_sweep(tmp_path: Path) -> None:
-    Layout(tmp_path).sweep((), {}, {})
+    Layout(tmp_path).sweep((), {})
     assert list(tmp_path.iterdir()) == []
 
 

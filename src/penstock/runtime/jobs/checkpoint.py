@@ -9,7 +9,7 @@ from penstock.errors import fail
 
 
 def begun(job: Path) -> bool:
-    """True if a checkpoint has an epoch: in Spark's offset log, or, of a shared job of keyed queries, in a file of its own that can be read."""
+    """True if a checkpoint has an epoch: in Spark's offset log, or, of a shared job, in a file of its own that can be read."""
     return bool(_numbers(job / "checkpoint" / "offsets")) or _whole(job / "checkpoint" / "epoch")
 
 
@@ -20,24 +20,23 @@ def _whole(path: Path) -> bool:
         return False
 
 
-def reached(job: Path, recorded: int) -> int | None:
-    """The LSN up to which the epochs of a stopped query are in the log; None if none of them is.
+def reached(job: Path, slot: int, recorded: int) -> int | None:
+    """The LSN up to which a member of a shared job that does not work now has read; None if it has not begun.
 
-    `recorded` is the number of the newest epoch in the log, which Spark need not have committed; -1 if there is none. An epoch that is neither
-    recorded nor committed has emitted nothing, and may be recomputed.
+    `recorded` is the number of the newest epoch of the job in the log; -1 if there is none.
     """
-    last = max([recorded, *_numbers(job / "checkpoint" / "commits")])
-    if last < 0:
-        return None
-    path = job / "checkpoint" / "offsets" / str(last)
+    path = job / "checkpoint" / "epoch"
     try:
-        lines = path.read_text().splitlines()
-        # A header, settings, and the offset of each scan; those of one epoch are the same.
-        return max(int(json.loads(line)["lsn"]) for line in lines[2:] if line.startswith("{"))
+        epoch = json.loads(path.read_bytes())
+        done = "after" in epoch or recorded >= int(epoch["epoch"])
+        offset = json.loads(epoch["end" if done else "start"])
+        return int(offset["lsn"]) if int(offset.get("roster", 0)) >= slot else None
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError, KeyError, TypeError) as why:
         raise fail(
             "PSK-6003",
-            f"{path} is missing or damaged, so the position of the query is unknown.",
+            f"{path} is damaged, so the position of the query is unknown.",
             hint="Drop the query and create it again.",
         ) from why
 

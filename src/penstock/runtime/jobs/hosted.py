@@ -1,8 +1,9 @@
-"""Keyed queries that read the same objects share a job: one epoch serves all of them.
+"""Queries that read the same objects share a job: one epoch serves all of them.
 
-Members have slots, which are never used twice in a job. The job's plan names none of them, so a query joins and leaves while the job runs, and the state of
+Members have slots, which are never used twice in a job. The job has no plan that names them, so a query joins and leaves while the job runs, and the state of
 the others is not touched: a new member begins with the next epoch, in which it alone reads what was there before. Which slot a query has is in the
-catalogue; which members an epoch was for is in Spark's offset log. A member that fails is taken out, and the others go on.
+catalogue; which members an epoch was for is in the job's file of epochs. A member that fails is taken out, and the others go on. One without state goes on where it was when it is started
+again; one with state begins again.
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.catalog.objects import Hosting, ObjectInfo, Slot
+from penstock.catalog.objects import Hosting, ObjectInfo, Slot, Solo
 from penstock.catalog.types import stored_schema
 from penstock.errors import PenstockError, fail
-from penstock.runtime.jobs.checkpoint import begun
+from penstock.runtime.jobs.checkpoint import begun, reached
 from penstock.runtime.jobs.job import Job, JobSpec
 from penstock.runtime.jobs.limits import StateGuard
 from penstock.runtime.jobs.planned import Planned
 from penstock.runtime.lifecycle import JobState
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.record import MemberRecorder, Recorder
-from penstock.spark.hosted import HostJob, Place, compile_host
+from penstock.spark.bridge import Seed
+from penstock.spark.compile import Timed
+from penstock.spark.hosted import HostJob, Membership, Place, compile_host
 from penstock.spark.operators import StateFigures
 
 if TYPE_CHECKING:
@@ -37,8 +40,31 @@ _OF_ONE = ("PSK-1", "PSK-6")
 """Errors that are those of one query, and do not pass."""
 
 
+@dataclass(frozen=True)
+class _Key:
+    """What queries have in common that share a job: whether they keep state, the objects that they read, and those whose watermarks they follow."""
+
+    state: bool
+    objects: tuple[int, ...]
+    timed: tuple[Timed, ...]
+
+    @staticmethod
+    def of(member: Membership) -> _Key:
+        return _Key(member.operators > 0, tuple(sorted(member.objects)), member.timed)
+
+    def __str__(self) -> str:
+        followed = "".join(f"_{t.object_id}.{t.lag_ms}" for t in self.timed)
+        return ("" if self.state else "s") + "-".join(map(str, self.objects)) + followed
+
+    @staticmethod
+    def read(text: str) -> _Key:
+        objects, *followed = text.removeprefix("s").split("_")
+        timed = tuple(Timed(*map(int, f.split("."))) for f in followed)
+        return _Key(not text.startswith("s"), tuple(map(int, objects.split("-"))), timed)
+
+
 class HostedJobs:
-    """The shared jobs of keyed queries, by the objects that they read. Changes are made under the lock of DDL; only a member that fails is taken out by the pump of its job."""
+    """The shared jobs, by what their members have in common. Changes are made under the lock of DDL; only a member that fails is taken out by the pump of its job."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -65,30 +91,53 @@ class HostedJobs:
         hosting = self._catalog.hosted.get(key)
         return {i: s for i, s in hosting.members.items() if self._catalog.has_id(i)} if hosting is not None else {}
 
-    def _note(self, key: str, hosting: Hosting | None) -> None:
+    def _note(self, key: str, hosting: Hosting | None, left: Mapping[int, Solo] | None = None) -> None:
+        """Stores what a job is, durably; `left`: where queries go on that are no members any more."""
         with self._catalog.edit():
+            self._catalog.solo.update(left or {})
             self._catalog.hosted.pop(key, None)
             if hosting is not None:
                 self._catalog.hosted[key] = hosting
                 for i in hosting.members:
                     self._catalog.solo.pop(i, None)
 
-    def _give(self, key: str, info: ObjectInfo) -> None:
+    def _give(self, key: str, info: ObjectInfo, planned: Planned) -> None:
         """Gives a query a new slot, durably."""
         with self._noting:
             old = self._catalog.hosted.get(key)
             if old is None:
                 old = Hosting(self._free_number(key), self._jobs.storage.log.head, 0, {})
-            slot = Slot(old.last + 1, self._jobs.shared.begin(info).base)
+            solo = self._jobs.begin(info)
+            slot = Slot(old.last + 1, solo.base, solo.start or self._beginning(key, planned))
             self._note(key, Hosting(old.number, old.start, slot.slot, {**old.members, info.id: slot}))
 
-    def _take(self, key: str, object_id: int) -> None:
-        """Takes a query's slot away, durably."""
+    def _beginning(self, key: str, planned: Planned) -> int:
+        """The LSN after which a new query reads. Trimmed entries can reappear after a crash; they are not part of its input."""
+        log = self._jobs.storage.log
+        head = log.head
+        empty = not planned.seeds and all(log.first_entry(o) is None for o in _Key.read(key).objects)
+        return head if empty else 0
+
+    def _take(self, key: str, object_id: int, *, resumes: bool = False) -> None:
+        """Takes a query's slot away, durably. `resumes`: it will be started again, and goes on where it is if it has no state."""
         with self._noting:
             hosting = self._catalog.hosted.get(key)
             if hosting is not None:
                 rest = {i: s for i, s in hosting.members.items() if i != object_id}
-                self._note(key, replace(hosting, members=rest))
+                left = self._position(key, hosting, object_id) if resumes else None
+                self._note(key, replace(hosting, members=rest), {object_id: left} if left is not None else None)
+
+    def _position(self, key: str, hosting: Hosting, object_id: int) -> Solo | None:
+        """Where a member goes on; None if it begins again."""
+        slot = hosting.members.get(object_id)
+        if slot is None or _Key.read(key).state or not self._catalog.has_id(object_id):
+            return None
+        recorded = max(self._jobs.recorded(i) - s.base for i, s in hosting.members.items() if self._catalog.has_id(i))
+        try:
+            found = reached(self._folder(key, hosting.number), slot.slot, recorded)
+        except PenstockError:
+            return None
+        return self._jobs.after(object_id, slot.start if found is None else found)
 
     def _folder(self, key: str, number: int) -> Path:
         return self._jobs.storage.layout.hosted(key, number)
@@ -98,9 +147,10 @@ class HostedJobs:
     def join(self, info: ObjectInfo, planned: Planned) -> None:
         """Makes a query a member of the job over its objects, which is started if there is none."""
         assert planned.membership is not None
-        key = "-".join(str(o) for o in sorted(planned.membership.objects))
+        key = str(_Key.of(planned.membership))
+        before = self._catalog.solo.get(info.id)
         with uninterrupted():
-            self._give(key, info)
+            self._give(key, info, planned)
             try:
                 if self._jobs.running():
                     host = self._running.get(key)
@@ -112,6 +162,9 @@ class HostedJobs:
                         self._start(key, {info.id: info})
             except BaseException:
                 self._forget(key, info.id)
+                if before is not None:
+                    with self._catalog.edit():
+                        self._catalog.solo[info.id] = before
                 raise
 
     def leave(self, info: ObjectInfo) -> None:
@@ -144,7 +197,7 @@ class HostedJobs:
         host = self._running.get(key)
         if host is None:
             return
-        self._take(key, object_id)
+        self._take(key, object_id, resumes=True)
         host.leave(object_id)
         if self._catalog.has_id(object_id):
             self._jobs.refused(self._catalog.by_id(object_id), error)
@@ -173,7 +226,7 @@ class HostedJobs:
             except PenstockError as error:
                 if not error.code.startswith(_OF_ONE):
                     raise
-                self._take(key, i)
+                self._take(key, i, resumes=True)
                 self._jobs.refused(info, error)
         sound = self._members(key)
         if not sound:
@@ -214,11 +267,9 @@ class HostedJobs:
             self._running.pop(key, None)
             raise
 
-    def halt(self, info: ObjectInfo) -> None:
-        """Stops the job of a member; `start` goes on with all of them."""
-        key = self.key(info.id)
-        if key is not None:
-            self._stop(key)
+    def halt(self, key: str) -> None:
+        """Stops a job; `start` goes on with all its members."""
+        self._stop(key)
 
     def _stop(self, key: str) -> None:
         host = self._running.pop(key, None)
@@ -234,9 +285,9 @@ class HostedJobs:
     def renew(self, object_id: int) -> None:
         """An object has changed its columns: jobs that read it are started again, and know them."""
         for key in self.all():
-            if str(object_id) in key.split("-") and key in self._running:
+            if object_id in _Key.read(key).objects and key in self._running:
                 self._stop(key)
-                self.start(key)
+                self._jobs.attempt(self.members(key), lambda key=key: self.start(key))  # type: ignore[misc]
 
     def _free_number(self, key: str) -> int:
         """A number that no job over these objects has had of which anything is left."""
@@ -262,7 +313,9 @@ class _Host:
         self._sweeping: set[int] = set()
         self._objects: list[int] = []
         self._name = f"{jobs.compute.uid}-hosted-{key}"
-        self._plan = compile_host(jobs.compute.spark, [jobs.storage.catalog.by_id(int(o)) for o in key.split("-")])
+        self._common = _Key.read(key)
+        read = [jobs.storage.catalog.by_id(o) for o in self._common.objects]
+        self._plan = compile_host(jobs.compute.spark, read, self._common.timed)
 
     @property
     def job(self) -> Job:
@@ -274,7 +327,8 @@ class _Host:
 
     def join(self, info: ObjectInfo, slot: Slot, planned: Planned) -> None:
         assert planned.membership is not None
-        place = Place(info.id, planned.membership, stored_schema(info), planned.seeds, planned.state_limit)
+        seeds = tuple(Seed(o, slot.start, 0, "", ()) for o in self._common.objects) if slot.start else planned.seeds
+        place = Place(info.id, planned.membership, stored_schema(info), seeds, planned.state_limit)
         recorder = Recorder(
             self._jobs.storage, [info], planned.compiled.outputs, slot.base, errors=[self._jobs.errors_of(info)]
         )
@@ -351,7 +405,9 @@ class _Host:
     def spec(self) -> JobSpec:
         jobs, catalog = self._jobs, self._jobs.storage.catalog
         return JobSpec(
-            name="keyed queries on " + ", ".join(catalog.by_id(int(o)).name for o in self._key.split("-")),
+            name=("keyed " if self._common.state else "")
+            + "queries on "
+            + ", ".join(catalog.by_id(o).name for o in self._common.objects),
             objects=self._objects,
             make=self._make,
             recorder=self._recorder,

@@ -47,7 +47,7 @@ class JobSpec:
     itself, `erred` for changes in the rows that could not be computed.
 
     `make` gives a fresh kernel job for each attempt. `interrupt` wakes a recorder that waits for something, so that it sees that
-    the job is to stop. `alone`: a failure that can pass is tried again; a job that others share is split up instead. `blamed` is asked whether the failure is that of one member
+    the job is to stop.  `blamed` is asked whether the failure is that of one member
     of a shared job, which it has taken out: the job then goes on at once.
     """
 
@@ -60,7 +60,6 @@ class JobSpec:
     erred: Callable[[], None] = lambda: None
     interrupt: Callable[[], None] = lambda: None
     state_limit: int = 0
-    alone: bool = True
     blamed: Callable[[PenstockError], bool] = lambda error: False
 
 
@@ -166,7 +165,7 @@ class Job:
         with suppress(Exception):
             self.kernel.refuse(str(error))
         passing = error.code in _PASSING and (error.code in _LASTING or self._failures < _ATTEMPTS)
-        if self.spec.alone and passing:
+        if passing:
             return self._life.attempt(JobState.RETRYING)
         if self._life.attempt(JobState.FAILED):
             if error.code != "PSK-7005":  # The end of the JVM is reported once, and not by each of its jobs.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from penstock.catalog.objects import Kind, ObjectInfo, Role
+from penstock.catalog.objects import Kind, ObjectInfo, Role, Solo
 from penstock.catalog.types import stored_schema
 from penstock.errors import PenstockError, fail
 from penstock.runtime.connect.lookups import FedLookup
@@ -19,7 +19,6 @@ from penstock.runtime.jobs.hosted import HostedJobs
 from penstock.runtime.jobs.job import Job, JobSpec
 from penstock.runtime.jobs.planned import Planned, Planner
 from penstock.runtime.jobs.relocate import relocate
-from penstock.runtime.jobs.shared import SharedJobs
 from penstock.runtime.lifecycle import JobState
 from penstock.runtime.storage.contents import complete, contents
 from penstock.runtime.storage.interrupts import uninterrupted
@@ -29,6 +28,8 @@ from penstock.serve.zset import negated
 from penstock.spark.bridge import KernelJob
 
 QUERIES = (Kind.STREAM, Kind.VIEW)
+_EPOCHS = 1 << 40
+"""A multiple of this is added to the numbers of epochs, so that they rise when a query goes from one job to another."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,6 @@ class Jobs:
         self.planner = Planner(storage, compute)
         self.planned: dict[int, Planned] = {}
         self.by_object: dict[int, Job] = {}
-        self.shared = SharedJobs(self)
         self.hosted = HostedJobs(self)
         self._lookups = lookups
         self._refused: dict[int, tuple[PenstockError, float]] = {}
@@ -71,15 +71,13 @@ class Jobs:
         """Starts every query, in order of dependency. One that cannot be started is reported; the others still start."""
         catalog = self.storage.catalog
         for info in catalog.objects(*QUERIES):
-            if not self.shared.member(info.id) and not self.hosted.member(info.id):
-                self._try([info], lambda info=info: self.start(info))  # type: ignore[misc]
-        for input_id in self.shared.inputs():
-            known = [catalog.by_id(m) for m in catalog.shared[input_id].members if catalog.has_id(m)]
-            self._try(known, lambda input_id=input_id: self.shared.start(input_id))  # type: ignore[misc]
+            if not self.hosted.member(info.id):
+                self.attempt([info], lambda info=info: self.start(info))  # type: ignore[misc]
         for key in self.hosted.all():
-            self._try(self.hosted.members(key), lambda key=key: self.hosted.start(key))  # type: ignore[misc]
+            self.attempt(self.hosted.members(key), lambda key=key: self.hosted.start(key))  # type: ignore[misc]
 
-    def _try(self, infos: Sequence[ObjectInfo], start: Callable[[], None]) -> None:
+    def attempt(self, infos: Sequence[ObjectInfo], start: Callable[[], None]) -> None:
+        """Starts queries; if that is refused, their status says why."""
         try:
             start()
         except PenstockError as error:
@@ -102,16 +100,14 @@ class Jobs:
         self.storage.check_sound(info)
         key = self.hosted.key(info.id)
         if key is not None:
-            self._refused.pop(info.id, None)
             self.hosted.start(key)
+            self._refused.pop(info.id, None)
             return
         if self._lost(info):
             self._begin_again(info)
             known = self.plan(info)
         if known.membership is not None:
             self.hosted.join(info, known)
-        elif self.shared.takes(info, known):
-            self.shared.join(info, known)
         else:
             relocate(self.storage.layout.job(info.id))
             self.run(self._spec(info, known))
@@ -120,12 +116,7 @@ class Jobs:
     def _lost(self, info: ObjectInfo) -> bool:
         """True if the log has epochs of the query but its checkpoint is gone: its state cannot continue from the log."""
         recorded = self.recorded(info.id)
-        if (
-            recorded < 0
-            or recorded < self.shared.begin(info).base
-            or self.shared.member(info.id)
-            or self.hosted.member(info.id)
-        ):
+        if recorded < 0 or recorded < self.begin(info).base or self.hosted.member(info.id):
             return False
         offsets = self.storage.layout.job(info.id) / "checkpoint" / "offsets"
         return not offsets.is_dir() or not any(offsets.iterdir())
@@ -134,6 +125,14 @@ class Jobs:
         """The last epoch of a query that is in the log, with rows, or with errors alone; -1 if there is none."""
         errors = self.storage.owned(object_id, Role.ERRORS)
         return max(self.storage.log.job_epoch(i) for i in (object_id, *([errors.id] if errors is not None else [])))
+
+    def begin(self, info: ObjectInfo) -> Solo:
+        """Where a query begins that has no checkpoint."""
+        return self.storage.catalog.solo.get(info.id, Solo(0, 0))
+
+    def after(self, object_id: int, start: int = 0) -> Solo:
+        """Where a query begins again, with epoch numbers above all that it has had."""
+        return Solo(start, (self.recorded(object_id) // _EPOCHS + 1) * _EPOCHS)
 
     def check_repeatable(self, info: ObjectInfo) -> None:
         """Raises PSK-6003 or PSK-5011 for a query that cannot start over: its output cannot be retracted, or not be recomputed."""
@@ -166,7 +165,7 @@ class Jobs:
         if parts:
             storage.commit(parts)
         with storage.catalog.edit():
-            storage.catalog.solo[info.id] = self.shared.after(self.recorded(info.id))
+            storage.catalog.solo[info.id] = self.after(info.id)
         # What it began with may be followed by changes that the log does not have any more.
         shutil.rmtree(storage.layout.job(info.id), ignore_errors=True)
         self.planned.pop(info.id, None)
@@ -201,7 +200,7 @@ class Jobs:
     def _spec(self, info: ObjectInfo, planned: Planned) -> JobSpec:
         storage, compute = self.storage, self.compute
         outputs = [storage.info(i) for i in planned.output_ids]
-        solo = self.shared.begin(info)
+        solo = self.begin(info)
         settings = storage.settings.engine
         asks = self._asks(info)
         owner = storage.info(info.owner_id) if info.role is Role.PROBE and info.owner_id is not None else None
@@ -281,9 +280,6 @@ class Jobs:
         if self.hosted.member(info.id):
             self.hosted.leave(info)
             return
-        if self.shared.member(info.id):
-            self.shared.leave(info)
-            return
         job = self.by_object.pop(info.id, None)
         if job is not None:
             for i in job.objects:
@@ -291,22 +287,27 @@ class Jobs:
             job.stop()
 
     def halt(self, info: ObjectInfo) -> None:
-        """Stops a query before a restart. Until it is restarted, its contents are not served as current."""
-        stopped = fail("PSK-7006", f"{info.name} was stopped, and not started again.")
-        self.refused(info, stopped)
-        if self.hosted.member(info.id):
-            self.hosted.halt(info)
-        else:
+        """Stops a query, and those that share its job, before a restart. Until they are restarted, their contents are not served as current."""
+        key = self.hosted.key(info.id)
+        for one in [info] if key is None else self.hosted.members(key):
+            self._stopped(one)
+        if key is None:
             self.stop(info)
+        else:
+            self.hosted.halt(key)
+
+    def _stopped(self, info: ObjectInfo) -> None:
+        self.refused(info, fail("PSK-7006", f"{info.name} was stopped, and not started again."))
 
     def restart(self, info: ObjectInfo) -> None:
-        """Restarts a query; if that is refused, its status says why."""
+        """Restarts a query that has a job of its own; if that is refused, its status says why."""
         self.halt(info)
-        self._try([info], lambda: self.start(info))
+        self.attempt([info], lambda: self.start(info))
 
     def lose(self, info: ObjectInfo) -> None:
-        """Makes a query that is stopped begin again when it is started: all that it has emitted is taken back first."""
-        self.hosted.leave(info)
+        """Stops a query, which begins again when it is started: all that it has emitted is taken back first."""
+        self._stopped(info)
+        self.stop(info)
         shutil.rmtree(self.storage.layout.job(info.id), ignore_errors=True)
         self.planned.pop(info.id, None)
         with self.storage.catalog.edit():
@@ -376,8 +377,6 @@ class Jobs:
         if job is None:
             return Trouble(info.name, "stopped", 0.0, lsn, None) if not self.running() else None
         if job.error is not None and job.state in (JobState.FAILED, JobState.RETRYING):
-            if job.state is JobState.FAILED and not job.spec.alone:
-                return None  # It is being split up; callers that wait for the query wait for that.
             return Trouble(info.name, job.state.value, job.failed_at or 0.0, max(lsn, job.figures.reached), job.error)
         return None
 
@@ -453,7 +452,7 @@ class Jobs:
                 return settled
             except PenstockError:
                 replaced = self.by_object.get(info.id) is not job and self._expected(info)
-                if info.id not in self._refused and not replaced and not self.shared.split_up(info):
+                if info.id not in self._refused and not replaced:
                     raise
 
     def _expected(self, info: ObjectInfo) -> bool:

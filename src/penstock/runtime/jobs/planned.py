@@ -48,9 +48,9 @@ class Planned:
     state_limit: int = 0
     """The bytes of state at which the query fails; 0: no limit."""
     membership: Membership | None = None
-    """What a job needs of it that it shares with other keyed queries; None if it has a job of its own."""
+    """What a job needs of it that it shares with other queries; None if it has a job of its own."""
     alone: str = ""
-    """Why it does not share a job with other keyed queries."""
+    """Why it does not share a job."""
 
     @property
     def fingerprint(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
@@ -353,14 +352,10 @@ def add_column(engine: Engine, s: st.AlterSourceAddColumn) -> None:
             # Readers first: the new plans can read rows without the column, but the old plans cannot read rows with it.
             for reader, planned in again:
                 engine.jobs.planned[reader.id] = planned
-                alone = not engine.jobs.shared.member(reader.id) and not engine.jobs.hosted.member(reader.id)
-                if engine.running and alone:
+                if engine.running and not engine.jobs.hosted.member(reader.id):
                     engine.jobs.restart(reader)
             # A reader that cannot start again reports it in its status.
-            with suppress(PenstockError):
-                engine.jobs.shared.renew(info.id)
-            with suppress(PenstockError):
-                engine.jobs.hosted.renew(info.id)
+            engine.jobs.hosted.renew(info.id)
             engine.storage.regrow(grown, defaults)
 
 

@@ -112,13 +112,12 @@ def _lines(engine: Engine, query: p.Query, compiled: Compiled, note: Callable[[p
 
 
 def _job(engine: Engine, compiled: Compiled, company: Membership | str) -> list[str]:
-    """With whom a query that keeps state shares its job, or why it has one of its own."""
-    if not compiled.operators:
-        return []
+    """With whom a query shares its job, or why it has one of its own."""
     if isinstance(company, str):
         return [f"job: its own, because {company}"]
     names = ", ".join(engine.catalog.by_id(i).name for i in company.objects)
-    return [f"job: shared by keyed queries on {names}"]
+    kind = "keyed queries" if compiled.operators else "queries without state"
+    return [f"job: shared by {kind} on {names}"]
 
 
 def _figures(engine: Engine, object_id: int, job: Job) -> list[str]:

@@ -35,8 +35,9 @@ def restart(engine: Engine, s: st.Restart) -> None:
             for one in queries:
                 engine.jobs.check_repeatable(one)
         for one in queries:
-            engine.jobs.halt(one)
             if s.beginning:
                 engine.jobs.lose(one)
+            else:
+                engine.jobs.halt(one)
         for one in queries:
             engine.jobs.start(one)

@@ -8,9 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.catalog.objects import Generation, Hosting
+from penstock.catalog.objects import Hosting
 
-_SHARED = "shared-"
 _HOSTED = "hosted-"
 
 
@@ -33,32 +32,20 @@ class Layout:
     def job(self, object_id: int) -> Path:
         return self.jobs / str(object_id)
 
-    def shared(self, input_id: int, generation: int) -> Path:
-        """The folder of one generation of a shared job."""
-        return self.jobs / f"{_SHARED}{input_id}" / str(generation)
-
     def hosted(self, key: str, number: int) -> Path:
-        """The folder of a shared job of keyed queries, by the objects that it reads."""
+        """The folder of a shared job."""
         return self.jobs / f"{_HOSTED}{key}" / str(number)
 
     def snapshot(self, object_id: int) -> Path:
         return self.root / "views" / f"{object_id}.arrow"
 
-    def sweep(
-        self, objects: Collection[int], generations: Mapping[int, Generation], hosted: Mapping[str, Hosting]
-    ) -> None:
+    def sweep(self, objects: Collection[int], hosted: Mapping[str, Hosting]) -> None:
         """Deletes what belongs to no object: a crash may have come between a change of the catalogue and of the folder."""
         for folder in self.jobs.glob("*/"):
             if folder.name.startswith(_HOSTED):
                 key = folder.name.removeprefix(_HOSTED)
                 self.sweep_hosted(key, hosted.get(key))
-                continue
-            of = folder.name.removeprefix(_SHARED)
-            if not of.isdecimal():
-                continue
-            if of != folder.name:
-                self.sweep_shared(int(of), generations.get(int(of)))
-            elif int(of) not in objects:
+            elif folder.name.isdecimal() and int(folder.name) not in objects:
                 remove(folder)
         for file in self.root.glob("views/*"):
             of = file.name.lstrip(".").partition(".")[0]
@@ -66,23 +53,15 @@ class Layout:
             if of.isdecimal() and (int(of) not in objects or file != self.snapshot(int(of))):
                 remove(file)
 
-    def sweep_shared(self, input_id: int, now: Generation | None) -> None:
-        """Deletes the folders of all generations of a shared job but the one that it has now."""
-        _keep(self.shared(input_id, 0).parent, now.number if now is not None else None)
-
     def sweep_hosted(self, key: str, now: Hosting | None) -> None:
         """Deletes the folders of all shared jobs over some objects but the one that there is now."""
-        _keep(self.hosted(key, 0).parent, now.number if now is not None else None)
-
-
-def _keep(folder: Path, number: int | None) -> None:
-    """Removes all that is in a folder but what has a number; without one the folder itself."""
-    if number is None:
-        remove(folder)
-        return
-    for old in folder.glob("*"):
-        if old.name != str(number):
-            remove(old)
+        folder = self.hosted(key, 0).parent
+        if now is None:
+            remove(folder)
+            return
+        for old in folder.glob("*"):
+            if old.name != str(now.number):
+                remove(old)
 
 
 def remove(path: Path) -> None:

@@ -197,7 +197,7 @@ class MemberRecorder:
         failed = False
         for i, object_id in enumerate(epoch.objects or ()):
             member = self.members.get(object_id)
-            if member is None or not (epoch.batches[i] or epoch.errors[i]):
+            if member is None or not (epoch.batches[i] or epoch.errors[i] or epoch.watermark is not None or epoch.idle):
                 continue
             try:
                 made = member.recorder.parts(epoch.of(i))

@@ -7,15 +7,14 @@ import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 
 /**
  * One try at a row: the condition under which a query wants the row and the columns it makes of it. If one of them fails, the query does not
  * get the row, and the row is reported.
  *
- * <p>Spec: {@code channel} (the number of the job's {@link ErrorChannel}; missing: rows that fail are dropped without a word), {@code query} (whose error it
- * is), {@code member} (true in a query that shares a job: its errors go through {@link MemberErrors}), {@code names} (of the input's columns, as users know them, in the order in which they are told; others are not), {@code texts} (of the columns' expressions, in their order; null
+ * <p>Spec: {@code channel} (the number of the job's {@link ErrorChannel}; missing: rows that fail are dropped without a word), {@code
+ * member} (true in a query that shares a job: its errors go through {@link MemberErrors}), {@code names} (of the input's columns, as users know them, in the order in which they are told; others are not), {@code texts} (of the columns' expressions, in their order; null
  * for those that cannot fail), {@code condition} (its text).
  */
 final class Attempt implements Serializable {
@@ -24,7 +23,6 @@ final class Attempt implements Serializable {
 
   private final ErrorChannel channel;
   private final boolean member;
-  private final int query;
   final LinkedHashMap<String, String> names = new LinkedHashMap<>();
   /** The text of the condition, then those of the columns. */
   final ArrayList<String> texts = new ArrayList<>();
@@ -32,7 +30,6 @@ final class Attempt implements Serializable {
   Attempt(JsonNode spec) {
     channel = spec.hasNonNull("channel") ? ErrorChannel.of(spec.get("channel").asLong()) : null;
     member = spec.path("member").asBoolean();
-    query = spec.path("query").asInt();
     for (Map.Entry<String, JsonNode> name : spec.path("names").properties()) {
       names.put(name.getKey(), name.getValue().asText());
     }
@@ -50,15 +47,13 @@ final class Attempt implements Serializable {
     if (member) {
       MemberErrors.report(expression, error, row, weight);
     } else if (channel != null) {
-      channel.report(query, expression, error, row, weight);
+      channel.report(0, expression, error, row, weight);
     }
   }
 
-  static List<Attempt> list(String json) {
+  static Attempt of(String json) {
     try {
-      List<Attempt> out = new ArrayList<>();
-      JSON.readTree(json).forEach(spec -> out.add(new Attempt(spec)));
-      return out;
+      return new Attempt(JSON.readTree(json));
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
@@ -66,6 +61,6 @@ final class Attempt implements Serializable {
 
   @Override
   public String toString() {
-    return "attempt of query " + query;
+    return "attempt";
   }
 }

@@ -10,7 +10,6 @@ import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet$;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
@@ -19,7 +18,6 @@ import org.apache.spark.sql.catalyst.expressions.codegen.CodeGenerator$;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
 import org.apache.spark.sql.catalyst.expressions.codegen.EmptyBlock$;
 import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
-import org.apache.spark.sql.catalyst.expressions.codegen.FalseLiteral$;
 import org.apache.spark.sql.catalyst.expressions.codegen.JavaCode$;
 import org.apache.spark.sql.catalyst.expressions.codegen.SubExprCodes;
 import org.apache.spark.sql.execution.CodegenSupport;
@@ -38,48 +36,25 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class AttemptExec extends ExecNode implements CodegenSupport {
   private static final long serialVersionUID = 1L;
 
-  private final Attempts.Layout layout;
-  private final Seq<Expression> conditions;
+  private final Attempt attempt;
+  private final Expression condition;
   private final Seq<Expression> columns;
   private CodegenSupport parent;
 
   public AttemptExec(
-      Attempts.Layout layout, Seq<Expression> conditions, Seq<Expression> columns, Seq<Attribute> output,
-      SparkPlan child) {
+      Attempt attempt, Expression condition, Seq<Expression> columns, Seq<Attribute> output, SparkPlan child) {
     super(output, child);
-    this.layout = layout;
-    this.conditions = conditions;
+    this.attempt = attempt;
+    this.condition = condition;
     this.columns = columns;
   }
 
-  /** Whether there is a row for every row, with a flag for each attempt. */
-  private boolean wide() {
-    return output().size() > columns.size();
+  private List<Attribute> input() {
+    return CollectionConverters.asJava(child().output());
   }
 
-  private List<Expression> bound(Seq<Expression> some) {
-    List<Attribute> input = CollectionConverters.asJava(child().output());
-    List<Expression> out = new ArrayList<>();
-    for (Expression e : CollectionConverters.asJava(some)) {
-      out.add(bound(e, input));
-    }
-    return out;
-  }
-
-  static Expression bound(Expression e, List<Attribute> input) {
-    if (e instanceof AttributeReference wanted) {
-      for (int i = 0; i < input.size(); i++) {
-        if (input.get(i).exprId().equals(wanted.exprId())) {
-          return new BoundReference(i, input.get(i).dataType(), input.get(i).nullable());
-        }
-      }
-      throw new IllegalStateException("no column " + wanted + " in " + input);
-    }
-    return (Expression) e.mapChildren(child -> bound((Expression) child, input));
-  }
-
-  private Failures failures() {
-    return new Failures(layout, bound(conditions), bound(columns), CollectionConverters.asJava(child().output()));
+  private List<Expression> bound() {
+    return CollectionConverters.asJava(columns).stream().map(e -> Nodes.bound(e, input())).toList();
   }
 
   // With generated code
@@ -97,48 +72,23 @@ public final class AttemptExec extends ExecNode implements CodegenSupport {
   /** Columns that are passed through unchanged need not be evaluated before. */
   @Override
   public AttributeSet usedInputs() {
-    List<Expression> used = new ArrayList<>(CollectionConverters.asJava(conditions));
-    for (Expression e : CollectionConverters.asJava(columns)) {
-      if (!(e instanceof Attribute) || wide()) {
-        used.add(e);
-      }
-    }
+    List<Expression> used = new ArrayList<>(CollectionConverters.asJava(columns));
+    used.removeIf(e -> e instanceof Attribute);
+    used.add(condition);
     return AttributeSet$.MODULE$.fromAttributeSets(
         CollectionConverters.asScala(used.stream().map(Expression::references).toList()));
   }
 
   @Override
   public String doConsume(CodegenContext context, Seq<ExprCode> input, ExprCode row) {
-    String failures = context.addReferenceObj("failures", failures(), Failures.class.getName());
-    List<Expression> wanted = bound(conditions);
-    List<Expression> all = bound(columns);
-    List<ExprCode> flags = new ArrayList<>();
+    Expression wanted = Nodes.bound(condition, input());
+    List<Expression> own = bound();
+    String failures = context.addReferenceObj(
+        "failures", new Failures(attempt, wanted, own, input()), Failures.class.getName());
+    context.currentVars_$eq(input);
+    ExprCode first = wanted.genCode(context);
     List<ExprCode> out = new ArrayList<>();
-    StringBuilder code = new StringBuilder();
-    int first = 0;
-    for (int i = 0; i < wanted.size(); i++) {
-      List<Expression> own = all.subList(first, first + layout.widths[i]);
-      flags.add(attempt(context, input, failures, i, wanted.get(i), own, code, out));
-      first += layout.widths[i];
-    }
-    context.currentVars_$eq(input);
-    if (!wide()) {
-      code.append("if (").append(flags.get(0).value()).append(") {\n")
-          .append(consume(context, Nodes.list(out), null)).append("\n}\n");
-    } else {
-      flags.addAll(out);
-      code.append(consume(context, Nodes.list(flags), null));
-    }
-    return code.toString();
-  }
-
-  /** Adds the code of one attempt, and its columns to {@code out}; whether it has succeeded. */
-  private ExprCode attempt(
-      CodegenContext context, Seq<ExprCode> input, String failures, int number, Expression wanted,
-      List<Expression> own, StringBuilder code, List<ExprCode> out) {
-    context.currentVars_$eq(input);
-    ExprCode condition = wanted.genCode(context);
-    List<Expression> computed = own.stream().filter(e -> !handedOn(e)).toList();
+    List<Expression> computed = own.stream().filter(e -> !(e instanceof BoundReference)).toList();
     Seq<Expression> list = Nodes.list(computed);
     String before = "";
     String shared = "";
@@ -156,7 +106,8 @@ public final class AttemptExec extends ExecNode implements CodegenSupport {
     StringBuilder body = new StringBuilder();
     Iterator<ExprCode> value = CollectionConverters.asJava(values).iterator();
     for (Expression e : own) {
-      if (handedOn(e)) {
+      // An input column is passed through.
+      if (e instanceof BoundReference) {
         out.add(e.genCode(context));
         continue;
       }
@@ -173,21 +124,22 @@ public final class AttemptExec extends ExecNode implements CodegenSupport {
       out.add(new ExprCode(EmptyBlock$.MODULE$, JavaCode$.MODULE$.isNullVariable(isNull), JavaCode$.MODULE$.variable(result, type)));
     }
     String error = context.freshName("error");
-    code.append(before).append('\n').append(declared)
-        .append("try {\n").append(condition.code()).append('\n')
-        .append("if (!").append(condition.isNull()).append(" && ").append(condition.value()).append(") {\n")
+    StringBuilder code = new StringBuilder(before).append('\n').append(declared)
+        .append("try {\n").append(first.code()).append('\n')
+        .append("if (!").append(first.isNull()).append(" && ").append(first.value()).append(") {\n")
         .append(shared).append('\n').append(body).append(done).append(" = true;\n}\n")
         .append("} catch (Exception ").append(error).append(") {\n")
         .append(done).append(" = false;\n")
-        .append(telling(context, input, failures, number, error))
+        .append(telling(context, input, failures, error))
         .append("}\n");
-    return new ExprCode(
-        EmptyBlock$.MODULE$, FalseLiteral$.MODULE$, JavaCode$.MODULE$.variable(done, org.apache.spark.sql.types.DataTypes.BooleanType));
+    context.currentVars_$eq(input);
+    return code.append("if (").append(done).append(") {\n").append(consume(context, Nodes.list(out), null)).append("\n}\n")
+        .toString();
   }
 
   /** The code that reports a row; it evaluates columns of the row that were not needed so far. */
   private static String telling(
-      CodegenContext context, Seq<ExprCode> input, String failures, int number, String error) {
+      CodegenContext context, Seq<ExprCode> input, String failures, String error) {
     String values = context.freshName("row");
     List<ExprCode> columns = CollectionConverters.asJava(input);
     StringBuilder code = new StringBuilder("Object[] " + values + " = new Object[" + columns.size() + "];\n");
@@ -197,7 +149,7 @@ public final class AttemptExec extends ExecNode implements CodegenSupport {
       code.append("if (!").append(column.isNull()).append(") {\n")
           .append(values).append('[').append(i).append("] = ").append(column.value()).append(";\n}\n");
     }
-    return code.append(failures).append(".report(").append(number).append(", ").append(error).append(", ").append(values)
+    return code.append(failures).append(".report(").append(error).append(", ").append(values)
         .append(");\n").toString();
   }
 
@@ -205,11 +157,6 @@ public final class AttemptExec extends ExecNode implements CodegenSupport {
     List<ExprCode> out = new ArrayList<>();
     expressions.forEach(e -> out.add(e.genCode(context)));
     return Nodes.list(out);
-  }
-
-  /** Whether an input column is passed through. If every row has an output row, it must be NULL for queries that do not select the row. */
-  private boolean handedOn(Expression e) {
-    return !wide() && e instanceof BoundReference;
   }
 
   @Override
@@ -226,20 +173,25 @@ public final class AttemptExec extends ExecNode implements CodegenSupport {
 
   @Override
   public RDD<InternalRow> doExecute() {
-    RowAttempts attempts = new RowAttempts(
-        layout, bound(conditions), bound(columns), wide(), failures());
-    FlatMapFunction<Iterator<InternalRow>, InternalRow> function =
-        rows -> attempts.over(TaskContext.getPartitionId(), rows);
+    Attempt told = attempt;
+    Expression wanted = condition;
+    ArrayList<Expression> made = new ArrayList<>(CollectionConverters.asJava(columns));
+    ArrayList<Attribute> input = new ArrayList<>(input());
+    FlatMapFunction<Iterator<InternalRow>, InternalRow> function = rows -> {
+      RowAttempt one = new RowAttempt(told, wanted, made);
+      one.bind(input, TaskContext.getPartitionId());
+      return one.over(rows);
+    };
     return child().execute().toJavaRDD().mapPartitions(function).rdd();
   }
 
   @Override
   protected Object[] parts() {
-    return new Object[] {layout, conditions, columns};
+    return new Object[] {attempt, condition, columns};
   }
 
   @Override
   public SparkPlan withNewChildInternal(SparkPlan newChild) {
-    return new AttemptExec(layout, conditions, columns, output(), newChild);
+    return new AttemptExec(attempt, condition, columns, output(), newChild);
   }
 }

@@ -13,30 +13,25 @@ import scala.collection.immutable.Seq;
  * moved out of it nor into it.
  */
 public final class AttemptPlan extends PlanNode implements SupportsNonDeterministicExpression {
-  private final Attempts.Layout layout;
-  private final Seq<Expression> conditions;
+  private final Attempt attempt;
+  private final Expression condition;
   private final Seq<Expression> columns;
 
-  /**
-   * @param conditions one of each attempt
-   * @param columns those of all attempts, one after the other, without their names: Spark drops names in nodes that it does not know
-   * @param output a flag for each attempt, unless the only attempt decides whether there is a row at all; then the columns
-   */
+  /** @param columns without their names: Spark drops names in nodes that it does not know */
   public AttemptPlan(
-      Attempts.Layout layout, Seq<Expression> conditions, Seq<Expression> columns, Seq<Attribute> output,
-      LogicalPlan child) {
+      Attempt attempt, Expression condition, Seq<Expression> columns, Seq<Attribute> output, LogicalPlan child) {
     super(output, child);
-    this.layout = layout;
-    this.conditions = conditions;
+    this.attempt = attempt;
+    this.condition = condition;
     this.columns = columns;
   }
 
-  Attempts.Layout layout() {
-    return layout;
+  Attempt attempt() {
+    return attempt;
   }
 
-  Seq<Expression> conditions() {
-    return conditions;
+  Expression condition() {
+    return condition;
   }
 
   Seq<Expression> columns() {
@@ -56,11 +51,11 @@ public final class AttemptPlan extends PlanNode implements SupportsNonDeterminis
 
   @Override
   protected Object[] parts() {
-    return new Object[] {layout, conditions, columns};
+    return new Object[] {attempt, condition, columns};
   }
 
   @Override
   public LogicalPlan withNewChildInternal(LogicalPlan newChild) {
-    return new AttemptPlan(layout, conditions, columns, output(), newChild);
+    return new AttemptPlan(attempt, condition, columns, output(), newChild);
   }
 }

@@ -19,15 +19,15 @@ public final class Failures implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final String WEIGHT = "__weight";
 
-  private final Attempts.Layout layout;
-  private final ArrayList<Expression> conditions;
+  private final Attempt attempt;
+  private final Expression condition;
   private final ArrayList<Expression> columns;
-  private final ArrayList<RowText> rows = new ArrayList<>();
+  private final RowText text;
   private final int weightAt;
 
-  Failures(Attempts.Layout layout, List<Expression> conditions, List<Expression> columns, List<Attribute> input) {
-    this.layout = layout;
-    this.conditions = new ArrayList<>(conditions);
+  Failures(Attempt attempt, Expression condition, List<Expression> columns, List<Attribute> input) {
+    this.attempt = attempt;
+    this.condition = condition;
     this.columns = new ArrayList<>(columns);
     StructType schema = new StructType();
     int at = -1;
@@ -36,31 +36,22 @@ public final class Failures implements Serializable {
       at = input.get(i).name().equals(WEIGHT) ? i : at;
     }
     weightAt = at;
-    for (Attempt attempt : layout.attempts) {
-      rows.add(new RowText(schema, attempt.names));
-    }
+    text = new RowText(schema, attempt.names);
   }
 
-  /** Reports that an attempt at a row, given as Spark keeps its values, has ended with an error. */
-  public void report(int number, Exception error, Object[] values) {
-    InternalRow row = new GenericInternalRow(values);
-    report(number, error, row);
+  /** Reports that the attempt at a row, given as Spark keeps its values, has ended with an error. */
+  public void report(Exception error, Object[] values) {
+    report(error, new GenericInternalRow(values));
   }
 
-  void report(int number, Exception error, InternalRow row) {
-    String told = ErrorText.of(error);
-    Attempt attempt = layout.attempts.get(number);
+  void report(Exception error, InternalRow row) {
     if (!attempt.reports()) {
       return;
     }
-    int first = 0;
-    for (int i = 0; i < number; i++) {
-      first += layout.widths[i];
-    }
+    String told = ErrorText.of(error);
     String where = attempt.texts.get(0);
-    for (int i = 0; i <= layout.widths[number]; i++) {
-      Expression e = i == 0 ? conditions.get(number) : columns.get(first + i - 1);
-      String failed = failed(e, row);
+    for (int i = 0; i <= columns.size(); i++) {
+      String failed = failed(i == 0 ? condition : columns.get(i - 1), row);
       if (failed != null) {
         told = failed;
         where = attempt.texts.get(i);
@@ -68,7 +59,7 @@ public final class Failures implements Serializable {
       }
     }
     long weight = weightAt < 0 ? 1 : row.getLong(weightAt);
-    attempt.report(where, told, rows.get(number).of(row), weight);
+    attempt.report(where, told, text.of(row), weight);
   }
 
   /** The error of an expression that fails for a row; null if it does not fail or is non-deterministic. */

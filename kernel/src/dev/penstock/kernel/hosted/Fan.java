@@ -3,6 +3,7 @@ package dev.penstock.kernel.hosted;
 import dev.penstock.kernel.error.ErrorChannel;
 import dev.penstock.kernel.error.MemberErrors;
 import dev.penstock.kernel.log.EpochInput;
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Iterator;
@@ -11,15 +12,22 @@ import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
 import java.util.TreeSet;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * Hands each row of an input to the members that read it; its elements are what they make of the rows.
+ * Hands each row of an input to the members that read it; its elements are what they make of the rows for their operators, and, without an {@link Output}, all else that they make.
  *
  * <p>The column {@code __to} of an input is the same in a whole batch and says who reads it: all members up to that slot, or, below zero, one member, which
  * begins with rows that are old to the others.
  */
 final class Fan implements Iterator<Packed>, AutoCloseable {
+  /** What takes the rows that members put out without an operator. */
+  interface Output {
+    /** The row is gone when this returns. */
+    void write(int slot, UnsafeRow row) throws IOException;
+  }
+
   /** The column that says who reads a row. */
   static final String TO = "__to";
   /** Rows that wait, over all members, until they are added up. */
@@ -31,6 +39,7 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
   private final List<String> columns;
   private final int toAt;
   private final EpochInput.Batches batches;
+  private final Output output;
   private final Map<Integer, MemberCode> codes = new LinkedHashMap<>();
   /** The batch that is being read, and the members that have yet to read it. It is gone when the next one is asked for. */
   private ColumnarBatch batch;
@@ -41,13 +50,15 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
   private int next;
   private boolean done;
 
-  Fan(HostTable host, ErrorChannel errors, EpochInput input) {
+  /** @param output null: rows of the members are among the elements */
+  Fan(HostTable host, ErrorChannel errors, EpochInput input, Output output) {
     this.host = host;
     this.errors = errors;
     this.object = input.object();
     this.columns = input.columns();
     this.toAt = columns.indexOf(TO);
     this.batches = input.open();
+    this.output = output;
   }
 
   /** Hands the members' code on, unless it was left in the middle of its work. */
@@ -123,7 +134,21 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
   }
 
   private MemberCode.Out out(int slot) {
-    return (operator, key, row) -> made.add(new Packed(slot, operator, key, row));
+    return new MemberCode.Out() {
+      @Override
+      public void add(int operator, byte[] key, byte[] row) {
+        made.add(new Packed(slot, operator, key, row));
+      }
+
+      @Override
+      public void put(UnsafeRow row) throws IOException {
+        if (output != null) {
+          output.write(slot, row);
+        } else {
+          made.add(Packed.output(slot, row));
+        }
+      }
+    };
   }
 
   private void work(int slot, Work work) {

@@ -47,7 +47,7 @@ final class FanRdd extends RDD<Product2<Object, InternalRow>> {
 
   @Override
   public scala.collection.Iterator<Product2<Object, InternalRow>> compute(Partition split, TaskContext context) {
-    Fan fan = new Fan(table.get(), errors, ((Piece) split).input);
+    Fan fan = new Fan(table.get(), errors, ((Piece) split).input, null);
     context.addTaskCompletionListener((TaskCompletionListener) task -> fan.close());
     UnsafeProjection pack = UnsafeProjection.create(Packed.SCHEMA);
     return new AbstractIterator<>() {

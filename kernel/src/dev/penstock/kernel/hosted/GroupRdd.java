@@ -24,6 +24,7 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import scala.Tuple2;
 import scala.collection.AbstractIterator;
 import scala.reflect.ClassTag;
@@ -168,7 +169,11 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
       if (turn == null) {
         return;
       }
-      if (operator == Member.OUTPUT || turn.entry.depths()[operator] > depth) {
+      if (operator == Member.OUTPUT) {
+        while (rows.hasNext()) {
+          out.write(slot, rows.next());
+        }
+      } else if (turn.entry.depths()[operator] > depth) {
         while (rows.hasNext()) {
           turn.add(operator, key, rows.next());
         }
@@ -200,11 +205,12 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
 
       @Override
       public void add(int operator, byte[] key, byte[] row) throws IOException {
-        if (operator == Member.OUTPUT) {
-          out.write(slot, row);
-        } else {
-          onward.add(entry.depths()[operator], new Packed(slot, operator, key, row));
-        }
+        onward.add(entry.depths()[operator], new Packed(slot, operator, key, row));
+      }
+
+      @Override
+      public void put(UnsafeRow row) throws IOException {
+        out.write(slot, row);
       }
 
       void work(Work work) {

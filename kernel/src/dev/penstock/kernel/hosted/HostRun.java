@@ -3,6 +3,7 @@ package dev.penstock.kernel.hosted;
 import dev.penstock.kernel.error.ErrorChannel;
 import dev.penstock.kernel.log.EpochInput;
 import dev.penstock.kernel.log.EpochLoop;
+import dev.penstock.kernel.log.PackedOutput;
 import dev.penstock.kernel.log.Written;
 import dev.penstock.kernel.state.SlotSizes;
 import dev.penstock.kernel.state.StoredState;
@@ -10,8 +11,10 @@ import java.io.IOException;
 import java.io.Serializable;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
-import java.util.function.Consumer;
+import java.util.Objects;
+import java.util.function.BiConsumer;
 import org.apache.spark.PartitionIdPassthrough;
 import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
@@ -31,11 +34,12 @@ import scala.runtime.AbstractFunction2;
 import scala.runtime.BoxedUnit;
 
 /**
- * A run of the job that keyed queries share. What its epochs do depends only on the members, who can change while it runs; so there is no plan for Spark to
+ * A run of a job that queries share. What its epochs do depends only on the members, who can change while it runs; so there is no plan for Spark to
  * make, and an epoch costs the same whether there is one member or a hundred.
  *
  * <p>First the members' code makes rows for their operators ({@link Fan}). Then there is one Spark job for each depth, with a task for each partition of that depth's state ({@link GroupRdd}); its rows for
- * greater depths travel on ({@link Onward}). Of few rows, the driver makes what operators read; many go through tasks and a shuffle ({@link FanRdd}).
+ * greater depths travel on ({@link Onward}). Of few rows, the driver makes what operators read, and writes what queries without operators put out; many go through tasks and a shuffle
+ * ({@link FanRdd}), or, where no member has an operator, through tasks alone ({@link OutputRdd}).
  */
 public final class HostRun implements EpochLoop.Work {
   /** The property with the number of the epoch that a task works for. */
@@ -47,6 +51,7 @@ public final class HostRun implements EpochLoop.Work {
   private static final ClassTag<Object> ANY = ClassTag$.MODULE$.apply(Object.class);
   private static final ClassTag<InternalRow> ROW = ClassTag$.MODULE$.apply(InternalRow.class);
   private static final ClassTag<GroupRdd.Done> DONE = ClassTag$.MODULE$.apply(GroupRdd.Done.class);
+  private static final ClassTag<Written> WRITTEN = ClassTag$.MODULE$.apply(Written.class);
 
   private final SparkSession session;
   private final SparkContext spark;
@@ -72,10 +77,10 @@ public final class HostRun implements EpochLoop.Work {
     this.parallelism = parallelism;
   }
 
-  /** An object that the members read; {@code schema}: its columns and {@code __to}, as JSON. */
+  /** An object that the members read; {@code schema}: its columns, {@code __pwm} and {@code __to}, as JSON. */
   public void scan(int object, String schema) {
     StructType columns = (StructType) DataType.fromJson(schema);
-    scans.add(new EpochLoop.Scan(object, columns, columns.size() - 1));
+    scans.add(new EpochLoop.Scan(object, columns, columns.size() - 2));
   }
 
   public void start() {
@@ -107,7 +112,7 @@ public final class HostRun implements EpochLoop.Work {
   @Override
   public void begin() {
     org.apache.spark.sql.SparkSession.setActiveSession(session);
-    spark.setJobGroup(job, "epochs of keyed queries", true);
+    spark.setJobGroup(job, "epochs of queries that share a job", true);
     // Tasks have the settings of the session from the properties of their job.
     CollectionConverters.asJava(session.sessionState().conf().getAllConfs()).forEach(spark::setLocalProperty);
     stored = new StoredState(session, folder.resolve("checkpoint").toUri().toString());
@@ -130,7 +135,9 @@ public final class HostRun implements EpochLoop.Work {
     List<Onward.Part> parts = new ArrayList<>();
     try {
       if (few(host, epoch)) {
-        fan(host, epoch, parts);
+        fan(host, epoch, parts, written);
+      } else if (host.depth() == 0 && epoch.state().isEmpty()) {
+        spread(table, epoch, written);
       } else {
         many = shuffled(table, epoch);
       }
@@ -144,7 +151,7 @@ public final class HostRun implements EpochLoop.Work {
         if (!pieces.isEmpty()) {
           int floor = (depth - 1) * partitions;
           GroupRdd groups = new GroupRdd(spark, table, errors, sizes, stored, depth, epoch, pieces, many);
-          spark.runJob(groups, new Only(), new Gather(done -> {
+          spark.runJob(groups, new Only<>(), new Gather<GroupRdd.Done>((piece, done) -> {
             written.add(done.written());
             parts.addAll(done.onward());
             state.set(floor + done.partition(), done.state());
@@ -182,68 +189,89 @@ public final class HostRun implements EpochLoop.Work {
   }
 
   /** What the members make of few rows. */
-  private void fan(HostTable host, EpochLoop.Epoch epoch, List<Onward.Part> parts) throws IOException {
+  private void fan(HostTable host, EpochLoop.Epoch epoch, List<Onward.Part> parts, List<Written> written)
+      throws IOException {
     ErrorChannel here = errors.apart(epoch.number());
-    Onward.Writer out = new Onward.Writer(epoch.output().folder(), epoch.partitions());
+    Onward.Writer onward = new Onward.Writer(epoch.output().folder(), epoch.partitions());
     boolean done = false;
-    try {
-      for (EpochInput input : epoch.inputs()) {
-        if (input.rows() > 0) {
-          try (Fan fan = new Fan(host, here, input)) {
-            while (fan.hasNext()) {
-              Packed one = fan.next();
-              HostTable.Entry entry = host.entry(one.slot());
-              if (one.operator() == Member.OUTPUT) {
-                out.add(1, one);
-              } else if (entry != null) {
-                out.add(entry.depths()[one.operator()], one);
+    try (PackedOutput.Task out = epoch.output().task()) {
+      try {
+        for (EpochInput input : epoch.inputs()) {
+          if (input.rows() > 0) {
+            try (Fan fan = new Fan(host, here, input, out::write)) {
+              while (fan.hasNext()) {
+                Packed one = fan.next();
+                HostTable.Entry entry = host.entry(one.slot());
+                if (entry != null) {
+                  onward.add(entry.depths()[one.operator()], one);
+                }
               }
             }
           }
         }
-      }
-      parts.addAll(out.finish());
-      done = true;
-    } finally {
-      if (!done) {
-        out.discard();
+        written.add(out.finish());
+        parts.addAll(onward.finish());
+        done = true;
+      } finally {
+        if (!done) {
+          out.discard();
+          onward.discard();
+        }
       }
     }
     errors.merge(here);
   }
 
-  private RDD<Tuple2<Object, InternalRow>> shuffled(HostTable.Reference table, EpochLoop.Epoch epoch) {
+  /** What members without operators make of many rows. */
+  private void spread(HostTable.Reference table, EpochLoop.Epoch epoch, List<Written> written) {
+    List<EpochInput> pieces = pieces(epoch);
+    Written[] all = new Written[pieces.size()];
+    try {
+      spark.runJob(
+          new OutputRdd(spark, table, errors, pieces, epoch.output()), new Only<>(),
+          new Gather<Written>((piece, one) -> all[piece] = one), WRITTEN);
+    } finally {
+      // In the order of the input.
+      Arrays.stream(all).filter(Objects::nonNull).forEach(written::add);
+    }
+  }
+
+  /** The input of an epoch, cut for tasks. */
+  private List<EpochInput> pieces(EpochLoop.Epoch epoch) {
     List<EpochInput> pieces = new ArrayList<>();
     epoch.inputs().forEach(input -> pieces.addAll(input.spread(parallelism)));
-    RDD<Product2<Object, InternalRow>> fans = new FanRdd(spark, table, errors, pieces, epoch.partitions());
+    return pieces;
+  }
+
+  private RDD<Tuple2<Object, InternalRow>> shuffled(HostTable.Reference table, EpochLoop.Epoch epoch) {
+    RDD<Product2<Object, InternalRow>> fans = new FanRdd(spark, table, errors, pieces(epoch), epoch.partitions());
     return new ShuffledRDD<Object, InternalRow, InternalRow>(
             fans, new PartitionIdPassthrough(epoch.partitions()), ANY, ROW, ROW)
         .setSerializer(new UnsafeRowSerializer(Packed.SCHEMA.size(), null));
   }
 
   /** What a task has done, which is all that its partition has. */
-  private static final class Only
-      extends AbstractFunction2<TaskContext, scala.collection.Iterator<GroupRdd.Done>, GroupRdd.Done>
+  private static final class Only<T> extends AbstractFunction2<TaskContext, scala.collection.Iterator<T>, T>
       implements Serializable {
     private static final long serialVersionUID = 1L;
 
     @Override
-    public GroupRdd.Done apply(TaskContext context, scala.collection.Iterator<GroupRdd.Done> one) {
+    public T apply(TaskContext context, scala.collection.Iterator<T> one) {
       return one.next();
     }
   }
 
   /** Takes what the tasks have done, one after the other. */
-  private static final class Gather extends AbstractFunction2<Object, GroupRdd.Done, BoxedUnit> {
-    private final Consumer<GroupRdd.Done> to;
+  private static final class Gather<T> extends AbstractFunction2<Object, T, BoxedUnit> {
+    private final BiConsumer<Integer, T> to;
 
-    Gather(Consumer<GroupRdd.Done> to) {
+    Gather(BiConsumer<Integer, T> to) {
       this.to = to;
     }
 
     @Override
-    public synchronized BoxedUnit apply(Object partition, GroupRdd.Done done) {
-      to.accept(done);
+    public synchronized BoxedUnit apply(Object task, T done) {
+      to.accept((Integer) task, done);
       return BoxedUnit.UNIT;
     }
   }

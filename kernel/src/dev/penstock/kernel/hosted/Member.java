@@ -20,6 +20,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.PythonUDF;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.Generate;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
@@ -38,8 +39,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * A query as a member of a shared job: its {@link Keyed} operators, and what becomes of the rows between them. Rows come from objects; each operator has a depth, which is greater than that of all
  * operators that it reads.
  *
- * <p>The plan must be keyed operators over filters, projections and unions of scans and of each other. Expressions must be
- * deterministic and run in the JVM, and may not read the clock.
+ * <p>The plan must be filters, projections, generators and unions, and keyed operators, over scans and each other; a query without keyed operators has branches from its objects to its output
+ * alone. Expressions must be deterministic and run in the JVM, and may not read the clock.
  */
 public final class Member implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -166,7 +167,8 @@ public final class Member implements Serializable {
       if (plan instanceof LocalRelation nothing && nothing.data().isEmpty()) {
         return sources;
       }
-      if (!(plan instanceof Project || plan instanceof Filter || plan instanceof AttemptPlan || plan instanceof SubqueryAlias)) {
+      if (!(plan instanceof Project || plan instanceof Filter || plan instanceof Generate || plan instanceof AttemptPlan
+          || plan instanceof SubqueryAlias)) {
         throw unfit(plan);
       }
       LogicalPlan child = plan.children().head();
@@ -208,6 +210,11 @@ public final class Member implements Serializable {
       CollectionConverters.asJava(project.projectList()).forEach(e -> chosen.add((Expression) e));
       fit(chosen);
       steps.select(chosen, columns(child));
+    } else if (plan instanceof Generate generate) {
+      fit(List.of((Expression) generate.generator()));
+      steps.generate(
+          generate.generator(), generate.outer(), CollectionConverters.asJava(generate.generatorOutput()), columns(plan),
+          columns(child));
     } else if (plan instanceof AttemptPlan attempt) {
       RowAttempt one = RowAttempt.of(attempt);
       fit(one.expressions());
@@ -232,7 +239,7 @@ public final class Member implements Serializable {
   }
 
   private static Unfit unfit(LogicalPlan plan) {
-    return new Unfit("it has " + plan.nodeName().replaceAll("([a-z])([A-Z])", "$1 $2").toLowerCase() + " beside its keyed operators");
+    return new Unfit("it has " + plan.nodeName().replaceAll("([a-z])([A-Z])", "$1 $2").toLowerCase() + " in its plan");
   }
 
   private static List<Attribute> columns(LogicalPlan plan) {

@@ -22,12 +22,14 @@ import scala.collection.AbstractIterator;
 
 /** What a member does, compiled for one thread at a time. */
 final class MemberCode {
-  /** What takes the rows that the member has made: {@code operator} is to read them next, or is {@link Member#OUTPUT}. */
+  /** What takes the rows that the member has made. */
   interface Out {
+    /** A row for an operator. */
     void add(int operator, byte[] key, byte[] row) throws IOException;
-  }
 
-  private static final byte[] NO_KEY = {};
+    /** A row of the query, which is gone when this returns. */
+    void put(UnsafeRow row) throws IOException;
+  }
 
   private final Member member;
   private final Gate[] gates;
@@ -64,11 +66,10 @@ final class MemberCode {
   private void lead(List<Member.Branch> branches, InternalRow row, Out out) throws IOException {
     for (int i = 0; i < branches.size(); i++) {
       Member.Branch branch = branches.get(i);
-      InternalRow made = branch.steps().apply(row);
-      if (made != null && branch.to() == Member.OUTPUT) {
-        out.add(Member.OUTPUT, NO_KEY, RowCodec.copy((UnsafeRow) made, 0));
-      } else if (made != null) {
-        gate(branch.to()).add(made);
+      if (branch.to() == Member.OUTPUT) {
+        branch.steps().apply(row, made -> out.put((UnsafeRow) made));
+      } else {
+        branch.steps().apply(row, gate(branch.to())::add);
       }
     }
   }

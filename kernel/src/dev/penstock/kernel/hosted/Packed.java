@@ -1,5 +1,6 @@
 package dev.penstock.kernel.hosted;
 
+import dev.penstock.kernel.row.RowCodec;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -19,6 +20,13 @@ record Packed(int slot, int operator, byte[] key, byte[] row) {
       .add("key", DataTypes.BinaryType, false)
       .add("reader", DataTypes.LongType, false)
       .add("row", DataTypes.BinaryType, false);
+
+  private static final byte[] NO_KEY = {};
+
+  /** A row that a member puts out. */
+  static Packed output(int slot, UnsafeRow row) {
+    return new Packed(slot, Member.OUTPUT, NO_KEY, RowCodec.copy(row, 0));
+  }
 
   static Packed of(UnsafeRow travelled) {
     long reader = travelled.getLong(1);

@@ -2,24 +2,35 @@ package dev.penstock.kernel.hosted;
 
 import dev.penstock.kernel.node.Nodes;
 import dev.penstock.kernel.error.RowAttempt;
+import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
+import java.util.Iterator;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ExpressionsEvaluator;
+import org.apache.spark.sql.catalyst.expressions.Generator;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.JoinedRow;
 import org.apache.spark.sql.catalyst.expressions.Predicate;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 
 /**
- * Filters and projections of a query, one after the other, as a function of a row. Spark has resolved and optimised the expressions on the
+ * Filters, projections and generators of a query, one after the other, as a function of a row. Spark has resolved and optimised the expressions on the
  * driver; they are compiled where they run. For one thread.
  */
 final class Steps implements Serializable {
   private static final long serialVersionUID = 1L;
 
-  private sealed interface Step extends Serializable permits Where, Select, Attempted {
+  /** What takes the rows that come out. Each is gone when it returns. */
+  interface Rows {
+    void take(InternalRow row) throws IOException;
+  }
+
+  private sealed interface Step extends Serializable permits Where, Select, Attempted, Generated {
     void bind(List<Attribute> input);
 
     /** What becomes of a row, until the next call; null: nothing. */
@@ -87,6 +98,65 @@ final class Steps implements Serializable {
     }
   }
 
+  /** Rows for each row, which follow its columns that are wanted. */
+  private static final class Generated implements Step {
+    private static final long serialVersionUID = 1L;
+    private final Generator generator;
+    private final boolean outer;
+    private final ArrayList<Attribute> makes;
+    private final ArrayList<Attribute> output;
+    private final GenericInternalRow none;
+    private transient Generator bound;
+    private transient UnsafeProjection chosen;
+    private transient JoinedRow joined;
+
+    Generated(Generator generator, boolean outer, List<Attribute> makes, List<Attribute> output) {
+      this.generator = generator;
+      this.outer = outer;
+      this.makes = new ArrayList<>(makes);
+      this.output = new ArrayList<>(output);
+      this.none = new GenericInternalRow(makes.size());
+    }
+
+    @Override
+    public void bind(List<Attribute> input) {
+      bound = (Generator) Nodes.bound((Expression) generator, input);
+      if (bound instanceof ExpressionsEvaluator evaluator) {
+        evaluator.initialize(0);
+      }
+      List<Attribute> both = new ArrayList<>(input);
+      both.addAll(makes);
+      chosen = UnsafeProjection.create(Nodes.list(output), Nodes.list(both));
+      joined = new JoinedRow();
+    }
+
+    @Override
+    public InternalRow apply(InternalRow row) {
+      throw new UnsupportedOperationException("a generator makes any number of rows");
+    }
+
+    /** The rows that it makes of a row, each of which is gone when the next one is asked for. */
+    Iterator<InternalRow> rows(InternalRow row) {
+      scala.collection.Iterator<InternalRow> made = bound.eval(row).iterator();
+      boolean lonely = outer && made.isEmpty();
+      return new Iterator<>() {
+        private boolean left = lonely;
+
+        @Override
+        public boolean hasNext() {
+          return left || made.hasNext();
+        }
+
+        @Override
+        public InternalRow next() {
+          InternalRow one = left ? none : made.next();
+          left = false;
+          return chosen.apply(joined.apply(row, one));
+        }
+      };
+    }
+  }
+
   private final ArrayList<Step> steps = new ArrayList<>();
   /** The columns that each step reads; those of the first are by name. */
   private final ArrayList<ArrayList<Attribute>> inputs = new ArrayList<>();
@@ -111,6 +181,10 @@ final class Steps implements Serializable {
 
   void attempt(RowAttempt attempt, List<Attribute> input) {
     add(new Attempted(attempt), input);
+  }
+
+  void generate(Generator generator, boolean outer, List<Attribute> makes, List<Attribute> output, List<Attribute> input) {
+    add(new Generated(generator, outer, makes, output), input);
   }
 
   /** Whether what comes out is a row of its own, and not one of the input's. */
@@ -146,11 +220,25 @@ final class Steps implements Serializable {
     return out;
   }
 
-  InternalRow apply(InternalRow row) {
+  /** Hands on what becomes of a row. */
+  void apply(InternalRow row, Rows to) throws IOException {
+    apply(0, row, to);
+  }
+
+  private void apply(int first, InternalRow row, Rows to) throws IOException {
     InternalRow now = row;
-    for (int i = 0; now != null && i < steps.size(); i++) {
+    for (int i = first; i < steps.size(); i++) {
+      if (steps.get(i) instanceof Generated generated) {
+        for (Iterator<InternalRow> rows = generated.rows(now); rows.hasNext(); ) {
+          apply(i + 1, rows.next(), to);
+        }
+        return;
+      }
       now = steps.get(i).apply(now);
+      if (now == null) {
+        return;
+      }
     }
-    return now;
+    to.take(now);
   }
 }

@@ -48,7 +48,6 @@ public final class EpochClock {
   private LogOffset target;
   private boolean looked;
   private boolean resume;
-  private boolean halted;
 
   private EpochClock(JsonNode spec) {
     index = LogIndex.of(spec.get("database").asText());
@@ -174,8 +173,9 @@ public final class EpochClock {
   List<LogSlice> plan(int object, LogOffset start, LogOffset end) {
     synchronized (index) {
       begin(start);
-      List<LogSlice> out =
-          roster.slices(object, start, end, inputs, inputs.slices(object, start, end, Timeline.of(index, followed, start, end)));
+      List<LogSlice> out = roster.slices(
+          object, start, end, inputs, inputs.slices(object, start, end, Timeline.of(index, followed, start, end)),
+          after -> Timeline.since(index, followed, after, end.lsn));
       progress.planned(object, start, end, object == UNIT ? 0 : out.stream().mapToLong(slice -> slice.rows).sum());
       return out;
     }
@@ -220,7 +220,7 @@ public final class EpochClock {
     while (true) {
       long wait = poll.left();
       long tick = pace.left();
-      if (tick <= 0 && !halted) {
+      if (tick <= 0) {
         long head = inputs.bounded(base.lsn, index.head());
         int slots = roster.ready(base.roster, index.head());
         if (inputs.changed(base.lsn, head) || slots > base.roster) {
@@ -233,7 +233,7 @@ public final class EpochClock {
           looked = false;
           return beat(base);
         }
-      } else if (!halted) {
+      } else {
         wait = Math.min(wait, tick);
       }
       if (!looked) {
@@ -273,14 +273,14 @@ public final class EpochClock {
     }
   }
 
-  /** How far the epoch goes that is being written now. */
-  record Reach(long lsn, long watermark, boolean idle, boolean news) {}
+  /** How far the epoch goes that is being written now, and the newest slot of a shared job that has begun. */
+  record Reach(long lsn, long watermark, boolean idle, int roster, boolean news) {}
 
   /** The position of the output of the epoch that is being written, and whether it is new. */
   Reach reach() {
     synchronized (index) {
       return new Reach(
-          progress.epochLsn(), progress.epochWatermark(), progress.epochIdle(), progress.tells());
+          progress.epochLsn(), progress.epochWatermark(), progress.epochIdle(), progress.epochRoster(), progress.tells());
     }
   }
 
@@ -336,37 +336,6 @@ public final class EpochClock {
     long wm = progress.committed().wm();
     // A watermark before all times closes nothing and requires no epoch.
     return !eventTime || progress.inForce() >= wm || wm <= -EventTime.SHIFT;
-  }
-
-  /**
-   * Prevents further epochs and waits until the last one is recorded; returns its LSN, or -1 after the timeout. A job that continues from
-   * that LSN misses nothing and repeats nothing. Only Spark knows where a job continues, so this also waits until it has asked.
-   */
-  public long quiesce(long timeoutMs) throws InterruptedException {
-    Deadline deadline = Deadline.in(timeoutMs);
-    synchronized (index) {
-      halted = true;
-      index.notifyAll();
-      while (!atRest()) {
-        long wait = deadline.left();
-        if (wait <= 0) {
-          halted = false;
-          return -1;
-        }
-        index.wait(Math.min(wait, 20));
-      }
-      return progress.committed().lsn;
-    }
-  }
-
-  private boolean atRest() {
-    LogOffset committed = progress.committed();
-    return committed != null
-        && !progress.isRunning()
-        && target != null
-        && target.lsn == committed.lsn
-        && target.roster == committed.roster
-        && target.wm() == committed.wm();
   }
 
   /** {@code lsn, watermark after, watermark in force} of the last recorded epoch, and how many epochs and rows of input there were. */

@@ -48,6 +48,7 @@ final class EpochOutput {
       head.put("wm", reach.watermark());
       head.put("idle", reach.idle());
       head.put("lsn", reach.lsn());
+      head.put("roster", reach.roster());
       outbox.deliver(packet(head, body));
     }
     clock.recorded();

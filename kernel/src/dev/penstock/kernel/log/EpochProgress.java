@@ -44,10 +44,6 @@ final class EpochProgress {
     runningRows.put(object, rows);
   }
 
-  boolean isRunning() {
-    return running != null;
-  }
-
   long epochLsn() {
     return running != null ? running.lsn : committed.lsn;
   }
@@ -63,15 +59,20 @@ final class EpochProgress {
     return eventTime ? runningStart.wm() : running.wm();
   }
 
+  int epochRoster() {
+    return (running == null ? committed : running).roster;
+  }
+
   /** Whether the output is idle after the epoch that is being written now. If the watermark has not been applied yet, an epoch follows. */
   boolean epochIdle() {
     LogOffset end = running == null ? committed : running;
     return end.time.idle() && epochWatermark() == end.wm();
   }
 
-  /** Whether an epoch without rows must be recorded: its watermark is new, or its idle flag has changed. */
+  /** Whether an epoch without rows must be recorded: its watermark is new, or new to a member that begins with it, or its idle flag has changed. */
   boolean tells() {
-    boolean news = epochWatermark() > toldWatermark || epochIdle() != toldIdle;
+    boolean begins = running != null && running.roster > runningStart.roster;
+    boolean news = begins || epochWatermark() > toldWatermark || epochIdle() != toldIdle;
     toldWatermark = Math.max(toldWatermark, epochWatermark());
     toldIdle = epochIdle();
     return news;

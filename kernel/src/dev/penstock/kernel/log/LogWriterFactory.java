@@ -7,11 +7,9 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
-import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
-import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
@@ -77,7 +75,6 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
 
   private final class TaskWriter implements DataWriter<InternalRow> {
     private final long epoch;
-    private final boolean several = schema.fields()[schema.size() - 1].dataType() instanceof ArrayType;
     private final Output[] known = new Output[outputs.length];
     private final OutputWriter[] writers = new OutputWriter[outputs.length];
     /** For rows behind the watermark, by output and watermark. */
@@ -91,13 +88,6 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
     public void write(InternalRow row) throws IOException {
       if (outputs.length == 1) {
         write(0, row);
-      } else if (several) {
-        ArrayData outs = row.getArray(schema.size() - 1);
-        for (int i = 0; i < outputs.length; i++) {
-          if (outs.getBoolean(i)) {
-            write(i, row);
-          }
-        }
       } else {
         write(row.getInt(schema.size() - 1), row);
       }

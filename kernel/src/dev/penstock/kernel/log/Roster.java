@@ -5,6 +5,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.function.LongFunction;
 
 /**
  * The members of a shared job as its clock sees them. Each has a slot; slots rise in the order in which members join.
@@ -87,8 +88,13 @@ final class Roster {
     return schemas.tailMap(durable, false).isEmpty() ? Long.MAX_VALUE : 0;
   }
 
-  /** The slices of an object in an epoch: those that all members read, and those of members that begin with it. */
-  List<LogSlice> slices(int object, LogOffset start, LogOffset end, EpochInputs inputs, List<LogSlice> shared) {
+  /**
+   * The slices of an object in an epoch: those that all members read, and those of members that begin with it.
+   *
+   * @param since the time from an LSN to the end of the epoch
+   */
+  List<LogSlice> slices(
+      int object, LogOffset start, LogOffset end, EpochInputs inputs, List<LogSlice> shared, LongFunction<Timeline> since) {
     if (end.roster == 0) {
       return shared;
     }
@@ -100,7 +106,9 @@ final class Roster {
         seed.slices.forEach(slice -> out.add(slice.to(-slot)));
         after = seed.lsn;
       }
-      inputs.history(object, after, end.lsn).forEach(slice -> out.add(slice.to(-slot)));
+      List<LogSlice> history = inputs.history(object, after, end.lsn);
+      Timeline line = history.isEmpty() ? null : since.apply(after);
+      history.forEach(slice -> out.add(slice.with(line.before(object, slice)).to(-slot)));
     }
     if (start.roster > 0) {
       shared.forEach(slice -> out.add(slice.to(start.roster)));

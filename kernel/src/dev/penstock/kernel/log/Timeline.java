@@ -40,6 +40,12 @@ final class Timeline {
     return new Timeline(index, followed, start, end.lsn, end.markers);
   }
 
+  /** The time from one LSN to another, as the log has it now. */
+  static Timeline since(LogIndex index, JobTime.Followed[] followed, long after, long to) {
+    LogOffset from = new LogOffset(after, JobTime.at(followed, index, after), List.of(), 0, 0);
+    return of(index, followed, from, advance(index, followed, from, to, 0));
+  }
+
   /** The offset of an epoch that goes on from another one up to an LSN. */
   static LogOffset advance(LogIndex index, JobTime.Followed[] followed, LogOffset from, long to, int roster) {
     List<LogOffset.Marker> markers = new ArrayList<>();

@@ -7,6 +7,7 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet$;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.types.DataTypeUtils;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -35,6 +36,19 @@ public final class Nodes {
       out.add(DataTypeUtils.toAttribute(field));
     }
     return list(out);
+  }
+
+  /** An expression that reads its columns by their places. */
+  public static Expression bound(Expression e, List<? extends Attribute> input) {
+    if (e instanceof Attribute wanted) {
+      for (int i = 0; i < input.size(); i++) {
+        if (input.get(i).exprId().equals(wanted.exprId())) {
+          return new BoundReference(i, input.get(i).dataType(), input.get(i).nullable());
+        }
+      }
+      throw new IllegalStateException("no column " + wanted + " in " + input);
+    }
+    return (Expression) e.mapChildren(child -> bound((Expression) child, input));
   }
 
   /** Those columns that are not the child's. */
