@@ -5,22 +5,19 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.effort import EFFORT, times
 from tests.spark.conftest import Opener
+from tests.spark.defects import break_member
 from tests.spark.following import SOON_S
 from tests.spark.kernel_state import entries_of_host
 
 import penstock
-from penstock.plan import nodes as p
-from penstock.plan.passes.rebuild import transform
 from penstock.runtime.jobs import planned as planned_module
-from penstock.spark.compile import Compiler
-from penstock.spark.hosted import HostJob, membership
+from penstock.spark.hosted import HostJob
 
 TABLES = """
 CREATE TABLE t (id BIGINT PRIMARY KEY, k INT, v BIGINT, name STRING);
@@ -327,25 +324,7 @@ def test_a_member_with_a_defect_is_taken_out_and_the_others_go_on(db: penstock.D
         view(db, name, ON_ONE[name])
     db.execute("INSERT INTO t VALUES (1, 1, 10, 'a')")
     check(db, {n: ON_ONE[n] for n in ("grouped", "top", "different")}, "")
-    engine = db._engine
-    info, table = engine.catalog.get("top"), engine.catalog.get("t")
-    assert info is not None and table is not None
-    kernel = engine.jobs.by_object[info.id].kernel
-    assert isinstance(kernel, HostJob)
-    # Code that reads a column which is not there.
-    other = replace(table, columns=tuple(replace(c, name="x") if c.name == "v" else c for c in table.columns))
-    query = engine.jobs.planned[info.id].query
-
-    def renamed(n: p.Node) -> p.Node:
-        return (
-            replace(n, fields=tuple((a, "x" if b == "v" else b) for a, b in n.fields)) if isinstance(n, p.Scan) else n
-        )
-
-    wrong = replace(query, root=transform(query.root, renamed))
-    made = membership(Compiler(engine.compute.spark, "wrong", lambda _: other, 1, hosted=True).compile(wrong))
-    assert not isinstance(made, str)
-    (slot,) = [s for s, place in kernel._places.items() if place.object_id == info.id]
-    kernel._table.put(engine.compute.spark._jsparkSession, slot, made.member)
+    break_member(db, "top", "v")
     db.execute("INSERT INTO t VALUES (2, 1, 20, 'b')")
     check(db, {n: ON_ONE[n] for n in ("grouped", "different")}, "")
     with pytest.raises(penstock.PenstockError, match=r"PSK-7006.*top"):

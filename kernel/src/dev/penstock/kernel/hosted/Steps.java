@@ -114,6 +114,9 @@ final class Steps implements Serializable {
       this.generator = generator;
       this.outer = outer;
       this.makes = new ArrayList<>(makes);
+      if (outer) {
+        this.makes.replaceAll(made -> made.withNullability(true));
+      }
       this.output = new ArrayList<>(output);
       this.none = new GenericInternalRow(makes.size());
     }
