@@ -1,6 +1,6 @@
 """Single rows in front of DuckDB, which needs milliseconds for a statement of any size.
 
-Small changes of an object with a key wait here, and go to DuckDB together. Rows by key come from here if their change waits, or if they were
+Small changes of an object with a key wait here, and go to DuckDB together: of a key that changes again and again only the first and the last row. Rows by key come from here if their change waits, or if they were
 read or written lately.
 """
 
@@ -18,6 +18,8 @@ from penstock.serve.layout import WEIGHT
 
 Key: TypeAlias = tuple[Any, ...]
 Row: TypeAlias = tuple[Any, ...]
+News: TypeAlias = dict[Key, tuple[Row | None, Row | None]]
+"""The row that a key had before a change, and the one that it has now."""
 
 MISSING: Final = object()
 _MOST_ROWS = 50_000
@@ -56,13 +58,12 @@ class Recent:
 
     def __init__(self, schema: pa.Schema, keys: tuple[str, ...], cache: RowCache) -> None:
         self.keys = keys
-        self.waiting: list[pa.Table] = []
-        self.waiting_rows = 0
+        self.waiting: News = {}
+        self.waiting_bytes = 0
         self.stored_epoch = 0
         self.stored_lsn = 0
         self._schema = schema
         self._cache = cache
-        self._pinned: dict[Key, Row | None] = {}
         # Old entries of the cache become unreachable when this changes.
         self._generation = next(_generations)
         # Keys above it have never had a row: most inserts are of new keys in ascending order.
@@ -86,8 +87,8 @@ class Recent:
 
     def get(self, key: Key) -> Any:
         """The row of a key, None if there is none, MISSING if that is not known here."""
-        if key in self._pinned:
-            return self._pinned[key]
+        if key in self.waiting:
+            return self.waiting[key][1]
         if self._highest is not None and key[0] > self._highest:
             return None
         return self._cache.get((self._generation, key))
@@ -101,7 +102,7 @@ class Recent:
         arrays = [pa.array([v], f.type) for v, f in zip(row, self._schema, strict=True)]
         return pa.Table.from_arrays(arrays, schema=self._schema)
 
-    def news(self, change: pa.Table) -> dict[Key, Row | None] | None:
+    def news(self, change: pa.Table) -> News | None:
         """The rows of the keys in a change; None if it is too large, or not simply one row for each key."""
         if change.num_rows > _SMALL_CHANGE or change.nbytes > _SMALL_BYTES:
             return None
@@ -111,31 +112,44 @@ class Recent:
         except (ValueError, OverflowError):
             return None  # A time that Python does not have.
         at = [self._schema.get_field_index(k) for k in self.keys]
-        found: dict[Key, Row | None] = {}
+        found: News = {}
         for row, weight in zip(rows, weights, strict=True):
             key = tuple(row[i] for i in at)
-            if None in key or weight not in (1, -1) or (weight == 1 and found.get(key) is not None):
+            before, after = found.get(key, (None, None))
+            if None in key or weight not in (1, -1) or (after if weight == 1 else before) is not None:
                 return None
-            if weight == 1:
-                found[key] = row
-            elif found.setdefault(key, None) == row:
+            if weight == -1 and after == row:
                 return None  # It came and went: what was there before is not known here.
-        return found
+            found[key] = (before, row) if weight == 1 else (row, after)
+        # A row that takes the place of one that waits must take that one back.
+        known = self.waiting
+        return found if all(known[key][1] == before for key, (before, _) in found.items() if key in known) else None
 
-    def take(self, change: pa.Table, news: dict[Key, Row | None]) -> None:
-        """Lets a change wait."""
-        self.waiting.append(change)
-        self.waiting_rows += change.num_rows
-        self._pinned |= news
+    def take(self, news: News, size: int) -> None:
+        """Lets a change of so many bytes wait."""
+        for key, (before, after) in news.items():
+            self.waiting[key] = (self.waiting[key][0] if key in self.waiting else before, after)
+        self.waiting_bytes += size
         if self._highest is not None:
             self._highest = max([self._highest, *(k[0] for k in news)])
 
+    @property
+    def waiting_rows(self) -> int:
+        """The most rows that `change` can have."""
+        return 2 * len(self.waiting)
+
+    def change(self) -> pa.Table:
+        """What waits."""
+        rows = [(r, w) for pair in self.waiting.values() for r, w in zip(pair, (-1, 1), strict=True) if r is not None]
+        arrays = [pa.array([r[i] for r, _ in rows], f.type) for i, f in enumerate(self._schema)]
+        arrays.append(pa.array([w for _, w in rows], pa.int64()))
+        return pa.Table.from_arrays(arrays, schema=self._schema.append(pa.field(WEIGHT, pa.int64())))
+
     def stored(self, epoch: int, lsn: int) -> None:
         """All changes that waited are in DuckDB."""
-        for key, row in self._pinned.items():
+        for key, (_, row) in self.waiting.items():
             self.keep(key, row)
-        self._pinned.clear()
-        self.waiting, self.waiting_rows = [], 0
+        self.waiting, self.waiting_bytes = {}, 0
         self.stored_epoch, self.stored_lsn = epoch, lsn
 
     def passed(self, change: pa.Table) -> None:

@@ -30,8 +30,9 @@ _logger = logging.getLogger(__name__)
 # Below this many changed rows merging on read is cheaper than rewriting the object.
 _MIN_DELTA_ROWS = 20_000
 _DELTA_SHARE = 4
-# So many rows wait for DuckDB at most: it takes them in one statement, which costs little more than for one row.
-_MOST_WAITING = 1_000
+# So many rows and bytes wait for DuckDB at most: it takes those of an object in one statement, which costs little more than for one row.
+_MOST_WAITING = 4_000
+_MOST_BYTES = 1 << 25
 _WITH = re.compile(r"\s*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE)
 _EPOCH, _LSN = b"penstock.epoch", b"penstock.lsn"
 # Interrupted work ends at the next block of rows.
@@ -357,7 +358,11 @@ class ViewStore:
                 layout.count += total
                 if layout.append_only:
                     layout.base_rows += total
-            if sum(w.recent.waiting_rows for w in self._waiting.values() if w.recent is not None) > _MOST_WAITING:
+            recent = [w.recent for w in self._waiting.values() if w.recent is not None]
+            if (
+                sum(r.waiting_rows for r in recent) > _MOST_WAITING
+                or sum(r.waiting_bytes for r in recent) > _MOST_BYTES
+            ):
                 self._store_waiting()
             for layout, _, _, _ in todo:
                 self._compact_if_due(layout)
@@ -371,7 +376,7 @@ class ViewStore:
             assert layout.recent is not None and rows is not None
             if not layout.recent.waiting:
                 layout.recent.stored_epoch, layout.recent.stored_lsn = layout.epoch, layout.lsn
-            layout.recent.take(table, rows)
+            layout.recent.take(rows, table.nbytes)
             self._waiting[layout.id] = layout
         return True
 
@@ -400,7 +405,7 @@ class ViewStore:
         with self._duck.transaction(_defect) as con:
             for layout in waiting:
                 assert layout.recent is not None
-                _insert(con, layout, pa.concat_tables(layout.recent.waiting))
+                _insert(con, layout, layout.recent.change())
         for layout in waiting:
             assert layout.recent is not None
             layout.delta_rows += layout.recent.waiting_rows
@@ -440,6 +445,8 @@ class ViewStore:
 
 
 def _insert(con: Cursor, layout: TableLayout, table: pa.Table) -> None:
+    if not table.num_rows:
+        return  # Rows that came and went while they waited.
     weighted = WEIGHT in table.column_names
     if layout.append_only and weighted and pc.min(table[WEIGHT]).as_py() < 0:
         raise fail("PSK-8001", f"A retraction reached the append-only object {layout.id}.")
