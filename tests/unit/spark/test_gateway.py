@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import os
 import re
 import socket
@@ -18,7 +19,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.java_gateway import launch_gateway
 
 from penstock.errors import PenstockError
-from penstock.spark.gateway import IMPORTS, _Client, _escaped
+from penstock.spark.gateway import IMPORTS, _Client, _escaped, _Prompt
 from penstock.spark.process import JvmProcess
 from penstock.spark.scratch import Scratch
 
@@ -158,3 +159,18 @@ def test_a_call_that_is_struck_takes_its_connection_with_it(
 )
 def test_settings_are_written_as_java_reads_them(text: str, written: str) -> None:
     assert _escaped(text) == written
+
+
+def test_replies_are_read_whole_and_the_end_of_a_connection_is_passed_on() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as ours:
+            theirs, _ = server.accept()
+            reader = io.BufferedReader(_Prompt(ours, ours.makefile("rb", 0)), 1 << 16)
+            theirs.sendall(b"x" * 100_000)
+            theirs.sendall(b"\nshort\n")
+            assert (len(reader.readline()), reader.readline()) == (100_001, b"short\n")
+            theirs.close()
+            assert reader.readline() == b""
+            reader.close()
+            assert reader.closed
+        assert ours.fileno() == -1
