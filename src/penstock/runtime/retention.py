@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.catalog.objects import Kind, ObjectInfo, Role
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.runtime.durations import duration_ms, size_bytes
 from penstock.runtime.lifecycle import JobState
 
@@ -112,7 +111,10 @@ class Retention:
         patience = 0 if self._pressed else self._engine.settings.engine.release_failed_ms / 1000
         if time.time() - trouble.since < patience:
             return False
-        shutil.rmtree(self._engine.storage.layout.job(info.id), ignore_errors=True)
+        try:
+            self._engine.jobs.release(info)
+        except PenstockError:
+            return False  # The disk refuses; it is tried again.
         return True
 
     def _saved_lsn(self, info: ObjectInfo, floor: int) -> int:

@@ -359,3 +359,48 @@ def test_a_disk_that_refuses_leaves_members_what_they_were(
                 pipe.drop(info)
         pipe.settle()
         assert pipe.keys(a) == list(range(6)) and list(slots(pipe, source)) == [a.id]
+
+
+def test_a_member_that_cannot_begin_again_keeps_no_other_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint of their job is gone, and the history of the input with it: only a query that has emitted nothing can begin."""
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        a = pipe.view("a", source)
+        pipe.insert(source, (1, "x"))
+        pipe.settle()
+        pipe.forget_history(source)
+        b = pipe.view("b", source)
+        pipe.settle()
+        pipe.stop()
+        for folder in pipe.storage.layout.jobs.glob("hosted-*/*"):
+            shutil.rmtree(folder)
+        pipe.start()
+        pipe.insert(source, (2, "x"))
+        pipe.settle(b)
+        assert pipe.keys(b) == [2] and pipe.keys(a) == [1] and str(pipe.error(a)).startswith("PSK-5011")
+
+
+def test_a_query_without_state_that_is_released_does_not_go_on_with_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        a, b = pipe.view("a", source), pipe.view("b", source)
+        pipe.insert(source, (1, "x"))
+        pipe.settle()
+        pipe.world.sensitive.add("b")
+        pipe.insert(source, (2, POISON))
+        pipe.settle(a)
+        eventually(lambda: b.id in pipe.storage.catalog.solo, "where it goes on is known")
+        eventually(lambda: pipe.error(b) is not None, "the failure is known")
+        own = pipe.storage.layout.job(b.id)
+        own.mkdir(parents=True, exist_ok=True)
+        pipe.jobs.release(b)
+        assert not own.exists()
+        pipe.forget_history(source)
+        pipe.world.sensitive.clear()
+        with pipe.ddl, pytest.raises(PenstockError, match="PSK-5011"):
+            pipe.jobs.start(b)
+        assert pipe.keys(a) == [1, 2] and pipe.keys(b) == [1]

@@ -234,8 +234,8 @@ class HostedJobs:
         elif self._lost(key, hosting, sound):
             # Each begins again, in a new job.
             self._note(key, None)
-            for i in sound:
-                self._jobs.start(self._catalog.by_id(i))
+            for info in (self._catalog.by_id(i) for i in sound):
+                self._jobs.attempt([info], lambda info=info: self._jobs.start(info))  # type: ignore[misc]
         else:
             self._start(key, {})
 

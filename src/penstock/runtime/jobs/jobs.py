@@ -313,6 +313,14 @@ class Jobs:
         with self.storage.catalog.edit():
             self.storage.catalog.solo.pop(info.id, None)
 
+    def release(self, info: ObjectInfo) -> None:
+        """A query that has failed does not go on where it was any more: what it has not read may leave the log. It starts over."""
+        if info.id in self.storage.catalog.solo:
+            with self.storage.catalog.edit():
+                self.storage.catalog.solo.pop(info.id, None)
+        self.planned.pop(info.id, None)
+        shutil.rmtree(self.storage.layout.job(info.id), ignore_errors=True)
+
     def forget(self, info: ObjectInfo) -> None:
         """Removes the job, plan and files of a dropped query."""
         try:
