@@ -116,6 +116,13 @@ CODES: dict[str, Code] = {
     "PSK-6002": Code("the folder was written by a newer version"),
     "PSK-6003": Code("the stored query does not match its checkpoint"),
     "PSK-6004": Code("the contents of an object are damaged"),
+    "PSK-6010": Code("checkpointing is disabled"),
+    "PSK-6011": Code("a data directory is required", "Set data_dir."),
+    "PSK-6012": Code("WAL mode requires checkpointing"),
+    "PSK-6013": Code("no checkpoint available"),
+    "PSK-6014": Code("checkpoint operation timed out"),
+    "PSK-6015": Code("invalid checkpoint configuration"),
+    "PSK-6016": Code("checkpoint I/O error"),
     # 7 execution
     "PSK-7001": Code("query failed"),
     "PSK-7002": Code("cancelled"),
