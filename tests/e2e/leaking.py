@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,14 @@ def figures(db: penstock.Database, folder: Path) -> dict[str, int]:
         "jvm_heap_kb": management.getMemoryMXBean().getHeapMemoryUsage().getUsed() // 1024,
         "metaspace_kb": pools["Metaspace"] // 1024,
         "folder_files": len(files),
-        "folder_kb": sum(p.stat().st_size for p in files) // 1024,
-        "log_kb": sum(p.stat().st_size for p in (folder / "log").rglob("*") if p.is_file()) // 1024,
+        "folder_kb": _allocated(files),
+        "log_kb": _allocated(p for p in files if p.parent.name == "log"),
     }
+
+
+def _allocated(files: Iterable[Path]) -> int:
+    """Kilobytes on disk: thinned segments are sparse."""
+    return sum(p.stat().st_blocks for p in files) // 2
 
 
 def _await_unloaded(process: int) -> None:
