@@ -141,7 +141,7 @@ class ServeSettings(Section):
         default="2gb",
         pattern=r"^[1-9]\d* ?[kmgtKMGT][iI]?[bB]$",
         description="Memory limit for contents, and for the result of one query, such as `512mb` or `4gb`. Contents above it are spilled to the "
-        "database folder; a larger result is refused (`PSK-7009`).",
+        "database folder; a larger result is refused (`PSK-7009`). Indexes for reads by key take up to a quarter of it in addition.",
     )
 
 

@@ -1,7 +1,7 @@
 """Single rows in front of DuckDB, which needs milliseconds for a statement of any size.
 
-Small changes of an object with a key wait here, and go to DuckDB together: of a key that changes again and again only the first and the last row. Rows by key come from here if their change waits, or if they were
-read or written lately.
+Small changes of an object with a key wait here, and go to DuckDB together: of a key that changes again and again only the first and the last row. Rows by key come from here if their change waits, from the
+object's index once keys are read from it, and from a cache of rows if there is no index.
 """
 
 from __future__ import annotations
@@ -9,19 +9,18 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.serve.keyindex import MISSING, Key, KeyIndex, Row, Run, Unindexable
 from penstock.serve.layout import WEIGHT
+from penstock.serve.zset import weighted
 
-Key: TypeAlias = tuple[Any, ...]
-Row: TypeAlias = tuple[Any, ...]
 News: TypeAlias = dict[Key, tuple[Row | None, Row | None]]
 """The row that a key had before a change, and the one that it has now."""
 
-MISSING: Final = object()
 _MOST_ROWS = 50_000
 _LARGEST_ROW = 1_024
 """In characters or bytes of its strings: with `_MOST_ROWS` it bounds the memory of the cache."""
@@ -29,6 +28,9 @@ _SMALL_CHANGE = 16
 _SMALL_BYTES = 65_536
 _BELOW_ALL = -(1 << 63) - 1
 _generations = itertools.count()
+_reads = itertools.count()
+# So many single rows are read with statements of DuckDB before an index is worth its memory.
+_UNINDEXED_READS = 3
 
 
 class RowCache:
@@ -62,6 +64,14 @@ class Recent:
         self.waiting_bytes = 0
         self.stored_epoch = 0
         self.stored_lsn = 0
+        self.last_read = 0
+        """The number of the last read that wanted an index, in the order of all such reads."""
+        self.index: KeyIndex | None = None
+        self._missed = 0
+        self._building = False
+        # Changes since the contents were read that an index is being built from.
+        self._collected: list[pa.Table] | None = None
+        self._indexable = True
         self._schema = schema
         self._cache = cache
         # Old entries of the cache become unreachable when this changes.
@@ -86,11 +96,26 @@ class Recent:
         return None if None in key else key
 
     def get(self, key: Key) -> Any:
-        """The row of a key, None if there is none, MISSING if that is not known here."""
-        if key in self.waiting:
-            return self.waiting[key][1]
+        """The row of a key, None if there is none, MISSING if only the cache or DuckDB can know. Needs no lock."""
+        waits = self.waiting.get(key)
+        if waits is not None:
+            return waits[1]
         if self._highest is not None and key[0] > self._highest:
             return None
+        index = self.index
+        if index is None:
+            return MISSING
+        self.last_read = next(_reads)
+        try:
+            return index.get(key)
+        except Unindexable:
+            self.refuse_index()
+        except (ValueError, OverflowError):
+            pass  # A time that Python does not have.
+        return MISSING
+
+    def cached(self, key: Key) -> Any:
+        """The row of a key from the cache, None if there is none, MISSING if that is not known."""
         return self._cache.get((self._generation, key))
 
     def keep(self, key: Key, row: Row | None) -> None:
@@ -145,16 +170,66 @@ class Recent:
         arrays.append(pa.array([w for _, w in rows], pa.int64()))
         return pa.Table.from_arrays(arrays, schema=self._schema.append(pa.field(WEIGHT, pa.int64())))
 
-    def stored(self, epoch: int, lsn: int) -> None:
-        """All changes that waited are in DuckDB."""
-        for key, (_, row) in self.waiting.items():
-            self.keep(key, row)
+    def stored(self, change: pa.Table, epoch: int, lsn: int) -> None:
+        """All changes that waited are in DuckDB, as one."""
+        if self.index is None:
+            for key, (_, row) in self.waiting.items():
+                self.keep(key, row)
+        # A reader looks at what waits before it looks at the index.
+        self._add(change)
         self.waiting, self.waiting_bytes = {}, 0
         self.stored_epoch, self.stored_lsn = epoch, lsn
 
     def passed(self, change: pa.Table) -> None:
-        """A change went to DuckDB at once: nothing that is known of single rows counts any more."""
+        """A change went to DuckDB at once: nothing that the cache has of single rows counts any more."""
         self._generation = next(_generations)
+        self._add(change)
         if self._highest is not None and change.num_rows:
             highest = pc.max(change.column(self.keys[0])).as_py()
             self._highest = self._highest if highest is None else max(self._highest, highest)
+
+    # The index
+
+    def wants_index(self) -> bool:
+        """Counts a read that needs a statement of DuckDB, or whose index is outgrown. True if an index is to be built now, for once."""
+        self._missed += 1
+        wants = self._indexable and not self._building and self._missed >= _UNINDEXED_READS
+        self._building = self._building or wants
+        return wants
+
+    def collect(self) -> None:
+        """The contents that DuckDB has now will be indexed. `install` needs all changes from here on."""
+        self._collected = []
+
+    def install(self, contents: Run) -> None:
+        self.index = KeyIndex(contents, self.keys, self._collected or ())
+        self.last_read = next(_reads)
+        self.end_build()
+
+    def end_build(self) -> None:
+        self._collected, self._missed, self._building = None, 0, False
+
+    def drop_index(self) -> None:
+        """Until keys are read again."""
+        self.index = None
+        # The cache has missed what the index has seen.
+        self._generation = next(_generations)
+
+    def refuse_index(self) -> None:
+        self._indexable = False
+        self.drop_index()
+
+    def _add(self, change: pa.Table) -> None:
+        """Both the index in use and the one that is being built get every change."""
+        index = self.index
+        if not change.num_rows or (index is None and self._collected is None):
+            return
+        change = weighted(change)
+        names = [*self._schema.names, WEIGHT]
+        change = pa.Table.from_arrays([change.column(n) for n in names], names=names)
+        if self._collected is not None:
+            self._collected.append(change)
+        if index is not None:
+            index.add(change)
+            if index.unread:
+                self.drop_index()

@@ -18,8 +18,10 @@ from penstock.disk import write_durably
 from penstock.errors import PenstockError, fail
 from penstock.serve.compactor import Compactor
 from penstock.serve.duck import Cursor, Duck, Explain
+from penstock.serve.indexer import Indexer
+from penstock.serve.keyindex import MISSING, Key, Row
 from penstock.serve.layout import WEIGHT, TableLayout, is_broken, quote
-from penstock.serve.recent import MISSING, Key, Recent, Row, RowCache
+from penstock.serve.recent import Recent, RowCache
 from penstock.serve.sealed import sealed, unsealed
 from penstock.serve.worker import Worker
 
@@ -70,6 +72,7 @@ class ViewStore:
         self._waiting: dict[int, TableLayout] = {}
         self._min_delta_rows = min_delta_rows
         self._on_damage = on_damage
+        self._indexer = Indexer(self._duck, self._lock, self._layouts, self._fix)
         self._compactor = Compactor(self._duck, self._lock, lambda i: self._explain(i), self._damaged)
 
     # Objects
@@ -197,13 +200,14 @@ class ViewStore:
     # Upkeep
 
     def settle(self) -> None:
-        """Waits for the compactions that have been submitted."""
+        """Waits for the compactions and indexes that have been submitted."""
         self._compactor.settle()
+        self._indexer.settle()
 
     def close(self) -> None:
         """Interrupts running work and releases everything. Idempotent, also after an interrupted call."""
         self._duck.interrupt()
-        for worker in (self._compactor, self._worker):
+        for worker in (self._compactor, self._indexer, self._worker):
             if not worker.close(_CLOSE_S):
                 _logger.warning("the view store closes while it is still being written")
         self._layouts.clear()
@@ -212,25 +216,34 @@ class ViewStore:
 
     def _one(self, name_id: int, keys: pa.Table) -> pa.Table | None:
         """The row with one key, if it is known or can be found without adding up changes; otherwise None."""
+        # Without the lock: it is held while DuckDB writes.
+        layout = self._layout(name_id)
+        recent = layout.recent
+        key = recent.key_of(keys) if recent is not None else None
+        if recent is None or key is None:
+            return None
+        row = recent.get(key)
+        if row is MISSING or (recent.index is not None and recent.index.outgrown):
+            with self._lock:
+                if recent.wants_index():
+                    self._indexer.submit(layout, recent)
+        if row is MISSING:
+            row = self._unindexed(layout, recent, key, keys.schema)
+        return None if row is MISSING else recent.table(row)
+
+    def _unindexed(self, layout: TableLayout, recent: Recent, key: Key, kinds: pa.Schema) -> Any:
+        """The row of a key from the cache or from DuckDB; MISSING if it takes more than that."""
         with self._lock:
-            layout = self._layout(name_id)
-            recent = layout.recent
-            key = recent.key_of(keys) if recent is not None else None
-            if recent is None or key is None:
-                return None
-            row = recent.get(key)
+            row = recent.waiting[key][1] if key in recent.waiting else recent.cached(key)
             epoch, base = layout.epoch, layout.base
             deltas = layout.deltas if layout.delta_rows else layout.deltas[:-1]
-        if row is MISSING:
-            if not all(_filters(f.type) for f in keys.schema):
-                return None
-            row = self._read(layout, key, base, deltas)
-            if row is MISSING:
-                return None
-            with self._lock:
-                if layout.epoch == epoch:
-                    recent.keep(key, row)
-        return recent.table(row)
+        if row is not MISSING or not all(_filters(f.type) for f in kinds):
+            return row
+        row = self._read(layout, key, base, deltas)
+        with self._lock:
+            if row is not MISSING and layout.epoch == epoch:
+                recent.keep(key, row)
+        return row
 
     def _read(self, layout: TableLayout, key: Key, base: str, deltas: list[str]) -> Any:
         """The row of a key whose changes do not wait. MISSING if its tables were replaced meanwhile, or it has values that only DuckDB can compare."""
@@ -402,14 +415,15 @@ class ViewStore:
                 self._compact_if_due(layout)
 
     def _store(self, waiting: Sequence[TableLayout]) -> None:
+        changes = {w.id: w.recent.change() for w in waiting if w.recent is not None}
         with self._duck.transaction(_defect) as con:
             for layout in waiting:
                 assert layout.recent is not None
-                _insert(con, layout, layout.recent.change())
+                _insert(con, layout, changes[layout.id])
         for layout in waiting:
             assert layout.recent is not None
             layout.delta_rows += layout.recent.waiting_rows
-            layout.recent.stored(layout.epoch, layout.lsn)
+            layout.recent.stored(changes[layout.id], layout.epoch, layout.lsn)
             self._waiting.pop(layout.id, None)
 
     def _load(self, name_id: int, table: pa.Table, epoch: int, lsn: int, file: str) -> None:

@@ -196,8 +196,10 @@ def test_any_sequence_of_changes_and_reads(store: ViewStore, seed: int) -> None:
     assert repr(sorted(everything(store).items())) == repr(sorted(model.items()))
 
 
-def test_readers_never_go_back(store: ViewStore) -> None:
+@pytest.mark.parametrize("indexed", [False, True])
+def test_readers_never_go_back(store: ViewStore, monkeypatch: pytest.MonkeyPatch, indexed: bool) -> None:
     """Rows of one key, and whole snapshots, while another thread changes it."""
+    monkeypatch.setattr(recent, "_UNINDEXED_READS", 1 if indexed else 1 << 30)
     done = threading.Event()
     wrong: list[object] = []
 
