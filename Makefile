@@ -63,8 +63,9 @@ format: install ## rewrite the code as the linter and the formatter want it
 bench: install ## run the benchmarks; BENCH="…" passes arguments
 	$(BIN)/python -m benchmarks $(BENCH)
 
-docs: install ## make the reference pages anew
+docs: install ## make the reference pages, and the table of the benchmarks, anew
 	$(BIN)/python docs/generate.py
+	$(BIN)/python -m benchmarks.figures
 
 lock: $(READY) ## choose the newest allowed version of every dependency
 	$(BIN)/uv pip compile --quiet --upgrade --universal --no-header --no-annotate --no-emit-index-url \

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import isolate, picture, report, table
+from benchmarks import figures, isolate, picture, report, table
 from benchmarks.peer import PEERS
-from benchmarks.summary import Line, line, number
-from benchmarks.work import TITLES, Row, Work
+from benchmarks.summary import Line, number
+from benchmarks.work import PENSTOCK, TITLES, Row, Work
 from benchmarks.works import WORKS
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -106,11 +106,15 @@ def main(arguments: list[str] | None = None) -> int:
         of_work, missing = run.work(work)
         samples[work.name] = of_work
         failed = failed or any(who not in PEERS for who in missing)
-        for row in work.rows:
-            by_competitor = {who: figures[row.figure] for who, figures in of_work.items() if row.figure in figures}
-            lines.append(line(work.name, row, by_competitor, missing))
+        lines += figures.lines_of(work, of_work, missing)
+        if not given.quick and PENSTOCK not in missing and set(work.programs) <= set(competitors):
+            about = report.about(load=load, peers=run.peers)
+            figures.keep(work, of_work, missing, about, given.results / figures.KEPT.name)
+    if given.results == RESULTS:
+        figures.write_page()
     table.show(lines, console, quick=given.quick)
-    report.write(given.results / "latest.json", lines, samples, quick=given.quick, load=load, peers=run.peers)
+    about = report.about(load=load, peers=run.peers)
+    report.write(given.results / "latest.json", lines, samples, about, quick=given.quick)
     note = f"{os.cpu_count()} cores; medians with the smallest and largest sample; dashed: the bar; the arrow points to better"
     picture.draw(given.results / "latest.png", lines, note=note + ("; small sizes" if given.quick else ""))
     return 1 if failed else 0

@@ -16,6 +16,9 @@ import psutil
 
 from benchmarks.summary import Line
 
+Samples = Mapping[str, Mapping[str, Sequence[float]]]
+"""By competitor and figure."""
+
 PACKAGES = ("penstock", "pyspark", "pyarrow", "duckdb")
 
 
@@ -38,21 +41,22 @@ def versions(peers: Mapping[str, str]) -> dict[str, str]:
     return {**found, **peers}
 
 
-def write(
-    path: Path,
-    lines: Sequence[Line],
-    samples: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]],
-    *,
-    quick: bool,
-    load: float,
-    peers: Mapping[str, str],
-) -> None:
-    content = {
+def about(*, load: float, peers: Mapping[str, str]) -> dict[str, Any]:
+    """When and where a run was made."""
+    return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "quick": quick,
         "machine": machine(),
         "load_before": round(load, 2),
         "versions": versions(peers),
+    }
+
+
+def write(
+    path: Path, lines: Sequence[Line], samples: Mapping[str, Samples], run: Mapping[str, Any], *, quick: bool
+) -> None:
+    content = {
+        **run,
+        "quick": quick,
         "rows": [
             {
                 "work": line.work,

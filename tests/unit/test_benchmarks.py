@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
-from benchmarks import table
+from benchmarks import figures, table
 from benchmarks.nexmark import by_hand, flink_sql
 from benchmarks.nexmark.queries import BY_NAME, QUERIES
 from benchmarks.nexmark.rows import input_of
@@ -46,3 +47,26 @@ def test_the_table_tells_refused_from_missing() -> None:
     assert "Flink, nexmark: cannot be installed" in said
     assert "Spark by hand cannot run q9: a ranking" in said
     assert "LaminarDB" not in said
+
+
+def test_the_documentation_has_the_figures_that_are_kept() -> None:
+    """`make docs` writes them."""
+    assert figures.PAGE.read_text() == figures.page(figures.PAGE.read_text(), figures.read())
+    assert set(figures.read()) <= {w.name for w in WORKS}
+
+
+def test_a_run_replaces_the_figures_of_its_works(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    works = {w.name: w for w in WORKS}
+    run = {"when": "2026-01-02T03:04:05+00:00", "load_before": 0.25}
+    figures.keep(
+        works["window"], {PENSTOCK: {"rows_per_s": [2e6, 3e6, 4e6]}, SPARK: {"rows_per_s": [2e6]}}, {}, run, path
+    )
+    figures.keep(works["select"], {PENSTOCK: {"p50": [25.0]}}, {}, run, path)
+    figures.keep(works["select"], {PENSTOCK: {"p50": [2.5]}}, {}, {**run, "load_before": 3}, path)
+    kept = figures.read(path)
+    assert list(kept) == ["window", "select"], "in the order in which they are run"
+    rows = figures.table(kept).splitlines()
+    assert rows[0] == "| what | Penstock | Spark by hand | bar | met | measured |"
+    assert "3 M rows/s (2 – 4)" in rows[2] and "2026-01-02, load 0.25" in rows[2]
+    assert "2.5 ms" in rows[-1] and "load 3" in rows[-1]
