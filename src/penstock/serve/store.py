@@ -223,7 +223,8 @@ class ViewStore:
         if recent is None or key is None:
             return None
         row = recent.get(key)
-        if row is MISSING or (recent.index is not None and recent.index.outgrown):
+        index = recent.index
+        if row is MISSING or (index is not None and index.outgrown):
             with self._lock:
                 if recent.wants_index():
                     self._indexer.submit(layout, recent)
