@@ -42,7 +42,7 @@ test-spark: install ## the tests that share one Spark session
 	$(PYTEST) --durations=25 tests/spark
 
 test-e2e: install ## the tests that start, and kill, whole processes
-	$(PYTEST) tests/e2e
+	$(PYTEST) -n 2 --dist worksteal tests/e2e
 
 test-long: install ## the tests that take many minutes; not part of `make test`
 	TEST_EFFORT=8 $(PYTEST) -n 2 --dist worksteal tests/unit
