@@ -1,4 +1,4 @@
-"""What a change costs follows the change, operator by operator: 1,000 rows into 600,000 and into 6,000."""
+"""What a change costs follows the change, operator by operator: 1,000 rows into 600,000 and into 6,000; and for 40 views at once."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ WARM_UP = 6
 BATCH = 100_000
 TOP = 8
 WAIT_S = 120.0
+TOGETHER = 40
 
 
 @dataclass(frozen=True)
@@ -170,13 +171,39 @@ def with_penstock(quick: bool) -> Figures:
             small, large = np.median(times, axis=0)
             figures[f"{operator.name}_ms"] = [float(large) * 1_000]
             figures[operator.name] = [float(large / small)]
+    small, large = together(quick)
+    figures["together_ms"] = [large * 1_000]
+    figures["together"] = [large / small]
     return figures
+
+
+def together(quick: bool) -> tuple[float, float]:
+    """Seconds until 40 views, of all operators, have a change, over few rows and over 100 times as many."""
+    with penstock.opened() as db:
+        pairs = []
+        for name, size in (("few", SMALL // 3), ("many", SMALL if quick else LARGE // 3)):
+            tables = Tables(db, name, size)
+            # The change of a view with joins is of both tables, so that every view has one.
+            views = [
+                View(db, f"{name}_{number}", tables, OPERATORS[number % len(OPERATORS)])
+                for number in sorted(range(TOGETHER), key=lambda number: not OPERATORS[number % len(OPERATORS)].joins)
+            ]
+            pairs.append(views)
+        rounds = range(WARM_UP + (4 if quick else 20))
+        times = np.array([[views[0].change() for views in pairs] for _ in rounds])[WARM_UP:]
+        for views in pairs:
+            for view in views[-len(OPERATORS) :]:
+                view.verify()
+    small, large = np.median(times, axis=0)
+    return float(small), float(large)
 
 
 def _rows() -> Iterator[Row]:
     for operator in OPERATORS:
         yield Row(f"1,000 rows into 600,000: {operator.title}", f"{operator.name}_ms", "ms", better="less", digits=0)
         yield Row(f"600,000 : 6,000 rows: {operator.title}", operator.name, "×", (AtMost(operator.bar),), better="less")
+    yield Row("1,000 rows into 200,000: 40 views of all operators", "together_ms", "ms", better="less", digits=0)
+    yield Row("200,000 : 2,000 rows: 40 views of all operators", "together", "×", (AtMost(1.3),), better="less")
 
 
 WORK = Work(name="ratios", programs={PENSTOCK: with_penstock}, rows=tuple(_rows()), repeats=1, timeout_s=600.0)

@@ -141,30 +141,59 @@ class Running:
         self._batch.load(self.model.rows, self._views)
         return self._ask(self._batch, case) is not None
 
+    def drop(self, case: Case) -> None:
+        self.db.execute(f"DROP MATERIALIZED VIEW {case.name}")
+        self.cases.remove(case)
+        self._followers.pop(case.name, None)
+        self._sums.pop(case.name, None)
+
+    def reopen(self) -> None:
+        self.db.close()
+        self.db = self._reopen()
+        self.follow()
+
+    def perform_next(self) -> None:
+        """Performs the next commit of the trace already, which `run` would do."""
+        perform(self.db, self.model.apply(self.trace[self._done]))
+        self._done += 1
+
+    def resume(self, case: Case) -> None:
+        """Starts a query again that has failed, and follows it from where it was."""
+        self.db.execute(f"RESTART MATERIALIZED VIEW {case.name}")
+        # Whoever follows it before it is level again is told that it had been stopped.
+        self.db.flush(timeout=SETTLED_S)
+        self._follow_one(case)
+
     def run(
-        self, spark_at: Callable[[int, int], bool], restart: int | None = None, empty_first: bool = False
+        self,
+        spark_at: Callable[[int, int], bool],
+        restart: int | None = None,
+        empty_first: bool = False,
+        between: Callable[[int], None] | None = None,
     ) -> Report:
         """The whole trace, with every case compared after every commit: with DuckDB, or Spark batch where DuckDB cannot answer.
 
         `spark_at(commit, commits)` says after which commits Spark batch is asked for every case.
 
         After the commit `restart` the database is closed and opened again. With `empty_first` there is a commit without rows before all
-        others, which shows how much state a query has over nothing; otherwise it is known of those alone that have none.
+        others, which shows how much state a query has over nothing; otherwise it is known of those alone that have none. `between` is called
+        before each commit.
         """
-        self._follow()
+        self.follow()
         before = dict.fromkeys((c.name for c in self.cases if not self._constant(c)), 0)
         if empty_first:
             self._nothing()
             self._settle(-1)
             before = self._state()
-        for number, commit in enumerate(self.trace):
+        for number in range(len(self.trace)):
             if number >= self._done:
-                perform(self.db, self.model.apply(commit))
+                if between is not None:
+                    between(number)
+                if number >= self._done:
+                    self.perform_next()
             if number == restart:
                 # The queries may have seen the commit, or not.
-                self.db.close()
-                self.db = self._reopen()
-                self._follow()
+                self.reopen()
             self._settle(number)
             self._check(number, spark_at(number, len(self.trace)))
         if not any(self.model.rows.values()) and not self.group.tables[0].source:
@@ -183,13 +212,16 @@ class Running:
 
     # The changelog
 
-    def _follow(self) -> None:
+    def follow(self) -> None:
         """Follows every view from its first epoch on, or from the epoch after the last that was seen."""
         for case in self.cases:
-            old = self._followers.get(case.name)
-            new = Follower(self.db, case.name, as_of=0 if old is None else old.epoch + 1)
-            new.epoch = 0 if old is None else old.epoch
-            self._followers[case.name] = new
+            self._follow_one(case)
+
+    def _follow_one(self, case: Case) -> None:
+        old = self._followers.get(case.name)
+        new = Follower(self.db, case.name, as_of=0 if old is None else old.epoch + 1)
+        new.epoch = 0 if old is None else old.epoch
+        self._followers[case.name] = new
 
     def _add_up(self, case: Case, number: int, got: list[Row]) -> None:
         """Each epoch is consolidated and takes away only what is there, and all epochs together are the contents."""

@@ -3,8 +3,10 @@ package dev.penstock.kernel.error;
 import dev.penstock.kernel.node.ExecNode;
 import dev.penstock.kernel.node.Nodes;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Set;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.rdd.RDD;
@@ -13,6 +15,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet$;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodeGenerator$;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
@@ -69,11 +72,18 @@ public final class AttemptExec extends ExecNode implements CodegenSupport {
     return ((CodegenSupport) child()).produce(context, this);
   }
 
-  /** Columns that are passed through unchanged need not be evaluated before. */
+  /** Columns that are passed through unchanged, and once, need not be evaluated before. */
   @Override
   public AttributeSet usedInputs() {
     List<Expression> used = new ArrayList<>(CollectionConverters.asJava(columns));
-    used.removeIf(e -> e instanceof Attribute);
+    Set<ExprId> seen = new HashSet<>();
+    Set<ExprId> again = new HashSet<>();
+    for (Expression e : used) {
+      if (e instanceof Attribute one && !seen.add(one.exprId())) {
+        again.add(one.exprId());
+      }
+    }
+    used.removeIf(e -> e instanceof Attribute one && !again.contains(one.exprId()));
     used.add(condition);
     return AttributeSet$.MODULE$.fromAttributeSets(
         CollectionConverters.asScala(used.stream().map(Expression::references).toList()));

@@ -26,7 +26,7 @@ import org.apache.spark.sql.types.StructType;
  * The frame around every join processor: both sides packed and united before it, its output unpacked after it.
  *
  * <p>The processor's input has the columns of {@link #INPUT}: the packed key, the side, the time, the arrival number, the
- * weight and the packed row; where the sides have them also the two columns of the row's {@link Moment}. A row that can match nothing (a key that is NULL, a time that is NULL) has a side of
+ * weight and the packed row; where the sides have them also the two columns of the row's {@link Moment}. Rows of a key travel together, as a {@link Bundle}. A row that can match nothing (a key that is NULL, a time that is NULL) has a side of
  * {@link #LEFT_ALONE} or {@link #RIGHT_ALONE} and its own bytes as its key, so such rows are spread over the partitions.
  *
  * <p>Event time: the watermark of a query is one for all operators, the smallest over its {@code withWatermark} nodes
@@ -46,8 +46,8 @@ public final class JoinPlan {
   static final int SEQUENCE = 3;
   static final int WEIGHT = 4;
   static final int ROW = 5;
-  private static final int LSN = 6;
-  private static final int BEFORE = 7;
+  static final int LSN = 6;
+  static final int BEFORE = 7;
 
   /** The input of a processor. */
   static final StructType INPUT = new StructType()
@@ -57,10 +57,6 @@ public final class JoinPlan {
       .add("__sequence", DataTypes.LongType, false)
       .add("__count", DataTypes.LongType, false)
       .add("__row", DataTypes.BinaryType, false);
-
-  private static final StructType WITH_MOMENT = INPUT
-      .add("__lsn", DataTypes.LongType, true)
-      .add("__before", DataTypes.LongType, true);
 
   /** The column of an output with the watermark that was in force when a row behind it caused the output; NULL for all other rows. */
   static final String WATERMARK = "__pwm";
@@ -172,11 +168,13 @@ public final class JoinPlan {
     if (spec.hosted) {
       return Keyed.hosted(left.union(right), processor, output, spec.operator);
     }
-    return left.union(right)
+    boolean moments = left.columns().length > INPUT.size();
+    return BundlePlan.of(left.union(right))
         .groupBy(functions.col("__key"))
-        .as(Encoders.BINARY(), Encoders.row(left.columns().length > INPUT.size() ? WITH_MOMENT : INPUT))
+        .as(Encoders.BINARY(), Encoders.row(Bundle.SCHEMA))
         .transformWithState(
-            StateSize.counted(spec.size, key -> key, processor), time, OutputMode.Append(), Encoders.row(output));
+            StateSize.counted(spec.size, key -> key, new Unbundled(processor, moments)), time, OutputMode.Append(),
+            Encoders.row(output));
   }
 
   /** The columns of both sides ({@code right} null: of the left alone), then {@code more}, then the weight. */

@@ -1,5 +1,6 @@
 package dev.penstock.kernel.row;
 
+import java.util.List;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -7,15 +8,19 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.catalyst.expressions.XXH64;
+import org.apache.spark.sql.catalyst.expressions.codegen.CodeBlock;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
-import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback;
 import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
+import org.apache.spark.sql.catalyst.expressions.codegen.FalseLiteral$;
+import org.apache.spark.sql.catalyst.expressions.codegen.GenerateUnsafeProjection$;
+import org.apache.spark.sql.catalyst.expressions.codegen.JavaCode;
 import org.apache.spark.sql.classic.ExpressionUtils;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.Platform;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Several columns as one BINARY: the bytes of their UnsafeRow. Join state and join processors hold rows in this form, so
@@ -25,7 +30,7 @@ import scala.collection.immutable.Seq;
  * bits (its columns must not be NULL), because Spark sorts binary values by their first eight bytes.
  * {@link Mode#SEQUENCE} has no columns and numbers the rows of a task in the order in which they are read.
  */
-public final class Pack extends Expression implements CodegenFallback, java.io.Serializable {
+public final class Pack extends Expression implements java.io.Serializable {
   private static final long serialVersionUID = 1L;
   private static final long SEED = 42L;
   private static final int TASK_SHIFT = 40;
@@ -47,12 +52,12 @@ public final class Pack extends Expression implements CodegenFallback, java.io.S
   }
 
   /** The packed form of some columns. */
-  public static Column of(Mode mode, java.util.List<Column> columns) {
-    java.util.List<Expression> list = new java.util.ArrayList<>();
+  public static Column of(Mode mode, List<Column> columns) {
+    List<Expression> list = new java.util.ArrayList<>();
     for (Column column : columns) {
       list.add(ExpressionUtils.expression(column));
     }
-    Seq<Expression> children = scala.jdk.javaapi.CollectionConverters.asScala(list).toList();
+    Seq<Expression> children = CollectionConverters.asScala(list).toList();
     return ExpressionUtils.column(new Pack(children, mode));
   }
 
@@ -64,18 +69,34 @@ public final class Pack extends Expression implements CodegenFallback, java.io.S
   @Override
   public Object eval(InternalRow input) {
     if (mode == Mode.SEQUENCE) {
-      return ((long) TaskContext.getPartitionId() << TASK_SHIFT) | read++;
+      return first() | read++;
     }
     if (projection == null) {
       projection = UnsafeProjection.create(columns);
     }
     UnsafeRow row = projection.apply(input);
+    return mode == Mode.KEY ? key(row) : bytes(row);
+  }
+
+  /** Called by generated code. */
+  public static byte[] bytes(UnsafeRow row) {
     byte[] bytes = new byte[row.getSizeInBytes()];
     Platform.copyMemory(row.getBaseObject(), row.getBaseOffset(), bytes, Platform.BYTE_ARRAY_OFFSET, bytes.length);
-    if (mode == Mode.KEY && bytes.length >= Long.BYTES) {
+    return bytes;
+  }
+
+  /** Called by generated code. */
+  public static byte[] key(UnsafeRow row) {
+    byte[] bytes = bytes(row);
+    if (bytes.length >= Long.BYTES) {
       Platform.putLong(bytes, Platform.BYTE_ARRAY_OFFSET, hash(bytes));
     }
     return bytes;
+  }
+
+  /** The number of the first row of a task; called by generated code. */
+  public static long first() {
+    return (long) TaskContext.getPartitionId() << TASK_SHIFT;
   }
 
   @Override
@@ -90,7 +111,22 @@ public final class Pack extends Expression implements CodegenFallback, java.io.S
 
   @Override
   public ExprCode doGenCode(CodegenContext context, ExprCode code) {
-    return CodegenFallback.super.doGenCode(context, code);
+    String own = Pack.class.getName();
+    if (mode == Mode.SEQUENCE) {
+      // Not every user of generated code tells it where a partition begins.
+      String next = context.addMutableState("long", "next", variable -> variable + " = -1L;", false, true);
+      String text = "if (" + next + " < 0L) {\n" + next + " = " + own + ".first();\n}\nlong " + code.value() + " = " + next + "++;\n";
+      return new ExprCode(block(List.of(text), List.of()), FalseLiteral$.MODULE$, code.value());
+    }
+    ExprCode row = GenerateUnsafeProjection$.MODULE$.createCode(context, columns, false);
+    String call = mode == Mode.KEY ? ".key(" : ".bytes(";
+    String text = "\nbyte[] " + code.value() + " = " + own + call + row.value() + ");\n";
+    return new ExprCode(block(List.of("", text), List.of(row.code())), FalseLiteral$.MODULE$, code.value());
+  }
+
+  /** Code between the parts of a text. */
+  static CodeBlock block(List<String> text, List<JavaCode> between) {
+    return new CodeBlock(CollectionConverters.asScala(text).toList(), CollectionConverters.asScala(between).toList());
   }
 
   @Override

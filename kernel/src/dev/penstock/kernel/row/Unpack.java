@@ -6,7 +6,6 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
-import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback;
 import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
 import org.apache.spark.sql.classic.ExpressionUtils;
 import org.apache.spark.sql.types.DataType;
@@ -15,7 +14,7 @@ import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
 /** The struct that {@link Pack} has packed; NULL for NULL. */
-public final class Unpack extends Expression implements CodegenFallback, java.io.Serializable {
+public final class Unpack extends Expression implements java.io.Serializable {
   private static final long serialVersionUID = 1L;
 
   private final Expression packed;
@@ -45,7 +44,10 @@ public final class Unpack extends Expression implements CodegenFallback, java.io
 
   @Override
   public ExprCode doGenCode(CodegenContext context, ExprCode code) {
-    return CodegenFallback.super.doGenCode(context, code);
+    ExprCode bytes = packed.genCode(context);
+    String value = bytes.isNull() + " ? null : " + Unpack.class.getName() + ".row(" + bytes.value() + ", " + schema.size() + ");\n";
+    String text = "\nboolean " + code.isNull() + " = " + bytes.isNull() + ";\nInternalRow " + code.value() + " = " + value;
+    return new ExprCode(Pack.block(List.of("", text), List.of(bytes.code())), code.isNull(), code.value());
   }
 
   @Override
