@@ -324,14 +324,19 @@ def test_a_member_with_a_defect_is_taken_out_and_the_others_go_on(db: penstock.D
         view(db, name, ON_ONE[name])
     db.execute("INSERT INTO t VALUES (1, 1, 10, 'a')")
     check(db, {n: ON_ONE[n] for n in ("grouped", "top", "different")}, "")
+    changes = db.subscribe("top")
     break_member(db, "top", "v")
     db.execute("INSERT INTO t VALUES (2, 1, 20, 'b')")
     check(db, {n: ON_ONE[n] for n in ("grouped", "different")}, "")
     with pytest.raises(penstock.PenstockError, match=r"PSK-7006.*top"):
         db.sql("SELECT * FROM top")
+    with pytest.raises(penstock.PenstockError, match=r"PSK-7001.*"):
+        changes.next(SOON_S)
     db.execute("RESTART MATERIALIZED VIEW top")
     db.execute("INSERT INTO t VALUES (3, 2, 30, 'c')")
     check(db, {n: ON_ONE[n] for n in ("grouped", "top", "different")}, "")
+    later = db.subscribe("top")
+    assert later.next(timeout=0) is None, "whoever comes later hears nothing of the failure"
 
 
 def test_a_new_column_reaches_the_members_to_come(db: penstock.Database) -> None:

@@ -101,7 +101,7 @@ class Jobs:
         key = self.hosted.key(info.id)
         if key is not None:
             self.hosted.start(key)
-            self._refused.pop(info.id, None)
+            self._resumed(info)
             return
         if self._lost(info):
             self._begin_again(info)
@@ -111,7 +111,12 @@ class Jobs:
         else:
             relocate(self.storage.layout.job(info.id))
             self.run(self._spec(info, known))
+        self._resumed(info)
+
+    def _resumed(self, info: ObjectInfo) -> None:
+        """A query runs: in a job of its own, or in one that has been running."""
         self._refused.pop(info.id, None)
+        self._tell(info)
 
     def _lost(self, info: ObjectInfo) -> bool:
         """True if the log has epochs of the query but its checkpoint is gone: its state cannot continue from the log."""
