@@ -26,7 +26,7 @@ from penstock.catalog.objects import (
 from penstock.catalog.upgrade import with_roles
 from penstock.disk import write_durably
 from penstock.errors import fail
-from penstock.plan.nodes import TimeAttr
+from penstock.plan.nodes import SortTerm, TimeAttr
 
 FORMAT = 2
 
@@ -141,6 +141,8 @@ def _object(one: dict[str, Any]) -> ObjectInfo:
         role=Role(one.get("role", Role.USER.value)),
         owner_id=one.get("owner_id"),
         lookup_id=one.get("lookup_id"),
+        expands=tuple(one.get("expands", ())),
+        order=tuple(SortTerm(**t) for t in one.get("order", ())),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from penstock.plan.nodes import TimeAttr
+from penstock.plan.nodes import SortTerm, TimeAttr
 
 
 class Kind(Enum):
@@ -15,6 +15,8 @@ class Kind(Enum):
     STREAM = "stream"
     VIEW = "materialized view"
     SINK = "sink"
+    NAMED_QUERY = "view"
+    """A view that is not materialized: a query that is expanded where it is used. It has no rows of its own."""
 
 
 class Role(Enum):
@@ -65,7 +67,8 @@ class ObjectInfo:
     """One object. Names are unique across all kinds, ignoring case.
 
     `changelog`: rows can be retracted. `times`: event-time columns, by the object's own column names.
-    `sql` is the CREATE statement as written; `depends_on` are object ids. `owner_id` is the object that this one was created for:
+    `sql` is the CREATE statement as written; `depends_on` are the ids of the objects whose rows it reads, `expands` those of the
+    named queries that its statement contains (of a named query: of everything that it names). `owner_id` is the object that this one was created for:
     the query that late rows or a probe belong to, the sink that a sink query feeds. `lookup_id` is the on-demand lookup table that a
     probe reads.
     """
@@ -85,6 +88,9 @@ class ObjectInfo:
     role: Role = Role.USER
     owner_id: int | None = None
     lookup_id: int | None = None
+    expands: tuple[int, ...] = ()
+    order: tuple[SortTerm, ...] = ()
+    """The order in which a SELECT from a view presents the rows if it has none of its own."""
 
     @property
     def has_contents(self) -> bool:

@@ -49,7 +49,8 @@ def explain(query: Query, note: Callable[[Node], str] | None = None) -> str:
 
 def _explain(query: Query, note: Callable[[Node], str] | None) -> str:
     every = f" {interval_text(query.emit.every)}" if query.emit.every else ""
-    lines = [f"Output [{', '.join(query.names)}] emit {query.emit.kind}{every}"]
+    order = f" order [{', '.join(map(str, query.order))}]" if query.order else ""
+    lines = [f"Output [{', '.join(query.names)}] emit {query.emit.kind}{every}{order}"]
     _tree(query.root, "", True, lines, note, repeats(query.root), set())
     return "\n".join(lines)
 

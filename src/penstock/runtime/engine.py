@@ -144,7 +144,9 @@ class Engine:
             self.storage.closed[info.id] = self.refusals[info.id] = error
 
     def attach(self, info: ObjectInfo) -> None:
-        """Sets up an object in this process."""
+        """Sets up an object in this process. A named query needs nothing."""
+        if info.kind is Kind.NAMED_QUERY:
+            return
         defaults = self.compute.batch.defaults(info.columns) if info.kind in FED else {}
         self.storage.attach(info, defaults)
         if info.kind is Kind.LOOKUP and info.connector is not None:

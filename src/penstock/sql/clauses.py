@@ -27,8 +27,11 @@ _DEAD_LETTERS = ("STREAM", "MATERIALIZED VIEW")
 """Statements that accept ERRORS TO, which redirects rows that could not be computed."""
 
 
-def parse_query(cursor: Cursor, statement: str | None, *, rebuild: bool = False) -> tuple[ParsedQuery, bool]:
+def parse_query(
+    cursor: Cursor, statement: str | None, *, columns: tuple[exp.Identifier, ...] = (), rebuild: bool = False
+) -> tuple[ParsedQuery, bool]:
     """Parses the query from the cursor to its end, with its clauses. `statement` selects the allowed options; None: no clauses.
+    `columns` are the names that the statement gives to the output.
 
     The second result is true if REBUILD is present (only allowed with `rebuild`).
     """
@@ -45,10 +48,12 @@ def parse_query(cursor: Cursor, statement: str | None, *, rebuild: bool = False)
     options: dict[str, str] | None = None
     rebuilt = False
     while not cursor.done:
-        if statement is None or (statement == "SELECT" and not cursor.at("WITH (")):
+        if statement in (None, "VIEW") or (statement == "SELECT" and not cursor.at("WITH (")):
+            what = "materialized view" if statement == "VIEW" else "view"
             raise cursor.error(
-                "only a stream or a view can have this clause", hint="Use it in CREATE STREAM … AS SELECT …."
+                f"only a stream or a {what} can have this clause", hint="Use it in CREATE STREAM … AS SELECT …."
             )
+        assert statement is not None
         at = cursor.peek()
         assert at is not None
         if emit is None and cursor.accept("EMIT"):
@@ -75,7 +80,18 @@ def parse_query(cursor: Cursor, statement: str | None, *, rebuild: bool = False)
     first, last = tokens[0], tokens[-1]
     text = cursor.script.text[first.start : last.end + 1]
     query = ParsedQuery(
-        cursor.script, ast, text, first.start, probes, emit, lateness, late_to, errors_to, options=options or {}
+        cursor.script,
+        ast,
+        text,
+        first.start,
+        probes,
+        emit,
+        lateness,
+        late_to,
+        errors_to,
+        columns,
+        presented=statement in ("MATERIALIZED VIEW", "VIEW"),
+        options=options or {},
     )
     return query, rebuilt
 

@@ -21,21 +21,21 @@ from penstock.sql.types import parse_type
 
 _KINDS = (
     ("MATERIALIZED VIEW", Kind.VIEW),
+    ("VIEW", Kind.NAMED_QUERY),
     ("LOOKUP TABLE", Kind.LOOKUP),
     ("SOURCE", Kind.SOURCE),
     ("TABLE", Kind.TABLE),
     ("STREAM", Kind.STREAM),
     ("SINK", Kind.SINK),
 )
+_QUERIES = {Kind.STREAM: st.CreateStream, Kind.VIEW: st.CreateView, Kind.NAMED_QUERY: st.CreateNamedQuery}
 
 
 def parse_kind(cursor: Cursor) -> Kind:
     for phrase, kind in _KINDS:
         if cursor.accept(phrase):
             return kind
-    if cursor.at("VIEW"):
-        raise cursor.error("expected MATERIALIZED VIEW")
-    raise cursor.error("expected SOURCE, TABLE, LOOKUP TABLE, STREAM, MATERIALIZED VIEW or SINK")
+    raise cursor.error("expected SOURCE, TABLE, LOOKUP TABLE, STREAM, MATERIALIZED VIEW, VIEW or SINK")
 
 
 def parse_create(cursor: Cursor, text: str, offset: int) -> st.Statement:
@@ -45,11 +45,11 @@ def parse_create(cursor: Cursor, text: str, offset: int) -> st.Statement:
     if or_replace and if_not_exists:
         raise cursor.error("OR REPLACE and IF NOT EXISTS cannot be combined")
     name = object_name(cursor, new=True)
-    if kind in (Kind.STREAM, Kind.VIEW):
+    if kind in _QUERIES:
+        columns = _column_list(cursor)
         cursor.expect("AS")
-        query, _ = parse_query(cursor, kind.value.upper())
-        made = st.CreateStream if kind is Kind.STREAM else st.CreateView
-        return made(text, offset, name, or_replace, if_not_exists, query=query)
+        query, _ = parse_query(cursor, kind.value.upper(), columns=columns)
+        return _QUERIES[kind](text, offset, name, or_replace, if_not_exists, query=query)
     if kind is Kind.SINK:
         return _sink(cursor, text, offset, name, or_replace, if_not_exists)
     body = _body(cursor, kind)
@@ -78,6 +78,22 @@ def parse_create(cursor: Cursor, text: str, offset: int) -> st.Statement:
     return st.CreateLookupTable(
         text, offset, name, or_replace, if_not_exists, tuple(body.columns), body.key, connector, options
     )
+
+
+def _column_list(cursor: Cursor) -> tuple[exp.Identifier, ...]:
+    """`(a, b)` before AS: the names of the output columns. None if there is no list."""
+    if not cursor.accept("("):
+        return ()
+    out = []
+    while True:
+        token = cursor.peek()
+        node = exp.Identifier(this=cursor.new_name("a column name"), quoted=False)
+        assert token is not None
+        node.meta.update(start=token.start, end=token.end)
+        out.append(node)
+        if not cursor.accept(","):
+            cursor.expect(")")
+            return tuple(out)
 
 
 def object_name(cursor: Cursor, *, new: bool = False) -> str:

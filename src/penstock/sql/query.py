@@ -44,4 +44,17 @@ class ParsedQuery:
     late_to: str | None = None
     errors_to: str | None = None
     """The stream for rows that cannot be computed. Without one, such a row fails the query."""
+    columns: tuple[exp.Identifier, ...] = ()
+    """The names in CREATE … name (a, b) AS; none: those of the SELECT."""
+    presented: bool = False
+    """ORDER BY without LIMIT is the order in which the rows are presented (a view)."""
     options: dict[str, str] = field(default_factory=dict)
+
+    def presents(self, node: exp.Expr) -> bool:
+        """Whether ORDER BY without LIMIT at this node is the order of presentation: it is the query, or the query without parentheses."""
+        top: exp.Expr = self.ast
+        while top is not node and isinstance(top, exp.Subquery):
+            if any(top.args.get(k) for k in ("order", "limit", "offset")):
+                return False
+            top = top.this
+        return self.presented and top is node

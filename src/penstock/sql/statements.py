@@ -89,6 +89,11 @@ class CreateView(_CreateQuery):
 
 
 @dataclass(frozen=True)
+class CreateNamedQuery(_CreateQuery):
+    """CREATE VIEW that is not materialized. It has no clauses of its own."""
+
+
+@dataclass(frozen=True)
 class CreateSink(_Create):
     """Either `source` (with `where`, a query over it) or `query` feeds the sink."""
 

@@ -51,13 +51,16 @@ class Catalog:
                 info = ObjectInfo(number, s.name, Kind.TABLE, s.columns, s.key, changelog=True)
             case st.CreateLookupTable():
                 info = ObjectInfo(number, s.name, Kind.LOOKUP, s.columns, s.key)
-            case st.CreateStream() | st.CreateView():
+            case st.CreateStream() | st.CreateView() | st.CreateNamedQuery():
                 query = bind(s.query, self, statement_text=s.text)
                 names = dict(zip(query.root.columns, query.names, strict=True))
                 times = tuple(TimeAttr(names[t.column], t.lag_ms) for t in query.root.times)
-                kind = Kind.STREAM if isinstance(s, st.CreateStream) else Kind.VIEW
+                kind = {st.CreateStream: Kind.STREAM, st.CreateView: Kind.VIEW}.get(type(s), Kind.NAMED_QUERY)
                 columns = tuple(Column(n, "string" if n == "k" else "bigint") for n in query.names)
-                info = ObjectInfo(number, s.name, kind, columns, changelog=query.root.changelog, times=times)
+                changelog, order = query.root.changelog, query.order
+                info = ObjectInfo(
+                    number, s.name, kind, columns, changelog=changelog, times=times, sql=s.text, order=order
+                )
             case _:
                 raise AssertionError(s)
         self.objects[s.name.lower()] = info

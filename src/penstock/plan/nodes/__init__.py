@@ -33,7 +33,7 @@ from penstock.plan.nodes.joins import (
 )
 from penstock.plan.nodes.linear import Filter, Generate, Project, Scan, Union, Values, WindowAssign, WindowKind
 from penstock.plan.nodes.ordered import Analytic, TopN, WindowCall, WindowFrame
-from penstock.plan.nodes.query import Emit, Query
+from penstock.plan.nodes.query import Emit, Query, SortTerm
 
 __all__ = [
     "BY_ANOTHER",
@@ -65,6 +65,7 @@ __all__ = [
     "SetKind",
     "SetOp",
     "SortKey",
+    "SortTerm",
     "TemporalFilter",
     "TemporalJoin",
     "TimeAttr",

@@ -1,4 +1,4 @@
-"""Creating, replacing, altering and dropping objects, also while the pipeline runs."""
+"""Creating objects that have rows, also while the pipeline runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.catalog.objects import Column, Connector, Kind, ObjectInfo, Role
 from penstock.catalog.types import to_arrow
 from penstock.connect import LookupSource, make_source
-from penstock.errors import PenstockError, fail
+from penstock.errors import fail
 from penstock.plan import nodes as p
 from penstock.runtime.connect.lookups import check_asked, lookup_options, make_lookup, unique
 from penstock.runtime.connect.replica import Replica
@@ -19,9 +19,9 @@ from penstock.runtime.engine import Engine
 from penstock.runtime.jobs.limits import state_limit
 from penstock.runtime.jobs.planned import Planned
 from penstock.runtime.jobs.probes import Probe, refuse_late_data, split
-from penstock.runtime.statements.draft import Draft, drafting, remove_remains
+from penstock.runtime.statements.draft import Draft, drafting
+from penstock.runtime.statements.dropping import replaced
 from penstock.runtime.storage.alignment import check as check_alignment
-from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.pervalue import check as check_values
 from penstock.serve.layout import WEIGHT
 from penstock.spark.bridge import ERROR_SCHEMA
@@ -29,7 +29,6 @@ from penstock.spark.compile import UNIT_OBJECT, Output, output_key, output_times
 from penstock.sql import statements as st
 from penstock.sql.bind import bind
 from penstock.sql.located import located
-from penstock.sql.names import suggestion
 from penstock.sql.query import ParsedQuery
 
 
@@ -40,7 +39,7 @@ def create_fed(engine: Engine, s: st.CreateSource | st.CreateTable | st.CreateLo
         if gone is None:
             return
         kind = {st.CreateSource: Kind.SOURCE, st.CreateTable: Kind.TABLE, st.CreateLookupTable: Kind.LOOKUP}[type(s)]
-        _check_columns(engine, s.columns)
+        check_columns(engine, s.columns)
         _check_retention(s.options)
         connector = _connector(engine, kind, s)
         watermark = s.watermark if isinstance(s, st.CreateSource) else None
@@ -228,6 +227,8 @@ def _query_info(
         options=dict(options) | {"emit": query.emit.kind},
         depends_on=tuple(i for i in planned.compiled.objects if i != UNIT_OBJECT),
         sql=text,
+        expands=query.expands,
+        order=query.order,
     )
 
 
@@ -261,126 +262,7 @@ def _errors_info(object_id: int, of: ObjectInfo, name: str | None) -> ObjectInfo
     )
 
 
-def replaced(engine: Engine, name: str, or_replace: bool, if_not_exists: bool) -> list[ObjectInfo] | None:
-    """The objects that a new object of a name replaces; None if there is nothing to do. A replaced object must have no dependents."""
-    have = engine.catalog.get(name)
-    if have is None:
-        return []
-    if if_not_exists:
-        return None
-    if not or_replace:
-        raise fail("PSK-1003", f"{have.name} already exists.")
-    return _goes_with(engine, have, cascade=False)
-
-
-def drop_statement(engine: Engine, s: st.Drop) -> None:
-    with engine.ddl:
-        info = engine.catalog.get(s.name)
-        if info is None:
-            if s.if_exists:
-                return
-            names = [o.name for o in engine.catalog.objects() if o.kind.value == s.kind]
-            raise fail("PSK-1002", f"{s.kind.capitalize()} {s.name} is not found.", hint=suggestion(s.name, names))
-        if info.kind.value != s.kind:
-            raise fail(
-                "PSK-1008", f"{info.name} is a {info.kind.value}.", hint=f"DROP {info.kind.value.upper()} {info.name}"
-            )
-        drop(engine, info, cascade=s.cascade)
-
-
-def drop(engine: Engine, info: ObjectInfo, *, cascade: bool) -> None:
-    """Drops an object: first from the catalogue, then its files and jobs."""
-    gone = _goes_with(engine, info, cascade=cascade)
-    with uninterrupted():
-        engine.catalog.remove(*(o.id for o in gone))
-        for o in gone:
-            remove_remains(engine, o)
-
-
-def _goes_with(engine: Engine, info: ObjectInfo, *, cascade: bool) -> list[ObjectInfo]:
-    """An object and all objects dropped with it, dependents first: those that belong to it and, with `cascade`, those that depend on it."""
-    if info.role in (Role.LATE_ROWS, Role.ERRORS) and info.owner_id is not None:
-        owner = engine.catalog.by_id(info.owner_id)
-        rows = "late rows" if info.role is Role.LATE_ROWS else "errors"
-        raise fail("PSK-1009", f"{info.name} receives the {rows} of {owner.name}.", hint=f"Drop {owner.name}.")
-    gone = _with_dependents(engine, info)
-    others = sorted({engine.owner(o).name for o in gone if engine.owner(o).id != info.id})
-    if others and not cascade:
-        raise fail("PSK-1009", f"{info.name} is in use by {', '.join(others)}.")
-    return gone
-
-
-def _with_dependents(engine: Engine, info: ObjectInfo) -> list[ObjectInfo]:
-    """The object, all its dependents and all objects that belong to any of them, dependents first."""
-    seen: dict[int, ObjectInfo] = {}
-    objects = engine.catalog.objects()
-
-    def visit(o: ObjectInfo) -> None:
-        if o.id in seen:
-            return
-        seen[o.id] = o
-        for other in objects:
-            owned = other.owner_id == o.id or o.owner_id == other.id
-            if owned or o.id in other.depends_on:
-                visit(other)
-
-    visit(info)
-    order = [o.id for o in objects]
-    return sorted(seen.values(), key=lambda o: -order.index(o.id))
-
-
-def add_column(engine: Engine, s: st.AlterSourceAddColumn) -> None:
-    """ALTER SOURCE … ADD COLUMN. The column is NULL in older rows; existing queries keep the columns that they name."""
-    with engine.ddl:
-        info = engine.catalog.get(s.name)
-        if info is None or info.kind is not Kind.SOURCE:
-            raise fail("PSK-1002", f"Source {s.name} is not found.")
-        if info.column(s.column.name) is not None:
-            raise fail("PSK-1014", f"{info.name} already has a column {s.column.name}.")
-        if not s.column.nullable:
-            raise fail(
-                "PSK-5006",
-                "An added column is NULL in older rows, so it cannot be NOT NULL.",
-                hint="Leave NOT NULL out.",
-            )
-        _check_columns(engine, [s.column])
-        grown = replace(info, columns=(*info.columns, s.column))
-        again = _planned_again(engine, grown)
-        defaults = engine.compute.batch.defaults(grown.columns)
-        with uninterrupted():
-            engine.catalog.replace(grown)
-            # Readers first: the new plans can read rows without the column, but the old plans cannot read rows with it.
-            for reader, planned in again:
-                engine.jobs.planned[reader.id] = planned
-                if engine.running and not engine.jobs.hosted.member(reader.id):
-                    engine.jobs.restart(reader)
-            # A reader that cannot start again reports it in its status.
-            engine.jobs.hosted.renew(info.id)
-            engine.storage.regrow(grown, defaults)
-
-
-def _planned_again(engine: Engine, grown: ObjectInfo) -> list[tuple[ObjectInfo, Planned]]:
-    """The plans of a source's readers with the added column. Refused if the columns of a reader would change."""
-    imagined = engine.catalog.imagined(grown)
-    again = []
-    for reader in engine.catalog.dependents(grown.id):
-        try:
-            planned = engine.jobs.planner.stored(reader, imagined)
-        except PenstockError as error:
-            if error.code != "PSK-6003":
-                raise
-            planned = None
-        if planned is None:
-            raise fail(
-                "PSK-1009",
-                f"{engine.owner(reader).name} selects all columns of {grown.name}.",
-                hint="Name the columns there, or drop it first.",
-            )
-        again.append((reader, planned))
-    return again
-
-
-def _check_columns(engine: Engine, columns: tuple[Column, ...] | list[Column]) -> None:
+def check_columns(engine: Engine, columns: tuple[Column, ...] | list[Column]) -> None:
     _unique([c.name for c in columns])
     for c in columns:
         if c.name.startswith("__"):

@@ -11,6 +11,7 @@ from sqlglot import exp
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import fail
 from penstock.runtime.statements.constants import Bound
+from penstock.runtime.statements.named import whole
 from penstock.runtime.statements.points import NotPoint, assignment, inserted, matched, spark_as_known
 from penstock.runtime.statements.select import select
 from penstock.runtime.statements.session import Session
@@ -202,7 +203,9 @@ def _matching(
                     hint=suggestion(table.name, session.engine.catalog.names()),
                 )
             read[found.id] = found
+    views = {i.name: select(session, whole(session.engine, i)) for i in read.values() if i.kind is Kind.NAMED_QUERY}
     condition = f" WHERE {where.sql(dialect='spark')}" if where is not None else ""
     return session.engine.compute.batch.select(
-        f"SELECT {chosen} FROM `{info.name}`{condition}", visible(session, read.values())
+        f"SELECT {chosen} FROM `{info.name}`{condition}",
+        views | visible(session, [i for i in read.values() if i.name not in views]),
     )

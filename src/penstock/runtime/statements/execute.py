@@ -14,7 +14,7 @@ from penstock.log import Part
 from penstock.runtime.connect.replica import Replica
 from penstock.runtime.engine import QUERIES, Engine
 from penstock.runtime.lifecycle import State
-from penstock.runtime.statements import ddl, dml
+from penstock.runtime.statements import alter, ddl, dml, dropping, named
 from penstock.runtime.statements.constants import Bound
 from penstock.runtime.statements.explain import explain_analyze, explain_object, explain_query
 from penstock.runtime.statements.inspect import describe, find, show, show_create
@@ -96,12 +96,14 @@ def run(session: Session, s: st.Statement) -> Outcome:
             ddl.create_fed(engine, s)
         case st.CreateStream() | st.CreateView():
             ddl.create_query(engine, s)
+        case st.CreateNamedQuery():
+            named.create_named_query(engine, s)
         case st.CreateSink():
             create_sink(engine, s)
         case st.Drop():
-            ddl.drop_statement(engine, s)
+            dropping.drop_statement(engine, s)
         case st.AlterSourceAddColumn():
-            ddl.add_column(engine, s)
+            alter.add_column(engine, s)
         case st.AlterQuery():
             raise fail("PSK-1012", "ALTER … AS is not supported.", hint="Drop and create it again.")
         case st.Insert() | st.Update() | st.Delete() | st.Begin() | st.Commit() | st.Rollback():
@@ -228,5 +230,6 @@ def _explain(session: Session, s: st.Explain) -> pa.Table:
 def _explain_object(engine: Engine, s: st.ExplainObject) -> pa.Table:
     info = find(engine, s.name)
     if info.kind not in QUERIES:
-        raise fail("PSK-1008", f"{info.name} is a {info.kind.value}; a stream or view has a plan.")
+        hint = f"EXPLAIN SELECT * FROM {info.name} shows its plan." if info.kind is Kind.NAMED_QUERY else None
+        raise fail("PSK-1008", f"{info.name} is a {info.kind.value}; a stream or view has a plan.", hint=hint)
     return pa.table({"plan": explain_object(engine, info, analyze=s.analyze)})

@@ -23,7 +23,7 @@ _KINDS = {
     "sources": (Kind.SOURCE,),
     "tables": (Kind.TABLE, Kind.LOOKUP),
     "streams": (Kind.STREAM,),
-    "views": (Kind.VIEW,),
+    "views": (Kind.VIEW, Kind.NAMED_QUERY),
     "sinks": (Kind.SINK,),
 }
 
@@ -217,6 +217,8 @@ def show(engine: Engine, what: str) -> pa.Table:
             ("rows", pa.int64()),
             ("watermark", pa.int64()),
         ]
+        if what == "views":
+            fields.insert(1, ("kind", pa.string()))
         if what == "sources":
             fields += [("drift_ms", pa.int64()), ("held_back_by", pa.string()), ("warning", pa.string())]
         return pa.Table.from_pylist(rows, schema=pa.schema(fields))
@@ -335,7 +337,8 @@ def describe(engine: Engine, s: st.Describe) -> pa.Table:
         "warning": one.warning,
         "subscribers": one.subscribers,
         "error": one.error,
-        "depends on": ", ".join(engine.catalog.by_id(i).name for i in info.depends_on) or None,
+        "depends on": ", ".join(engine.catalog.by_id(i).name for i in dict.fromkeys((*info.depends_on, *info.expands)))
+        or None,
     }
     if one.lookup is not None:
         facts |= {k.replace("_", " "): v for k, v in asdict(one.lookup).items()}

@@ -8,8 +8,9 @@ from penstock.connect import make_sink
 from penstock.errors import fail
 from penstock.runtime.connect.sinks import check_start
 from penstock.runtime.engine import Engine
-from penstock.runtime.statements.ddl import add_query, replaced
+from penstock.runtime.statements.ddl import add_query
 from penstock.runtime.statements.draft import drafting
+from penstock.runtime.statements.dropping import replaced
 from penstock.sql import statements as st
 from penstock.sql.names import suggestion
 
@@ -71,4 +72,4 @@ def _as_it_is(engine: Engine, s: st.CreateSink) -> ObjectInfo | None:
             hint="Use strategy = 'replicated'.",
         )
     filtered = s.query is not None and s.query.ast.args.get("where") is not None
-    return None if filtered or found.kind is Kind.SOURCE else found
+    return None if filtered or found.kind in (Kind.SOURCE, Kind.NAMED_QUERY) else found

@@ -14,8 +14,10 @@ from penstock.catalog.types import schema_of, stored_schema
 from penstock.errors import fail
 from penstock.runtime.engine import Engine
 from penstock.runtime.lifecycle import State
-from penstock.runtime.statements.ddl import add_query, drop
+from penstock.runtime.statements.ddl import add_query
 from penstock.runtime.statements.draft import drafting
+from penstock.runtime.statements.dropping import drop
+from penstock.runtime.statements.named import whole
 from penstock.runtime.storage.contents import contents, read_entry
 from penstock.serve.change import Change
 from penstock.serve.options import SubscribeOptions
@@ -54,7 +56,9 @@ def subscribe(
         info = engine.catalog.get(target)
         if info is None:
             raise fail("PSK-1002", f"{target} is not found.", hint=suggestion(target, engine.catalog.names()))
-        return _follow(engine, info, options, on_change, on_error)
+        if info.kind is not Kind.NAMED_QUERY:
+            return _follow(engine, info, options, on_change, on_error)
+        target = whole(engine, info)
     info = _anonymous(engine, target)
     try:
         subscription = _follow(engine, info, options, on_change, on_error)

@@ -30,5 +30,5 @@ def topology(engine: Engine) -> Topology:
     nodes = tuple(
         TopologyNode(o.name, o.kind.value, tuple((c.name, c.type) for c in o.columns), masked(o.sql)) for o in objects
     )
-    edges = tuple((names[i], o.name) for o in objects for i in o.depends_on if i in names)
+    edges = tuple((names[i], o.name) for o in objects for i in dict.fromkeys((*o.depends_on, *o.expands)) if i in names)
     return Topology(nodes, edges)

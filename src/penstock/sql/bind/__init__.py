@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
+
 from penstock.errors import fail
-from penstock.plan.nodes import Join, LookupJoin, Named, Node, Project, Query, Recursive, Scan, col
+from penstock.plan.nodes import Join, LookupJoin, Named, Node, Project, Query, Recursive, Scan, SortTerm, col
 from penstock.plan.passes import run_passes
 from penstock.plan.room import with_room
 from penstock.sql.bind.batch import BatchQuery, bind_batch
+from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import CatalogView, Context
 from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.emit import apply_emit
+from penstock.sql.bind.exprs import column
 from penstock.sql.bind.queries import Queries
 from penstock.sql.names import unfit
 from penstock.sql.query import ParsedQuery
@@ -31,18 +35,7 @@ def bind(query: ParsedQuery, catalog: CatalogView, *, statement_text: str | None
 def _bind(query: ParsedQuery, catalog: CatalogView) -> Query:
     ctx = Context(query, catalog)
     block = Queries(ctx).bind(query.ast, None, {})
-    seen: set[str] = set()
-    for c in block.cols:
-        if c.name.lower() in seen:
-            raise ctx.fail("PSK-1014", f"two output columns are named {c.name}", hint="Give one of them an alias.")
-        reason = unfit(c.name)
-        if reason is not None:
-            raise ctx.fail(
-                "PSK-1015", f"{reason}: it is the name of an output column", hint="Give the column another alias."
-            )
-        if c.name.startswith("__"):
-            raise ctx.fail("PSK-1015", f"the output column name {c.name} is reserved")
-        seen.add(c.name.lower())
+    names = _names(ctx, block)
     wanted = tuple(c.internal for c in block.cols)
     root = block.node
     if root.columns != wanted:
@@ -58,7 +51,38 @@ def _bind(query: ParsedQuery, catalog: CatalogView) -> Query:
         raise ctx.fail(
             "PSK-1012", "max_depth applies to WITH RECURSIVE, and this query has none", hint="Remove max_depth."
         )
-    return Query(root, tuple(c.name for c in block.cols), emit)
+    return Query(root, names, emit, _order(block, dict(zip(wanted, names, strict=True))), tuple(ctx.expanded))
+
+
+def _names(ctx: Context, block: Block) -> tuple[str, ...]:
+    """The names of the output columns: those written after the name of the object, or those of the SELECT."""
+    written = ctx.query.columns
+    if written and len(written) != len(block.cols):
+        raise ctx.fail("PSK-1016", f"{len(written)} column names for {len(block.cols)} columns", written[0])
+    names = tuple(c.name for c in (written or block.cols))
+    seen: set[str] = set()
+    for i, name in enumerate(names):
+        at = written[i] if written else None
+        if name.lower() in seen:
+            raise ctx.fail("PSK-1014", f"two output columns are named {name}", at, hint="Give one of them an alias.")
+        reason = unfit(name)
+        if reason is not None:
+            raise ctx.fail(
+                "PSK-1015", f"{reason}: it is the name of an output column", at, hint="Give the column another alias."
+            )
+        if name.startswith("__"):
+            raise ctx.fail("PSK-1015", f"the output column name {name} is reserved", at)
+        seen.add(name.lower())
+    return names
+
+
+def _order(block: Block, names: dict[str, str]) -> tuple[SortTerm, ...]:
+    """The order in which a view presents its rows, over the names of its columns."""
+    out = []
+    for key in block.order:
+        node = key.expr.node.transform(lambda n: column(names[n.name]) if isinstance(n, exp.Column) else n)
+        out.append(SortTerm(node.sql(dialect="spark"), key.desc, key.nulls_first))
+    return tuple(out)
 
 
 def _check_on_demand(ctx: Context, root: Node) -> None:

@@ -11,8 +11,10 @@ from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.plan.room import with_room
 from penstock.sql.bind import firstrows, membership
 from penstock.sql.bind.context import CatalogView, Context, qualified
+from penstock.sql.bind.expansion import expanded, is_cte
 from penstock.sql.bind.exprs import alias_hint, walk_block
 from penstock.sql.bind.naming import output_name
+from penstock.sql.bind.presentation import present
 from penstock.sql.bind.recursion import reads
 from penstock.sql.bind.simple import duckdb_text
 from penstock.sql.bind.windows import bound_of, window_kind
@@ -33,6 +35,8 @@ class BatchQuery:
     spark_sql: str
     objects: tuple[str, ...]
     duckdb_sql: str | None = None
+    expands: tuple[int, ...] = ()
+    """The ids of the named queries that are part of it."""
 
 
 def bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
@@ -42,7 +46,7 @@ def bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
 
 def _bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     ctx = Context(query, catalog)
-    tree = query.ast.copy()
+    tree = expanded(ctx, query.ast.copy())
     _refuse(ctx, tree)
     _check_size(ctx, tree)
     _any_and_all(ctx, tree)
@@ -50,7 +54,7 @@ def _bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     membership.write_out(ctx, tree)
     objects: dict[str, ObjectInfo] = {}
     for table in list(tree.find_all(exp.Table)):
-        if isinstance(table.this, exp.Identifier) and not _is_cte(table):
+        if isinstance(table.this, exp.Identifier) and not is_cte(table):
             info = _resolve(ctx, table)
             objects.setdefault(info.name, info)
             alias = table.args.get("alias")
@@ -60,6 +64,7 @@ def _bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     single = next(iter(objects.values())) if len(objects) == 1 else None
     if single is not None and isinstance(tree, exp.Select):
         _check_columns(ctx, tree, single)
+        present(tree, single)
     _check_placeholders(ctx, tree)
     tree = tree.transform(translate)
     if isinstance(tree, exp.Select):
@@ -71,7 +76,7 @@ def _bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
             "PSK-1012", f"this query cannot be written in Spark SQL ({str(error).splitlines()[0]})"
         ) from None
     duckdb = duckdb_text(tree, single) if single is not None and len(list(tree.find_all(exp.Table))) == 1 else None
-    return BatchQuery(text, tuple(objects), duckdb)
+    return BatchQuery(text, tuple(objects), duckdb, tuple(ctx.expanded))
 
 
 def _refuse(ctx: Context, tree: exp.Expression) -> None:
@@ -133,18 +138,6 @@ def _check_placeholders(ctx: Context, tree: exp.Expression) -> None:
     hole = tree.find(exp.Placeholder)
     if hole is not None:
         raise ctx.fail("PSK-1018", "a parameter has no value", hole)
-
-
-def _is_cte(table: exp.Table) -> bool:
-    node: exp.Expr | None = table.parent
-    while node is not None:
-        clause = node.args.get("with_")
-        if clause is not None and any(c.alias.lower() == table.name.lower() for c in clause.expressions):
-            return True
-        if isinstance(node, exp.With) and any(c.alias.lower() == table.name.lower() for c in node.expressions):
-            return True
-        node = node.parent
-    return False
 
 
 def _resolve(ctx: Context, table: exp.Table) -> ObjectInfo:

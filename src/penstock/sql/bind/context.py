@@ -31,6 +31,9 @@ class Context:
         self.options = query.options
         self.types: dict[str, str] = {}
         self.kinds: dict[int, Kind] = {}
+        self.probes = list(query.probes)
+        self.expanded: dict[int, ObjectInfo] = {}
+        """The named queries that are part of the statement."""
         self._used: dict[str, int] = {}
         self._blocks = self._nodes = 0
         # Windows that are emitted when they close are append-only for the operators above them.

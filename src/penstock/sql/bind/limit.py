@@ -12,11 +12,12 @@ from penstock.sql.bind.exprs import to_expr
 
 
 def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortKey]) -> None:
-    """Adds a TopN for ORDER BY … LIMIT n OFFSET m to `block`; refuses ORDER BY alone."""
+    """Adds a TopN for ORDER BY … LIMIT n OFFSET m to `block`. ORDER BY alone is the order of a view, and refused elsewhere."""
     limit, offset = query.args.get("limit"), query.args.get("offset")
     if limit is None and offset is None:
-        if order:
+        if order and not ctx.query.presents(query):
             raise ctx.fail("PSK-4001", "ORDER BY without LIMIT is unbounded on a stream", query.args["order"])
+        block.order = order or block.order
         return
     amount = _amount(ctx, limit) if limit is not None else None
     count = _whole(ctx, amount, "LIMIT") if limit is not None else None

@@ -10,7 +10,7 @@ from penstock.sql.bind.analytic import Analytics
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.correlation import CannotDecorrelate, Lift
 from penstock.sql.bind.draft import BlockDraft, Items
-from penstock.sql.bind.exprs import to_expr, type_of
+from penstock.sql.bind.exprs import column, to_expr, type_of
 from penstock.sql.bind.limit import limited
 from penstock.sql.bind.scope import Col
 from penstock.sql.trees import bare
@@ -40,7 +40,10 @@ class Outputs(BlockDraft):
             self.node = Filter(self.node, to_expr(self.ctx, condition, qualify))
         outputs, cols = self._outputs(items, bound)
         shown = {n.name for n in outputs}
-        extra = self._extra(order, outputs, shown)
+        if self.ctx.query.presents(self.select) and not any(self.select.args.get(k) for k in ("limit", "offset")):
+            order, extra = self._presented(order, outputs), []
+        else:
+            extra = self._extra(order, outputs, shown)
         kept = self._exposed(inner, shown | {e.name for e in extra})
         if distinct:
             if self.select.args["distinct"].args.get("on"):
@@ -119,6 +122,21 @@ class Outputs(BlockDraft):
             cols.append(Col(name, internal))
         return outputs, cols
 
+    def _presented(self, order: list[SortKey], outputs: list[Named]) -> list[SortKey]:
+        """The order of a view, over its columns: nothing else is stored."""
+        out = []
+        for key, item in zip(order, self.select.args["order"].expressions if order else [], strict=True):
+            node = _over(outputs, key.expr.node)
+            if not Expr(node).refs <= {o.name for o in outputs}:
+                raise self.ctx.fail(
+                    "PSK-4001",
+                    "the order of a view can only use its own columns",
+                    item,
+                    hint="Select what it is ordered by, add LIMIT n, or order when you SELECT from the view.",
+                )
+            out.append(SortKey(Expr(node), key.desc, key.nulls_first))
+        return out
+
     def _extra(self, order: list[SortKey], outputs: list[Named], shown: set[str]) -> list[Named]:
         """Extra columns for sort keys that are not selected. Every sort key becomes a column of the projection."""
         extra: list[Named] = []
@@ -141,6 +159,24 @@ class Outputs(BlockDraft):
         if self.domain is not None:
             refs |= set(self.domain.names)
         return [Named(r, col(r)) for r in sorted(refs - shown)]
+
+
+def _over(outputs: list[Named], node: exp.Expression) -> exp.Expression:
+    """An expression over the input of a SELECT as one over its output, as far as that is possible."""
+    expr = Expr(node)
+    hit = next((o for o in outputs if o.expr == expr), None)
+    if hit is not None:
+        return column(hit.name)
+    if isinstance(node, exp.Column):
+        # Another output may have the same internal name.
+        return column(f"{node.name}$") if any(o.name == node.name for o in outputs) else node
+    out = node.copy()
+    for key, value in list(node.args.items()):
+        if isinstance(value, exp.Expression):
+            out.set(key, _over(outputs, value))
+        elif isinstance(value, list):
+            out.set(key, [_over(outputs, v) if isinstance(v, exp.Expression) else v for v in value])
+    return out
 
 
 def _ordered(item: exp.Expression, node: exp.Expression) -> exp.Expression:

@@ -27,6 +27,7 @@ from penstock.plan.nodes import (
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context, qualified
 from penstock.sql.bind.correlation import CannotDecorrelate, Correlation
+from penstock.sql.bind.expansion import expanding, expansion
 from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr, type_of
 from penstock.sql.bind.generators import generate
 from penstock.sql.bind.joins import Conditions, regular_join
@@ -167,6 +168,11 @@ class From(TimeJoins):
             raise self.ctx.fail("PSK-1002", f"{name} is not found", node.this, hint=suggestion(name, known))
         if info.kind is Kind.SINK:
             raise self.ctx.fail("PSK-1008", f"{info.name} is a sink and cannot be read", node.this)
+        if info.kind is Kind.NAMED_QUERY:
+            with expanding(self.ctx, info, node):
+                block = self.bind_query(expansion(self.ctx, info, node), None, {})
+                cols = self._renamed(block.cols, tuple(c.name for c in info.columns), node)
+            return block.node, self._aliased(cols, node, info.name)
         scan, cols = self._scan(info, str(node.alias or info.name))
         return scan, self._aliased(cols, node, info.name)
 

@@ -167,7 +167,7 @@ class TimeJoins(ABC):
     ) -> Node:
         self._append_only(left, "a probe", item)
         self._append_only(right, "a probe", item)
-        probe = self.ctx.query.probes[int(call.expressions[0].name)]
+        probe = self.ctx.probes[int(call.expressions[0].name)]
         sides = (ExprBinder(self.ctx, before), ExprBinder(self.ctx, Scope([relation])))
         keys = [tuple(s.expr(exp.Column(this=k.copy())) for k in probe.keys) for s in sides]
         if probe.times is not None:

@@ -1,0 +1,79 @@
+"""DROP and OR REPLACE: an object goes with all that belongs to it, and is kept while others depend on it."""
+
+from __future__ import annotations
+
+from penstock.catalog.objects import ObjectInfo, Role
+from penstock.errors import fail
+from penstock.runtime.engine import Engine
+from penstock.runtime.statements.draft import remove_remains
+from penstock.runtime.storage.interrupts import uninterrupted
+from penstock.sql import statements as st
+from penstock.sql.names import suggestion
+
+
+def replaced(engine: Engine, name: str, or_replace: bool, if_not_exists: bool) -> list[ObjectInfo] | None:
+    """The objects that a new object of a name replaces; None if there is nothing to do. A replaced object must have no dependents."""
+    have = engine.catalog.get(name)
+    if have is None:
+        return []
+    if if_not_exists:
+        return None
+    if not or_replace:
+        raise fail("PSK-1003", f"{have.name} already exists.")
+    return _goes_with(engine, have, cascade=False)
+
+
+def drop_statement(engine: Engine, s: st.Drop) -> None:
+    with engine.ddl:
+        info = engine.catalog.get(s.name)
+        if info is None:
+            if s.if_exists:
+                return
+            names = [o.name for o in engine.catalog.objects() if o.kind.value == s.kind]
+            raise fail("PSK-1002", f"{s.kind.capitalize()} {s.name} is not found.", hint=suggestion(s.name, names))
+        if info.kind.value != s.kind:
+            raise fail(
+                "PSK-1008", f"{info.name} is a {info.kind.value}.", hint=f"DROP {info.kind.value.upper()} {info.name}"
+            )
+        drop(engine, info, cascade=s.cascade)
+
+
+def drop(engine: Engine, info: ObjectInfo, *, cascade: bool) -> None:
+    """Drops an object: first from the catalogue, then its files and jobs."""
+    gone = _goes_with(engine, info, cascade=cascade)
+    with uninterrupted():
+        engine.catalog.remove(*(o.id for o in gone))
+        for o in gone:
+            remove_remains(engine, o)
+
+
+def _goes_with(engine: Engine, info: ObjectInfo, *, cascade: bool) -> list[ObjectInfo]:
+    """An object and all objects dropped with it, dependents first: those that belong to it and, with `cascade`, those that depend on it."""
+    if info.role in (Role.LATE_ROWS, Role.ERRORS) and info.owner_id is not None:
+        owner = engine.catalog.by_id(info.owner_id)
+        rows = "late rows" if info.role is Role.LATE_ROWS else "errors"
+        raise fail("PSK-1009", f"{info.name} receives the {rows} of {owner.name}.", hint=f"Drop {owner.name}.")
+    gone = _with_dependents(engine, info)
+    others = sorted({engine.owner(o).name for o in gone if engine.owner(o).id != info.id})
+    if others and not cascade:
+        raise fail("PSK-1009", f"{info.name} is in use by {', '.join(others)}.")
+    return gone
+
+
+def _with_dependents(engine: Engine, info: ObjectInfo) -> list[ObjectInfo]:
+    """The object, all its dependents and all objects that belong to any of them, dependents first."""
+    seen: dict[int, ObjectInfo] = {}
+    objects = engine.catalog.objects()
+
+    def visit(o: ObjectInfo) -> None:
+        if o.id in seen:
+            return
+        seen[o.id] = o
+        for other in objects:
+            owned = other.owner_id == o.id or o.owner_id == other.id
+            if owned or o.id in other.depends_on or o.id in other.expands:
+                visit(other)
+
+    visit(info)
+    order = [o.id for o in objects]
+    return sorted(seen.values(), key=lambda o: -order.index(o.id))
