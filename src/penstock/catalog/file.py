@@ -141,6 +141,7 @@ def _object(one: dict[str, Any]) -> ObjectInfo:
         role=Role(one.get("role", Role.USER.value)),
         owner_id=one.get("owner_id"),
         lookup_id=one.get("lookup_id"),
+        identity=one.get("identity"),
     )
 
 

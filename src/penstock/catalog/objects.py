@@ -67,7 +67,7 @@ class ObjectInfo:
     `changelog`: rows can be retracted. `times`: event-time columns, by the object's own column names.
     `sql` is the CREATE statement as written; `depends_on` are object ids. `owner_id` is the object that this one was created for:
     the query that late rows or a probe belong to, the sink that a sink query feeds. `lookup_id` is the on-demand lookup table that a
-    probe reads.
+    probe reads. `identity` is by what the target of a sink knows it: unique in the world, and different when it is dropped and created again.
     """
 
     id: int
@@ -85,6 +85,7 @@ class ObjectInfo:
     role: Role = Role.USER
     owner_id: int | None = None
     lookup_id: int | None = None
+    identity: str | None = None
 
     @property
     def has_contents(self) -> bool:

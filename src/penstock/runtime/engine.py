@@ -18,6 +18,7 @@ from penstock.connect import Access, Sink
 from penstock.disk import make_folder
 from penstock.errors import PenstockError, fail
 from penstock.log import FolderLock, Log, Part
+from penstock.runtime.connect.delivery import Delivery
 from penstock.runtime.connect.intake import Intake
 from penstock.runtime.connect.lookups import FedLookup
 from penstock.runtime.connect.ondemand import OnDemand
@@ -286,7 +287,7 @@ class Engine:
         """What connectors may access, with the current values of variables in their options: secrets are never stored."""
         return Access.of(self.settings, self.folder)
 
-    def start_sink(self, info: ObjectInfo, opened: Sink | None = None) -> None:
+    def start_sink(self, info: ObjectInfo, opened: tuple[Sink, Delivery] | None = None) -> None:
         feeding = self.catalog.by_id(info.depends_on[0])
         self.sinks[info.id] = SinkRunner(
             self.storage, info, lambda: self.access, lambda: self.jobs.uncomputed([feeding]), opened
