@@ -93,12 +93,9 @@ class FilesSink(Sink):
             hint="Use another path. If the files in the folder are no longer needed, remove the folder.",
         )
 
-    def begin(self, epoch: int) -> None:
-        # The folder may have been replaced by a link since the sink was created.
-        self._access.check("FILES", [self._folder])
-
     def write(self, epoch: int, lsn: int, table: pa.Table) -> None:
         rows = weighted(table) if self._changelog else inserted(table)
+        self._check()
         try:
             with self._pending(epoch).open("wb") as out:
                 _ENCODERS[self._format](rows, out)
@@ -133,7 +130,12 @@ class FilesSink(Sink):
                 (self._folder / _MARK).unlink()
         self._claimed = False
 
+    def _check(self) -> None:
+        # The folder may have been replaced by a link since the sink was created.
+        self._access.check("FILES", [self._folder])
+
     def _epochs(self, pattern: re.Pattern[str]) -> list[int]:
+        self._check()
         try:
             names = os.listdir(self._folder)
         except OSError as why:

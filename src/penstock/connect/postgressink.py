@@ -77,6 +77,15 @@ class PostgresSink(Sink):
     def open(self, opening: Opening) -> int:
         connection = psycopg.connect(**self._address, connect_timeout=CONNECT_SECONDS)
         self._connection = connection
+        try:
+            self._prepare(connection, opening)
+            connection.commit()
+        except BaseException:
+            self.close()
+            raise
+        return self._committed
+
+    def _prepare(self, connection: psycopg.Connection[tuple[Any, ...]], opening: Opening) -> None:
         connection.prepare_threshold = None  # Connection poolers may not support prepared statements.
         connection.execute("SET TimeZone = 'UTC'")
         # The server then notices within seconds that a connection is gone, and releases its locks. Versions before 14 cannot.
@@ -89,8 +98,6 @@ class PostgresSink(Sink):
         if opening.exactly_once:
             self._identity = opening.identity
             self._committed = self._recorded(connection, opening)
-        connection.commit()
-        return self._committed
 
     def _resolve(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         """Finds the table, its columns and its key."""
