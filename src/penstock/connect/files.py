@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -43,6 +43,7 @@ class FilesSink(Sink):
         self._access = access
         self._changelog = changelog
         self._claimed = False
+        self._lock: int | None = None
 
     def open(self, opening: Opening) -> int:
         nested = [f.name for f in opening.schema if pa.types.is_nested(f.type)]
@@ -70,7 +71,29 @@ class FilesSink(Sink):
             raise fail("PSK-5002", f"FILES cannot use {mark}: {why}.") from why
         if found != opening.identity:
             raise self._foreign(f"belongs to another sink ({found})")
+        self._hold(mark)
         self._claimed = True
+
+    def _hold(self, mark: Path) -> None:
+        """Locks the mark: two copies of a database, or a call that has not returned yet, would write the same files."""
+        self._lock = os.open(mark, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._release()
+            raise fail(
+                "PSK-5015",
+                f"FILES: another process, or an earlier call that has not returned, writes to {self._folder}.",
+                hint="Only one copy of a database may deliver. Close the other one, or drop the sink here.",
+            ) from None
+        except OSError:
+            # A file system without locks.
+            self._release()
+
+    def _release(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
 
     def _mark(self, mark: Path, identity: str) -> None:
         beside = mark.with_name(f"{_MARK}-{identity}")
@@ -125,10 +148,12 @@ class FilesSink(Sink):
 
     def close(self) -> None:
         """Gives up a folder in which nothing was delivered, so that another sink can use it."""
-        if self._claimed and not self._epochs(_EPOCH) and not self._epochs(_PENDING):
-            with suppress(OSError):
-                (self._folder / _MARK).unlink()
-        self._claimed = False
+        try:
+            if self._claimed and not self._epochs(_EPOCH) and not self._epochs(_PENDING):
+                (self._folder / _MARK).unlink(missing_ok=True)
+        finally:
+            self._claimed = False
+            self._release()
 
     def _check(self) -> None:
         # The folder may have been replaced by a link since the sink was created.

@@ -229,8 +229,9 @@ class Engine:
     def _stop_all(self) -> None:
         for intake in [self.intakes.pop(i) for i in list(self.intakes)]:
             intake.stop()
-        for sink in [self.sinks.pop(i) for i in list(self.sinks)]:
-            sink.stop()
+        for object_id, sink in list(self.sinks.items()):
+            if sink.stop():
+                self.sinks.pop(object_id, None)
         for lookup in list(self.lookups.values()):
             lookup.stop()
         self.jobs.stop_all()
@@ -288,6 +289,10 @@ class Engine:
         return Access.of(self.settings, self.folder)
 
     def start_sink(self, info: ObjectInfo, opened: tuple[Sink, Delivery] | None = None) -> None:
+        before = self.sinks.get(info.id)
+        if before is not None and not before.stopped:
+            # Two at a time could deliver the same epoch.
+            raise fail("PSK-5016", f"Sink {info.name} cannot start: an earlier call of it has not returned.")
         feeding = self.catalog.by_id(info.depends_on[0])
         self.sinks[info.id] = SinkRunner(
             self.storage, info, lambda: self.access, lambda: self.jobs.uncomputed([feeding]), opened

@@ -133,6 +133,7 @@ def test_what_a_crash_left_is_committed_or_rolled_back(tmp_path: Path) -> None:
     first.pre_commit(3)
     # Epochs up to 2 were decided, and the crash came after one of them was renamed.
     first.commit(1)
+    first.close()
     again = make_sink(files(tmp_path, format="json"), changelog=False)
     assert again.open(Opening("one", ROWS.schema, committed=2)) == 2
     again.commit(2)
@@ -145,7 +146,9 @@ def test_what_a_crash_left_is_committed_or_rolled_back(tmp_path: Path) -> None:
 
 
 def test_a_sink_that_lost_its_position_finds_its_epochs(tmp_path: Path) -> None:
-    deliver(opened(files(tmp_path)), e1=ROWS, e4=ROWS)
+    first = opened(files(tmp_path))
+    deliver(first, e1=ROWS, e4=ROWS)
+    first.close()
     assert make_sink(files(tmp_path), changelog=False).open(Opening("one", ROWS.schema)) == 4
 
 
@@ -159,6 +162,15 @@ def test_a_folder_belongs_to_one_sink(tmp_path: Path) -> None:
     with pytest.raises(PenstockError, match="PSK-5015"):
         opened(files(tmp_path), identity="two")
     assert visible(tmp_path) == ["epoch-000000000001.parquet"]
+
+
+def test_a_folder_is_written_by_one_at_a_time(tmp_path: Path) -> None:
+    first = opened(files(tmp_path))
+    deliver(first, e1=ROWS)
+    with pytest.raises(PenstockError, match=r"PSK-5015.*another process, or an earlier call"):
+        opened(files(tmp_path))
+    first.close()
+    opened(files(tmp_path)).close()
 
 
 def test_a_folder_without_a_mark_is_used_if_it_has_no_epochs_or_they_are_ours(tmp_path: Path) -> None:

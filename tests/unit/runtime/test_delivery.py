@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.unit.runtime.engines import Database, database
-from tests.unit.runtime.storing import settings
+from tests.unit.runtime.storing import eventually, settings
 
 from penstock.config import Settings
+from penstock.connect import register_callable
 from penstock.errors import PenstockError
+from penstock.runtime.connect import sinks as sinks_module
 
 WEBSOCKET = "CREATE SOURCE w (k BIGINT) FROM WEBSOCKET (url = 'ws://127.0.0.1:9', 'reconnect.min' = '60')"
 
@@ -161,3 +165,30 @@ def test_the_settings_of_delivery() -> None:
     assert Settings().delivery.guarantee == "auto"
     with pytest.raises(ValueError, match="write_timeout_ms"):
         Settings(delivery={"write_timeout_ms": 0})  # type: ignore[arg-type]
+
+
+def test_a_sink_whose_call_does_not_return_is_not_started_twice(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks_module, "_STOP_S", 0.01)
+    monkeypatch.setattr(sinks_module, "_CANCEL_S", 0.01)
+    gate, inside = threading.Event(), threading.Event()
+    got: list[int] = []
+
+    def slow(epoch: int, table: pa.Table) -> None:
+        inside.set()
+        gate.wait()
+        got.extend(table["k"].to_pylist())
+
+    register_callable("slow", slow)
+    db.run("CREATE SINK p FROM t INTO PYTHON (callable = 'slow')")
+    db.insert("s", (1,))
+    assert inside.wait(10)
+    with pytest.raises(PenstockError, match="PSK-5016: Sink p cannot start"):
+        db.run("RESTART SINK p")
+    db.engine.stop()
+    db.engine.start()
+    assert "PSK-5016" in str(next(iter(db.engine.refusals.values())))
+    gate.set()
+    eventually(lambda: all(r.stopped for r in db.engine.sinks.values()), "the end of the call")
+    db.run("RESTART SINK p")
+    db.engine.flush(timeout=10)
+    assert got == [1] and db.engine.refusals == {}

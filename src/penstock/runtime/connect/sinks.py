@@ -325,19 +325,25 @@ class SinkRunner:
                 self._done.wait(0.25)
         return True
 
-    def stop(self) -> None:
-        """Stops the delivery after the current call of the sink, which is cancelled after ten seconds."""
+    def stop(self) -> bool:
+        """Stops the delivery after the current call of the sink, which is cancelled after ten seconds. False if it has not returned even then."""
         self._stop.set()
         self._wake.set()
         with self._storage.commits:
             self._storage.commits.notify_all()
         if threading.current_thread() is self._thread:
-            return
+            return True
         self._thread.join(timeout=_STOP_S)
         sink = self._sink
         if self._thread.is_alive() and sink is not None:
             sink.cancel()
             self._thread.join(timeout=_CANCEL_S)
+        return self.stopped
+
+    @property
+    def stopped(self) -> bool:
+        """True if no call of the sink is under way, and none will follow."""
+        return not self._thread.is_alive()
 
 
 def _some(entries: Sequence[Entry]) -> Sequence[Entry]:
