@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.spark.conftest import Opener
+from tests.postgres import PASSWORD, PostgresServer
+from tests.spark.conftest import CONFIG, Opener
 
 import penstock
 
@@ -89,3 +90,32 @@ def test_a_sink_is_replaced_and_a_changelog_is_refused(db: penstock.Database, tm
         db.execute(
             f"CREATE SINK h FROM s INTO FILES (path = '{tmp_path}/h') FORMAT PARQUET WITH (unbounded_state = true)"
         )
+
+
+def test_postgres_has_the_contents_of_a_view_over_a_restart(
+    opener: Opener, tmp_path: Path, postgres: PostgresServer
+) -> None:
+    postgres.execute("CREATE TABLE sums (k text PRIMARY KEY, t bigint)", "CREATE TABLE seen (k text, v bigint)")
+    config = {**CONFIG, "variables.PASSWORD": PASSWORD, "delivery.guarantee": "exactly-once"}
+    target = f"url = '{postgres.url}', password = '${{PASSWORD}}'"
+    db = opener(tmp_path / "data", config=config)
+    db.execute(f"""
+        {SOURCE};
+        CREATE MATERIALIZED VIEW total AS SELECT k, sum(v) AS t FROM s GROUP BY k HAVING sum(v) > 0;
+        CREATE SINK u FROM total INTO POSTGRES ({target}, table = 'sums', mode = 'upsert');
+        CREATE SINK a FROM s INTO POSTGRES ({target}, table = 'seen') WITH (write_timeout = '1 minute');
+    """)
+    db.insert("s", [("a", 1), ("b", 2), ("c", 3)])
+    db.flush(timeout=120)
+    with pytest.raises(penstock.PenstockError, match="PSK-5004"):
+        db.execute(f"CREATE SINK x FROM total INTO POSTGRES ({target}, table = 'sums')")
+    with pytest.raises(penstock.PenstockError, match="PSK-5031"):
+        db.execute("CREATE SINK y FROM total INTO CONSOLE (style = 'plain')")
+    db.close()
+    db = opener(tmp_path / "data", config=config)
+    db.insert("s", [("a", 10), ("b", -2), ("d", 4)])
+    db.flush(timeout=120)
+    assert postgres.execute("SELECT k, t FROM sums ORDER BY k") == [("a", 11), ("c", 3), ("d", 4)]
+    seen = [("a", 1), ("a", 10), ("b", -2), ("b", 2), ("c", 3), ("d", 4)]
+    assert postgres.execute("SELECT k, v FROM seen ORDER BY k, v") == seen
+    assert [(r[0], r[5]) for r in db.sql("SHOW SINKS").fetchall()] == [("u", "exactly-once"), ("a", "exactly-once")]

@@ -18,7 +18,7 @@ from penstock.api.result import Result
 from penstock.api.source import SourceHandle
 from penstock.catalog.objects import ObjectInfo
 from penstock.config import Settings
-from penstock.connect import register_callable
+from penstock.connect import Receiver, Transactional, register_callable
 from penstock.errors import fail
 from penstock.runtime.engine import Engine
 from penstock.runtime.lifecycle import State
@@ -270,8 +270,8 @@ class Database:
             raise fail("PSK-0009", f"{function!r} has no name.", hint="Pass name='…'.")
         self._engine.register_function(name, function, returns)
 
-    def register_callable(self, name: str, function: Callable[..., object]) -> None:
-        """Registers a function for `INTO PYTHON (callable = 'name')` sinks."""
+    def register_callable(self, name: str, function: Receiver | Transactional) -> None:
+        """Registers `function(epoch, table)`, or a transactional object, for `INTO PYTHON (callable = 'name')` sinks."""
         self._engine.check_open()
         register_callable(name, function)
 

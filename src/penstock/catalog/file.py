@@ -143,6 +143,7 @@ def _object(one: dict[str, Any]) -> ObjectInfo:
         lookup_id=one.get("lookup_id"),
         expands=tuple(one.get("expands", ())),
         order=tuple(SortTerm(**t) for t in one.get("order", ())),
+        identity=one.get("identity"),
     )
 
 

@@ -70,7 +70,7 @@ class ObjectInfo:
     `sql` is the CREATE statement as written; `depends_on` are the ids of the objects whose rows it reads, `expands` those of the
     named queries that its statement contains (of a named query: of everything that it names). `owner_id` is the object that this one was created for:
     the query that late rows or a probe belong to, the sink that a sink query feeds. `lookup_id` is the on-demand lookup table that a
-    probe reads.
+    probe reads. `identity` is by what the target of a sink knows it: unique in the world, and different when it is dropped and created again.
     """
 
     id: int
@@ -91,6 +91,7 @@ class ObjectInfo:
     expands: tuple[int, ...] = ()
     order: tuple[SortTerm, ...] = ()
     """The order in which a SELECT from a view presents the rows if it has none of its own."""
+    identity: str | None = None
 
     @property
     def has_contents(self) -> bool:

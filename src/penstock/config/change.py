@@ -24,6 +24,8 @@ CHANGEABLE = (
     "read.timeout_ms",
     "subscribe.buffer_bytes",
     "subscribe.buffer_messages",
+    "delivery.guarantee",
+    "delivery.write_timeout_ms",
 )
 
 

@@ -173,6 +173,21 @@ class ReadSettings(Section):
     )
 
 
+class DeliverySettings(Section):
+    """What sinks promise."""
+
+    guarantee: Literal["auto", "at-least-once", "exactly-once"] = Field(
+        default="auto",
+        description="The guarantee of sinks without the option `guarantee`. `auto`: each delivers exactly once if it can, and otherwise at least once. "
+        "`exactly-once`: a sink that cannot is refused (PSK-5030, PSK-5031, PSK-5032).",
+    )
+    write_timeout_ms: Count = Field(
+        default=60_000,
+        ge=1,
+        description="How long one call of a sink may take, unless it has the option `write_timeout`. Then it is cancelled and tried again (PSK-5016).",
+    )
+
+
 class SecuritySettings(Section):
     """What SQL may access outside the database. Neither `SET` nor the file in the database folder can change it."""
 
@@ -201,6 +216,7 @@ class Settings(Section):
     serve: ServeSettings = ServeSettings()
     subscribe: SubscribeSettings = SubscribeSettings()
     read: ReadSettings = ReadSettings()
+    delivery: DeliverySettings = DeliverySettings()
     security: SecuritySettings = SecuritySettings()
     variables: dict[str, Text] = Field(
         default_factory=dict, description="Values for `${NAME}` in option values. They override the environment."

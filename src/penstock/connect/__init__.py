@@ -1,31 +1,37 @@
 """Connectors: sinks, sources, lookup sources, and decoders."""
 
-from penstock.connect import console, files, postgres, python, tablefiles
+from penstock.connect import console, files, postgres, postgressink, python, tablefiles
 from penstock.connect.access import Access
 from penstock.connect.listing import ConnectorInfo, connectors
 from penstock.connect.lookups import LookupSource, find_lookup, lookup_names
-from penstock.connect.python import register_callable
+from penstock.connect.python import Receiver, Transactional, register_callable
 from penstock.connect.secrets import Resolved, redacted, resolve
-from penstock.connect.sinks import Sink, make_sink, sink_names
-from penstock.connect.sources import Source, make_source, source_names
+from penstock.connect.sinks import Capabilities, Opening, Sink, make_sink, sink_names
+from penstock.connect.sources import Source, is_replayable, make_source, source_names
 from penstock.sql.secrets import masked
 
 __all__ = [
     "Access",
+    "Capabilities",
     "ConnectorInfo",
     "LookupSource",
+    "Opening",
+    "Receiver",
     "Resolved",
     "Sink",
     "Source",
+    "Transactional",
     "connectors",
     "console",
     "files",
     "find_lookup",
+    "is_replayable",
     "lookup_names",
     "make_sink",
     "make_source",
     "masked",
     "postgres",
+    "postgressink",
     "python",
     "redacted",
     "register_callable",

@@ -11,27 +11,22 @@ from rich.table import Table
 from penstock.catalog.objects import Connector
 from penstock.connect.access import Access
 from penstock.connect.options import check_options, choice
-from penstock.connect.sinks import register_sink
+from penstock.connect.sinks import Capabilities, Sink, register_sink
 from penstock.errors import fail
 
 _OPTIONS = ("style",)
 
 
-class ConsoleSink:
+class ConsoleSink(Sink):
     """`style = 'table'` prints a table for each epoch, `plain` prints tab-separated values, one line per row.
 
     At least once: an epoch that is replayed after a crash is printed again.
     """
 
+    capabilities = Capabilities(changelog=True)
+
     def __init__(self, style: str) -> None:
         self._style = style
-
-    @property
-    def accepts_changelog(self) -> bool:
-        return True
-
-    def open(self, schema: pa.Schema, resume_epoch: int) -> None:
-        """Nothing to prepare."""
 
     def write(self, epoch: int, lsn: int, table: pa.Table) -> None:
         if self._style == "plain":
@@ -42,13 +37,9 @@ class ConsoleSink:
             for row in table.to_pylist():
                 drawn.add_row(*(_cell(v) for v in row.values()))
             Console(file=sys.stdout, markup=False, highlight=False).print(drawn)
-        sys.stdout.flush()
 
-    def flush(self) -> None:
+    def pre_commit(self, epoch: int) -> None:
         sys.stdout.flush()
-
-    def close(self) -> None:
-        """Leaves standard output open."""
 
 
 def _cell(value: object) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,34 +16,37 @@ import pyarrow.parquet
 from penstock.catalog.objects import Connector
 from penstock.connect.access import Access
 from penstock.connect.options import check_options, choice, flag, required
-from penstock.connect.sinks import register_sink
-from penstock.disk import write_durably
-from penstock.errors import fail
+from penstock.connect.sinks import Capabilities, Opening, Sink, register_sink
+from penstock.disk import crash_point, sync_folder, unwritable, write_durably
+from penstock.errors import PenstockError, fail
 from penstock.serve.zset import inserted, weighted
 
 _FORMATS = ("parquet", "csv", "json")
 
 _OPTIONS = ("path", "format", "mode", "changelog")
+_MARK = ".penstock-sink"
+_EPOCH = re.compile(r"epoch-(\d{12,})\.(?:parquet|csv|json)")
+_PENDING = re.compile(r"\.epoch-(\d{12,})\.(?:parquet|csv|json)\.pending")
 
 
-class FilesSink:
-    """Exactly once: each file is named after its epoch and written atomically, so a replay replaces it with the same file.
+class FilesSink(Sink):
+    """Exactly once: an epoch is written to a hidden file, and renamed to the file named after it when it is committed.
 
-    `json` is one object per line. With `changelog = 'true'` rows include `__weight`; otherwise a stream with retractions is refused.
+    The folder has a mark with the identity of the sink; a folder with the mark of another, or with epochs and no mark, is refused. `json` is one object per line.
+    With `changelog = 'true'` rows include `__weight`; otherwise a stream with retractions is refused.
     """
 
     def __init__(self, folder: Path, format: str, access: Access, *, changelog: bool) -> None:
+        self.capabilities = Capabilities(changelog=changelog, exactly_once=True, prepares=True)
         self._folder = folder
         self._format = format
         self._access = access
         self._changelog = changelog
+        self._claimed = False
+        self._lock: int | None = None
 
-    @property
-    def accepts_changelog(self) -> bool:
-        return self._changelog
-
-    def open(self, schema: pa.Schema, resume_epoch: int) -> None:
-        nested = [f.name for f in schema if pa.types.is_nested(f.type)]
+    def open(self, opening: Opening) -> int:
+        nested = [f.name for f in opening.schema if pa.types.is_nested(f.type)]
         if self._format == "csv" and nested:
             raise fail(
                 "PSK-5002", f"CSV does not support the nested column {nested[0]!r}.", hint="Use PARQUET or JSON."
@@ -49,19 +55,126 @@ class FilesSink:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as why:
             raise fail("PSK-5002", f"FILES cannot use {self._folder}: {why.strerror}.") from why
+        delivered = self._epochs(_EPOCH)
+        self._claim(opening, has_epochs=bool(delivered))
+        return max([opening.committed, *delivered])
+
+    def _claim(self, opening: Opening, *, has_epochs: bool) -> None:
+        mark = self._folder / _MARK
+        try:
+            if not mark.exists() and (opening.committed or not has_epochs):
+                self._mark(mark, opening.identity)
+            found = mark.read_text().strip()
+        except FileNotFoundError:
+            raise self._foreign("has epochs of a sink that left no mark") from None
+        except (OSError, ValueError) as why:
+            raise fail("PSK-5002", f"FILES cannot use {mark}: {why}.") from why
+        if found != opening.identity:
+            raise self._foreign(f"belongs to another sink ({found})")
+        self._hold(mark)
+        self._claimed = True
+
+    def _hold(self, mark: Path) -> None:
+        """Locks the mark: two copies of a database, or a call that has not returned yet, would write the same files."""
+        self._lock = os.open(mark, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._release()
+            raise fail(
+                "PSK-5015",
+                f"FILES: another process, or an earlier call that has not returned, writes to {self._folder}.",
+                hint="Only one copy of a database may deliver. Close the other one, or drop the sink here.",
+            ) from None
+        except OSError:
+            # A file system without locks.
+            self._release()
+
+    def _release(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+    def _mark(self, mark: Path, identity: str) -> None:
+        beside = mark.with_name(f"{_MARK}-{identity}")
+        write_durably(beside, f"{identity}\n".encode())
+        try:
+            # Of two sinks that are opened at once, one gets the folder.
+            os.link(beside, mark)
+        except FileExistsError:
+            pass
+        except OSError:
+            # A file system without links.
+            os.replace(beside, mark)
+        beside.unlink(missing_ok=True)
+        sync_folder(self._folder)
+
+    def _foreign(self, why: str) -> PenstockError:
+        return fail(
+            "PSK-5015",
+            f"FILES: {self._folder} {why}.",
+            hint="Use another path. If the files in the folder are no longer needed, remove the folder.",
+        )
 
     def write(self, epoch: int, lsn: int, table: pa.Table) -> None:
         rows = weighted(table) if self._changelog else inserted(table)
-        path = self._folder / f"epoch-{epoch:012d}.{self._format}"
-        # The folder may have been replaced by a link since the sink was created.
-        self._access.check("FILES", [self._folder])
-        write_durably(path, lambda out: _ENCODERS[self._format](rows, out))
+        self._check()
+        try:
+            with self._pending(epoch).open("wb") as out:
+                _ENCODERS[self._format](rows, out)
+                out.flush()
+                os.fsync(out.fileno())
+        except OSError as why:
+            raise unwritable(self._pending(epoch), why) from why
 
-    def flush(self) -> None:
-        """Each write is on disk when it returns."""
+    def pre_commit(self, epoch: int) -> None:
+        self._sync()
+
+    def commit(self, epoch: int) -> None:
+        waiting = [e for e in self._epochs(_PENDING) if e <= epoch]
+        for one in waiting:
+            try:
+                os.replace(self._pending(one), self._folder / f"epoch-{one:012d}.{self._format}")
+            except OSError as why:
+                raise unwritable(self._pending(one), why) from why
+            crash_point("files.renamed")
+        if waiting:
+            self._sync()
+
+    def rollback(self, epoch: int) -> None:
+        for one in self._epochs(_PENDING):
+            if one >= epoch:
+                self._pending(one).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """No file is open between writes."""
+        """Gives up a folder in which nothing was delivered, so that another sink can use it."""
+        try:
+            if self._claimed and not self._epochs(_EPOCH) and not self._epochs(_PENDING):
+                (self._folder / _MARK).unlink(missing_ok=True)
+        finally:
+            self._claimed = False
+            self._release()
+
+    def _check(self) -> None:
+        # The folder may have been replaced by a link since the sink was created.
+        self._access.check("FILES", [self._folder])
+
+    def _epochs(self, pattern: re.Pattern[str]) -> list[int]:
+        self._check()
+        try:
+            names = os.listdir(self._folder)
+        except OSError as why:
+            raise fail("PSK-5002", f"FILES cannot use {self._folder}: {why.strerror}.") from why
+        return sorted(int(found[1]) for name in names if (found := pattern.fullmatch(name)))
+
+    def _pending(self, epoch: int) -> Path:
+        return self._folder / f".epoch-{epoch:012d}.{self._format}.pending"
+
+    def _sync(self) -> None:
+        try:
+            sync_folder(self._folder)
+        except OSError as why:
+            raise unwritable(self._folder, why) from why
 
 
 def _parquet(table: pa.Table, out: BinaryIO) -> None:

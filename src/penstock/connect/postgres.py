@@ -9,25 +9,22 @@ from typing import Any, TypeVar
 import psycopg
 import pyarrow as pa
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
 
 from penstock.catalog.coerce import coerce
 from penstock.catalog.objects import Column, Connector
 from penstock.catalog.types import schema_of
 from penstock.connect.access import Access
 from penstock.connect.lookups import register_lookup
-from penstock.connect.options import check_options, required, seconds
-from penstock.errors import PenstockError, fail
+from penstock.connect.options import check_options, seconds
+from penstock.connect.postgresurl import CONNECT_SECONDS, conninfo, failed
+from penstock.errors import fail
 from penstock.sql.names import suggestion
 
 _OPTIONS = ("url", "table", "query", "user", "password", "timeout")
-_FILES = ("passfile", "servicefile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir")
-"""URL parameters that name local files."""
 _TIMEOUT = "30"
-# The timeout for connecting is shorter than the one for running a statement.
-_CONNECT_SECONDS = 10
 _FETCH_ROWS = 10_000
 _CANCEL_SECONDS = 2.0
+_HINT = "Check url, table and query, and that the server is running and accepts this user."
 
 T = TypeVar("T")
 
@@ -86,20 +83,10 @@ class PostgresTable:
                 return ask(self._connected())
             except psycopg.Error as why:
                 self._disconnect()
-                raise self._failed(why) from None
+                raise failed(why, self._conninfo, _HINT) from None
             except BaseException:
                 self._disconnect()
                 raise
-
-    def _failed(self, why: psycopg.Error) -> PenstockError:
-        # Only the server's message, without the statement after it: Penstock generated the statement, not the user.
-        first = (why.diag.message_primary or str(why).strip().partition("\n")[0] or type(why).__name__).rstrip(".")
-        where = f"{self._conninfo.get('host', 'localhost')}:{self._conninfo.get('port', 5432)}"
-        return fail(
-            "PSK-5002",
-            f"POSTGRES at {where}: {first}.",
-            hint="Check url, table and query, and that the server is running and accepts this user.",
-        )
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -110,7 +97,7 @@ class PostgresTable:
         if self._connection is not None and not self._connection.closed:
             return self._connection
         connection: psycopg.Connection[tuple[Any, ...]] = psycopg.connect(
-            **self._conninfo, connect_timeout=min(_CONNECT_SECONDS, max(1, int(self._timeout))), autocommit=True
+            **self._conninfo, connect_timeout=min(CONNECT_SECONDS, max(1, int(self._timeout))), autocommit=True
         )
         self._connection = connection
         connection.prepare_threshold = None  # Connection poolers may not support prepared statements.
@@ -212,27 +199,8 @@ def _make(connector: Connector, columns: Sequence[Column], key: Sequence[str], a
     check_options("POSTGRES", options, _OPTIONS)
     if connector.format or connector.format_options:
         raise fail("PSK-1012", "POSTGRES does not support FORMAT.", hint="Remove FORMAT.")
-    url = required("POSTGRES", options, "url")
-    try:
-        conninfo = conninfo_to_dict(url)
-    except psycopg.Error:
-        conninfo = {}
-    if not url.startswith(("postgresql://", "postgres://")) or not conninfo:
-        raise fail(
-            "PSK-1011",
-            "POSTGRES: url is not the address of a server.",
-            hint="Write a URL such as 'postgresql://user@host:5432/database'.",
-        )
-    for name in ("user", "password"):
-        if options.get(name):
-            conninfo[name] = options[name]
-    for name in _FILES:
-        if conninfo.get(name) and conninfo[name] != "system":
-            access.path("POSTGRES", name, str(conninfo[name]))
-    conninfo.pop("connect_timeout", None)
-    conninfo.setdefault("application_name", "penstock")
     given = [(k, options[k].strip().rstrip(";")) for k in ("table", "query") if options.get(k, "").strip()]
     if len(given) != 1:
         raise fail("PSK-1011", "POSTGRES needs one of the options 'table' and 'query'.")
     timeout = seconds("POSTGRES", "timeout", options.get("timeout", _TIMEOUT))
-    return PostgresTable(conninfo, given[0], timeout, columns, key)
+    return PostgresTable(conninfo(options, access), given[0], timeout, columns, key)

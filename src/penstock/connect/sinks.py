@@ -1,10 +1,10 @@
-"""The sink protocol and the registry of sinks."""
+"""The sink contract and the registry of sinks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -14,23 +14,71 @@ from penstock.connect.secrets import guarded, resolve, shielded
 from penstock.errors import fail
 
 
-class Sink(Protocol):
-    """Receives the epochs of one stream, in order. After a crash, `write` may be called again with an epoch that was already written."""
+@dataclass(frozen=True)
+class Capabilities:
+    """`changelog`: the sink accepts rows with `__weight`, including retractions. `exactly_once`: see `Sink`.
 
-    @property
-    def accepts_changelog(self) -> bool:
-        """True if the sink accepts rows with `__weight`, including retractions."""
+    `prepares`: what is pre-committed survives a crash, and `commit` can be called again after it. A sink that does not prepare commits atomically, together with
+    the number of the epoch, and knows after a crash what it has committed.
+    """
 
-    def open(self, schema: pa.Schema, resume_epoch: int) -> None:
-        """Called before the first write. Epochs up to `resume_epoch` were acknowledged and will not be written again."""
+    changelog: bool = False
+    exactly_once: bool = False
+    prepares: bool = False
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What a sink is opened with: its identity, the schema of its rows, the last epoch that was committed to it (0: none), and whether it has to deliver exactly once."""
+
+    identity: str
+    schema: pa.Schema
+    committed: int = 0
+    exactly_once: bool = False
+
+
+class Sink:
+    """Receives the epochs of one stream, in order, in transactions of one or more epochs:
+
+    1. `begin(first)`.
+    2. `write`, for each epoch that has rows.
+    3. `pre_commit(last)`: everything written has arrived, and `commit` can no longer fail because of the rows.
+    4. The decision to commit is made durable: by the caller if the sink `prepares`; otherwise `commit` itself is the decision.
+    5. `commit(last)`: everything up to an epoch is visible.
+
+    After a failure or a crash the sink is opened again. Epochs that were decided are then committed, others are rolled back and written
+    again, with the same numbers and the same rows. A sink that is `exactly_once` has each epoch once, whenever it is interrupted.
+
+    All calls come from one thread, except `cancel`. The defaults are those of a sink that has no transactions.
+    """
+
+    capabilities = Capabilities()
+
+    def open(self, opening: Opening) -> int:
+        """Prepares for the first transaction. Returns the last epoch that is committed, which may be later than the caller knows."""
+        return opening.committed
+
+    def begin(self, epoch: int) -> None:
+        """Starts a transaction with this epoch or a later one."""
 
     def write(self, epoch: int, lsn: int, table: pa.Table) -> None:
-        """Writes one epoch. It is durable on return, as far as the sink supports that."""
+        """Writes one epoch."""
+        raise NotImplementedError
 
-    def flush(self) -> None:
-        """Returns once everything written so far has left this process."""
+    def pre_commit(self, epoch: int) -> None:
+        """Ends the transaction, of which this is the last epoch."""
 
-    def close(self) -> None: ...
+    def commit(self, epoch: int) -> None:
+        """Makes every epoch up to this one visible. Does nothing for those that already are."""
+
+    def rollback(self, epoch: int) -> None:
+        """Discards what was written from this epoch on and is not committed."""
+
+    def cancel(self) -> None:
+        """Makes a call that is under way in another thread fail soon, if the sink can."""
+
+    def close(self) -> None:
+        """Releases everything. What is not committed may be lost."""
 
 
 Factory = Callable[[Connector, Access], Sink]
@@ -64,7 +112,7 @@ def make_sink(connector: Connector, *, changelog: bool, access: Access | None = 
     access = access or Access()
     connector = resolve(connector, access.substitute)
     sink = shielded(guarded(factory, connector)(connector, access), connector)
-    if changelog and not sink.accepts_changelog:
+    if changelog and not sink.capabilities.changelog:
         raise fail("PSK-5004", f"{connector.name.upper()} cannot apply retractions, and this stream produces them.")
     return sink
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from penstock.catalog.objects import Column, Connector
 from penstock.connect.access import Access
@@ -24,7 +24,14 @@ class Source(Protocol):
         """Stops the thread, and returns once its last row is inserted."""
 
 
-_SOURCES: dict[str, Callable[[Connector, Sequence[Column]], Source]] = {"WEBSOCKET": WebSocketSource}
+class _Kind(NamedTuple):
+    """`replayable`: after a crash the source can send again what was not committed. Otherwise rows are lost, and no sink has them exactly once."""
+
+    make: Callable[[Connector, Sequence[Column]], Source]
+    replayable: bool
+
+
+_SOURCES: dict[str, _Kind] = {"WEBSOCKET": _Kind(WebSocketSource, replayable=False)}
 
 
 SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {"WEBSOCKET": (*WEBSOCKET_OPTIONS, f"{COLUMN_PREFIX}<column>")}
@@ -32,6 +39,12 @@ SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {"WEBSOCKET": (*WEBSOCKET_OPTIONS, 
 
 def source_names() -> list[str]:
     return sorted(_SOURCES)
+
+
+def is_replayable(connector: Connector) -> bool:
+    """Whether the source of a connector clause can send rows again; False for an unknown connector."""
+    kind = _SOURCES.get(connector.name.upper())
+    return kind is not None and kind.replayable
 
 
 class _Reporting:
@@ -56,8 +69,8 @@ def make_source(connector: Connector, columns: Sequence[Column], access: Access 
 
     Substitutes the variables of the clause; the source's reports never show their values.
     """
-    factory = _SOURCES.get(connector.name.upper())
-    if factory is None:
+    kind = _SOURCES.get(connector.name.upper())
+    if kind is None:
         raise unknown_connector(connector.name, source_names(), "source")
     connector = resolve(connector, (access or Access()).substitute)
-    return _Reporting(guarded(factory, connector)(connector, columns), connector)
+    return _Reporting(guarded(kind.make, connector)(connector, columns), connector)

@@ -111,6 +111,26 @@ CODES: dict[str, Code] = {
         "the log has reached its size limit", "SHOW LOG lists what holds it; raise log.max_bytes to allow more."
     ),
     "PSK-5014": Code("the source is too far ahead of its watermark group"),
+    "PSK-5015": Code("the target belongs to another sink"),
+    "PSK-5016": Code(
+        "the sink did not answer in time", "Check the target, or allow more time with WITH (write_timeout = …)."
+    ),
+    "PSK-5017": Code(
+        "the target and the sink's position disagree", "Drop the sink and create it again with a new target."
+    ),
+    "PSK-5030": Code(
+        "exactly-once needs sources that can replay",
+        "Use WITH (guarantee = 'at-least-once'), or feed the source by INSERT, which is durable when it returns.",
+    ),
+    "PSK-5031": Code(
+        "the sink cannot deliver exactly once",
+        "Use WITH (guarantee = 'at-least-once'), or a sink that can: FILES, POSTGRES, or PYTHON with a transactional object.",
+    ),
+    "PSK-5032": Code(
+        "exactly-once needs a synchronous log",
+        "Set log.wal_mode = 'sync', or use WITH (guarantee = 'at-least-once').",
+    ),
+    "PSK-5033": Code("an exactly-once sink reads a source that cannot replay"),
     # 6 checkpoints and recovery
     "PSK-6001": Code("stored data is damaged or unreadable"),
     "PSK-6002": Code("the folder was written by a newer version"),

@@ -18,6 +18,7 @@ from penstock.connect import Access, Sink
 from penstock.disk import make_folder
 from penstock.errors import PenstockError, fail
 from penstock.log import FolderLock, Log, Part
+from penstock.runtime.connect.delivery import Delivery
 from penstock.runtime.connect.intake import Intake
 from penstock.runtime.connect.lookups import FedLookup
 from penstock.runtime.connect.ondemand import OnDemand
@@ -230,8 +231,9 @@ class Engine:
     def _stop_all(self) -> None:
         for intake in [self.intakes.pop(i) for i in list(self.intakes)]:
             intake.stop()
-        for sink in [self.sinks.pop(i) for i in list(self.sinks)]:
-            sink.stop()
+        for object_id, sink in list(self.sinks.items()):
+            if sink.stop():
+                self.sinks.pop(object_id, None)
         for lookup in list(self.lookups.values()):
             lookup.stop()
         self.jobs.stop_all()
@@ -288,7 +290,11 @@ class Engine:
         """What connectors may access, with the current values of variables in their options: secrets are never stored."""
         return Access.of(self.settings, self.folder)
 
-    def start_sink(self, info: ObjectInfo, opened: Sink | None = None) -> None:
+    def start_sink(self, info: ObjectInfo, opened: tuple[Sink, Delivery] | None = None) -> None:
+        before = self.sinks.get(info.id)
+        if before is not None and not before.stopped:
+            # Two at a time could deliver the same epoch.
+            raise fail("PSK-5016", f"Sink {info.name} cannot start: an earlier call of it has not returned.")
         feeding = self.catalog.by_id(info.depends_on[0])
         self.sinks[info.id] = SinkRunner(
             self.storage, info, lambda: self.access, lambda: self.jobs.uncomputed([feeding]), opened

@@ -83,19 +83,22 @@ JOB_STEPS: dict[JobState, frozenset[JobState]] = {
 
 
 class SinkState(Enum):
-    """A sink. HELD: its stream has rows that could not be computed, so nothing is delivered until they are gone."""
+    """A sink. HELD: its stream has rows that could not be computed, so nothing is delivered until they are gone. STUCK: a call of it has taken
+    longer than its write timeout and was cancelled, but has not returned yet."""
 
     OPENING = "opening"
     RUNNING = "running"
     HELD = "held"
+    STUCK = "stuck"
     RETRYING = "retrying"
     STOPPED = "stopped"
 
 
 SINK_STEPS: dict[SinkState, frozenset[SinkState]] = {
-    SinkState.OPENING: frozenset({SinkState.RUNNING, SinkState.RETRYING, SinkState.STOPPED}),
-    SinkState.RUNNING: frozenset({SinkState.HELD, SinkState.RETRYING, SinkState.STOPPED}),
+    SinkState.OPENING: frozenset({SinkState.RUNNING, SinkState.STUCK, SinkState.RETRYING, SinkState.STOPPED}),
+    SinkState.RUNNING: frozenset({SinkState.HELD, SinkState.STUCK, SinkState.RETRYING, SinkState.STOPPED}),
     SinkState.HELD: frozenset({SinkState.RUNNING, SinkState.RETRYING, SinkState.STOPPED}),
+    SinkState.STUCK: frozenset({SinkState.RETRYING, SinkState.STOPPED}),
     SinkState.RETRYING: frozenset({SinkState.OPENING, SinkState.STOPPED}),
     SinkState.STOPPED: frozenset(),
 }

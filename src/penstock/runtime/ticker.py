@@ -1,4 +1,4 @@
-"""Periodic work: processing-time watermarks, idle sources, and the removal of history that is no longer needed."""
+"""Periodic work: processing-time watermarks, idle sources, time limits of sinks, and the removal of history that is no longer needed."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ _RETENTION_TICKS = 5
 _WATERMARK = "the watermark"
 _IDLE = "the mark of an idle source"
 _HISTORY = "the removal of history"
+_TIMEOUT = "the time limit of a sink"
 
 
 @dataclass
@@ -59,6 +60,8 @@ class Ticker:
         while not self._stop.wait(_TICK_S):
             ticks += 1
             self._try(_WATERMARK, None, self._heartbeats)
+            for object_id, sink in list(self._engine.sinks.items()):
+                self._try(_TIMEOUT, object_id, sink.look)
             if ticks % _RETENTION_TICKS == 0:
                 self._try(_HISTORY, None, self.trim)
 

@@ -41,7 +41,9 @@ ALLOWED: dict[str, frozenset[str]] = {
     "MATERIALIZED VIEW": frozenset(
         {"retain_history", "state_ttl", "max_state_bytes", "unbounded_state", "asof", "max_depth", "on_error"}
     ),
-    "SINK": frozenset({"state_ttl", "max_state_bytes", "unbounded_state", "asof", "max_depth"}),
+    "SINK": frozenset(
+        {"state_ttl", "max_state_bytes", "unbounded_state", "asof", "max_depth", "guarantee", "write_timeout"}
+    ),
     "SUBSCRIBE": frozenset({"snapshot", "progress", "envelope"}),
     "SELECT": frozenset({"stale"}),
 }
@@ -49,6 +51,7 @@ VALUES: dict[str, frozenset[str]] = {
     "unbounded_state": frozenset({"true", "false"}),
     "asof": frozenset({"eager", "watermark"}),
     "on_error": frozenset({"fail", "dead_letter"}),
+    "guarantee": frozenset({"auto", "at-least-once", "exactly-once"}),
     "on_drift": frozenset({"pause", "reject", "warn"}),
     "strategy": frozenset({"replicated", "on-demand"}),
     "snapshot": frozenset({"true", "false"}),

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.catalog.objects import Column, Connector
 from penstock.config import load_settings
-from penstock.connect import Access, LookupSource, Sink, find_lookup, make_sink, register_callable
+from penstock.connect import Access, LookupSource, Opening, Sink, find_lookup, make_sink, register_callable
 from penstock.errors import PenstockError
 
 COLUMNS = [Column("k", "bigint")]
@@ -19,7 +19,7 @@ ROWS = pa.table({"k": [1]})
 
 def sink(path: str, access: Access | None = None) -> Sink:
     made = make_sink(Connector("files", {"path": path, "format": "csv"}), changelog=False, access=access)
-    made.open(ROWS.schema, 0)
+    made.open(Opening("one", ROWS.schema))
     return made
 
 
@@ -88,6 +88,8 @@ def test_a_folder_that_becomes_a_link_is_not_written_to(inside: Path, outside: P
     with pytest.raises(PenstockError) as caught:
         made.write(2, 2, ROWS)
     assert caught.value.code == "PSK-0012"
+    with pytest.raises(PenstockError, match="PSK-0012"):
+        made.commit(1)
     assert sorted(os.listdir(outside)) == ["b.csv"]
 
 
@@ -98,7 +100,9 @@ def test_what_is_inside_is_reached(inside: Path, monkeypatch: pytest.MonkeyPatch
         lookup(str(path), access)
     monkeypatch.chdir(inside)
     lookup("a.csv", access)
-    sink("new/folder", access).write(1, 1, ROWS)
+    made = sink("new/folder", access)
+    made.write(1, 1, ROWS)
+    made.commit(1)
     assert (inside / "new/folder/epoch-000000000001.csv").is_file()
 
 

@@ -14,7 +14,10 @@ from penstock.catalog.objects import Column, Connector
 from penstock.config import substitute
 from penstock.connect import (
     Access,
+    Capabilities,
+    Opening,
     Resolved,
+    Sink,
     find_lookup,
     lookups,
     make_sink,
@@ -94,7 +97,7 @@ def test_a_condition_is_shown_as_written() -> None:
     assert "abc" not in masked("CREATE SOURCE s FROM X (token = 'abc")  # it does not end
 
 
-class _LeakingSink:
+class _LeakingSink(Sink):
     """Puts all that it knows into its errors."""
 
     def __init__(self, connector: Connector, access: Access) -> None:
@@ -102,11 +105,9 @@ class _LeakingSink:
         if connector.options.get("url") == "now":
             raise ValueError(self._known)
 
-    @property
-    def accepts_changelog(self) -> bool:
-        return True
+    capabilities = Capabilities(changelog=True)
 
-    def open(self, schema: pa.Schema, resume_epoch: int) -> None:
+    def open(self, opening: Opening) -> int:
         raise fail("PSK-5002", self._known, hint=self._known)
 
     def write(self, epoch: int, lsn: int, table: pa.Table) -> None:
@@ -114,10 +115,6 @@ class _LeakingSink:
             raise OSError(self._known)
         except OSError as why:
             raise RuntimeError(self._known) from why
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class _LeakingLookup:
@@ -150,8 +147,8 @@ def shown(error: PenstockError) -> str:
 def test_errors_of_a_sink() -> None:
     connector = Connector("leaking", {"password": "${TOKEN}"})
     sink = make_sink(connector, changelog=True, access=ACCESS)
-    assert sink.accepts_changelog
-    for call in (lambda: sink.open(pa.schema([]), 0), lambda: sink.write(1, 1, pa.table({}))):
+    assert sink.capabilities.changelog
+    for call in (lambda: sink.open(Opening("i", pa.schema([]))), lambda: sink.write(1, 1, pa.table({}))):
         with pytest.raises(PenstockError) as caught:
             call()
         assert caught.value.code == "PSK-5002"

@@ -13,30 +13,48 @@ import pytest
 from tests.unit.runtime.storing import Rows, added, eventually, fresh, in_contents, make, opened, part, summed
 
 from penstock.catalog.objects import Connector, Kind
-from penstock.connect import Sink
+from penstock.connect import Capabilities, Opening, Sink
 from penstock.connect.access import Access
 from penstock.errors import PenstockError, fail
+from penstock.runtime.connect import position as position_module
 from penstock.runtime.connect import sinks as sinks_module
+from penstock.runtime.connect.delivery import AT_LEAST_ONCE, Delivery
 from penstock.runtime.connect.sinks import SinkRunner, check_start
 from penstock.runtime.lifecycle import SinkState
 from penstock.runtime.storage.storage import Storage
 
 AWAY = fail("PSK-5002", "The server is away.")
+PLAIN = Capabilities(changelog=True)
+RECORDS = Capabilities(changelog=True, exactly_once=True)
+PREPARES = Capabilities(changelog=True, exactly_once=True, prepares=True)
+KINDS = (PLAIN, RECORDS, PREPARES)
+
+
+STEPS = ("make", "open", "begin", "write", "pre_commit", "commit", "rollback")
 
 
 class Away:
-    """What is delivered to, over all sinks that write there; it can fail, and be slow."""
+    """What is delivered to, over all sinks that write there; it can fail, and be slow.
 
-    def __init__(self) -> None:
+    `prepares`: what is pre-committed stays for another sink to commit. Otherwise it is lost when the sink is closed, and the last epoch is part of the commit.
+    """
+
+    def __init__(self, can: Capabilities) -> None:
+        self.can = can
         self.written: list[tuple[int, int, Rows]] = []
+        self.waiting: list[tuple[int, int, Rows]] = []
         self.opened: list[int] = []
+        self.commits: list[int] = []
         self.closed = 0
-        self.fails: dict[str, deque[BaseException | None]] = {n: deque() for n in ("make", "open", "write", "flush")}
+        self.cancelled = 0
+        self.fails: dict[str, deque[BaseException | None]] = {n: deque() for n in STEPS}
+        self.fails_after: dict[str, deque[BaseException | None]] = {n: deque() for n in STEPS}
         self.gate = threading.Event()
         self.gate.set()
 
-    def due(self, step: str) -> None:
-        error = self.fails[step].popleft() if self.fails[step] else None
+    def due(self, step: str, after: bool = False) -> None:
+        fails = (self.fails_after if after else self.fails)[step]
+        error = fails.popleft() if fails else None
         if error is not None:
             raise error
 
@@ -50,25 +68,53 @@ class Away:
         return summed({e: r for e, _, r in self.written}.values())
 
 
-class Writer:
+class Writer(Sink):
     """One open sink."""
 
     def __init__(self, away: Away) -> None:
         self.away = away
+        self.capabilities = away.can
+        self.own: list[tuple[int, int, Rows]] = []
 
-    accepts_changelog = True
-
-    def open(self, schema: pa.Schema, resume_epoch: int) -> None:
+    def open(self, opening: Opening) -> int:
         self.away.due("open")
-        self.away.opened.append(resume_epoch)
+        self.away.opened.append(opening.committed)
+        assert opening.identity.startswith("object-") and opening.exactly_once is self.away.can.exactly_once
+        if self.away.can.exactly_once and not self.away.can.prepares:
+            return max(self.away.epochs, default=0)
+        return opening.committed
+
+    def begin(self, epoch: int) -> None:
+        self.away.due("begin")
 
     def write(self, epoch: int, lsn: int, table: pa.Table) -> None:
         assert self.away.gate.wait(10)
         self.away.due("write")
-        self.away.written.append((epoch, lsn, added(table)))
+        into = self.own if self.away.can.exactly_once else self.away.written
+        into.append((epoch, lsn, added(table)))
 
-    def flush(self) -> None:
-        self.away.due("flush")
+    def pre_commit(self, epoch: int) -> None:
+        self.away.due("pre_commit")
+        if self.away.can.prepares:
+            self.away.waiting += self.own
+            self.own = []
+
+    def commit(self, epoch: int) -> None:
+        self.away.due("commit")
+        for kept in (self.away.waiting, self.own):
+            self.away.written += [w for w in kept if w[0] <= epoch]
+            kept[:] = [w for w in kept if w[0] > epoch]
+        self.away.commits.append(epoch)
+        self.away.due("commit", after=True)
+
+    def rollback(self, epoch: int) -> None:
+        self.away.due("rollback")
+        self.own = []
+        self.away.waiting = [w for w in self.away.waiting if w[0] < epoch]
+
+    def cancel(self) -> None:
+        self.away.cancelled += 1
+        self.away.gate.set()
 
     def close(self) -> None:
         self.away.closed += 1
@@ -78,16 +124,29 @@ class Writer:
 class World:
     """A stream with a sink, which is made and stopped again and again."""
 
-    def __init__(self, storage: Storage, kind: Kind = Kind.STREAM, **more: Any) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        kind: Kind = Kind.STREAM,
+        can: Capabilities = PLAIN,
+        sink_options: dict[str, str] | None = None,
+    ) -> None:
         self.storage = storage
-        self.stream = make(storage, fresh("s"), kind, **more)
-        self.info = make(storage, fresh("out"), Kind.SINK, depends_on=(self.stream.id,), connector=Connector("fake"))
-        self.away = Away()
+        self.stream = make(storage, fresh("s"), kind)
+        self.info = make(
+            storage,
+            fresh("out"),
+            Kind.SINK,
+            depends_on=(self.stream.id,),
+            connector=Connector("fake"),
+            options=sink_options or {},
+        )
+        self.away = Away(can)
         self.held: PenstockError | None = None
         self.runners: list[SinkRunner] = []
         self.count = 0
 
-    def run(self, opened: Sink | None = None) -> SinkRunner:
+    def run(self, opened: tuple[Sink, Delivery] | None = None) -> SinkRunner:
         runner = SinkRunner(self.storage, self.info, Access, lambda: self.held, opened)
         self.runners.append(runner)
         return runner
@@ -113,8 +172,8 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
 def make_world(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., World]]:
     made: list[World] = []
 
-    def world(kind: Kind = Kind.STREAM, **more: Any) -> World:
-        one = World(storage, kind, **more)
+    def world(kind: Kind = Kind.STREAM, can: Capabilities = PLAIN, **more: Any) -> World:
+        one = World(storage, kind, can, **more)
         made.append(one)
 
         def sink(connector: Connector, *, changelog: bool, access: Access) -> Any:
@@ -152,7 +211,7 @@ def test_every_epoch_is_delivered_in_order(make_world: Callable[..., World]) -> 
     assert w.away.epochs == [1, 2, 3, 4, 6] and w.away.written[3][2] == {(1, "x"): -1, (9, "y"): 2}
     assert [n for _, n, _ in w.away.written] == [e.lsn for e in w.storage.log.entries(w.stream.id) if e.rows]
     assert runner.rows == 6 and runner.durable_lsn == lsn and w.away.opened == [0]
-    assert json.loads(w.position.read_text()) == {"epoch": 6, "lsn": lsn}
+    assert json.loads(w.position.read_text()) == {"epoch": 6, "lsn": lsn, "committed": 6}
     assert runner.state is SinkState.RUNNING and runner.error is None
 
 
@@ -160,7 +219,7 @@ def test_a_sink_that_is_open_already_is_used(make_world: Callable[..., World]) -
     w = make_world()
     w.away.fails["make"].append(ValueError("nobody must make another"))
     w.emit()
-    assert settled(w.run(Writer(w.away))) and w.away.epochs == [1] and w.away.opened == []
+    assert settled(w.run((Writer(w.away), Delivery(AT_LEAST_ONCE)))) and w.away.epochs == [1] and w.away.opened == []
 
 
 def test_delivery_goes_on_after_what_was_acknowledged(make_world: Callable[..., World]) -> None:
@@ -176,13 +235,15 @@ def test_delivery_goes_on_after_what_was_acknowledged(make_world: Callable[..., 
     assert w.away.epochs == [1, 2, 3, 4] and w.away.opened == [0, 2] and w.away.closed == 1
 
 
-@pytest.mark.parametrize("step", ["make", "open", "write", "flush"])
+@pytest.mark.parametrize("can", KINDS, ids=["at least once", "records", "prepares"])
+@pytest.mark.parametrize("step", ["make", "open", "begin", "write", "pre_commit", "commit", "rollback", "after commit"])
 @pytest.mark.parametrize("error", [AWAY, OSError("a defect")], ids=["coded", "raw"])
-def test_a_sink_that_fails_is_opened_again_and_nothing_is_lost(
-    make_world: Callable[..., World], step: str, error: Exception
+def test_a_sink_that_fails_is_opened_again_and_nothing_is_lost_or_doubled(
+    make_world: Callable[..., World], can: Capabilities, step: str, error: Exception
 ) -> None:
-    w = make_world()
-    w.away.fails[step].extend([error, None, error, error])
+    w = make_world(can=can)
+    fails = w.away.fails_after["commit"] if step == "after commit" else w.away.fails[step]
+    fails.extend([error, None, error, error])
     w.emit(4)
     runner = w.run()
     for _ in range(3):
@@ -192,8 +253,96 @@ def test_a_sink_that_fails_is_opened_again_and_nothing_is_lost(
     assert w.away.rows == {(k, "x"): 1 for k in range(1, 8)}
     # Each attempt goes on after the last position, so epochs come again, but no epoch before one that is older.
     assert list(dict.fromkeys(w.away.epochs)) == [1, 2, 3, 4, 5, 6, 7]
+    if can.exactly_once:
+        assert w.away.epochs == [1, 2, 3, 4, 5, 6, 7]
     assert len(w.away.epochs) <= 7 + 3 * 4
     assert runner.error is None and runner.state is SinkState.RUNNING
+
+
+def test_epochs_share_a_transaction_when_a_sink_catches_up(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = make_world(can=RECORDS)
+    w.emit(5)
+    runner = w.run()
+    assert settled(runner)
+    w.emit()
+    assert settled(runner)
+    assert w.away.commits == [5, 6]
+    runner.stop()
+    monkeypatch.setattr(sinks_module, "_ROWS", 2)
+    w.emit(5)
+    assert settled(w.run())
+    assert w.away.commits == [5, 6, 8, 10, 11]
+
+
+def test_a_target_that_knows_more_than_the_position_is_believed(make_world: Callable[..., World]) -> None:
+    w = make_world(can=RECORDS)
+    w.emit(3)
+    runner = w.run()
+    assert settled(runner)
+    runner.stop()
+    w.position.unlink()
+    w.emit()
+    assert settled(w.run())
+    assert w.away.epochs == [1, 2, 3, 4]
+
+
+def test_a_sink_that_has_more_than_the_log_is_refused(make_world: Callable[..., World]) -> None:
+    w = make_world(can=RECORDS)
+    w.away.written.append((9, 9, Counter()))
+    w.emit(3)
+    runner = w.run()
+    eventually(lambda: runner.error is not None, "the refusal")
+    assert runner.error is not None and runner.error.code == "PSK-6001"
+    assert "has delivered epoch 9" in runner.error.detail and "ends with epoch 3" in runner.error.detail
+
+
+def test_a_call_that_takes_too_long_is_cancelled_and_repeated(make_world: Callable[..., World]) -> None:
+    w = make_world(can=PREPARES, sink_options={"write_timeout": "10 milliseconds"})
+    w.away.gate.clear()
+    runner = w.run()
+    w.emit(2)
+    eventually(lambda: runner._call is not None and runner._call[0] == "write", "the call")
+
+    def cancelled() -> bool:
+        runner.look()
+        return w.away.cancelled == 1
+
+    # The write is let go by the cancellation, and fails all the same.
+    w.away.fails["begin"].extend([AWAY] * 2)
+    eventually(cancelled, "the cancellation")
+    eventually(lambda: runner.durable_lsn == w.storage.log.head, "the delivery")
+    assert w.away.epochs == [1, 2] and w.away.closed >= 3
+
+
+def test_a_call_that_never_returns_is_reported(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Writer, "cancel", lambda self: None)
+    w = make_world(sink_options={"write_timeout": "10 milliseconds"})
+    w.away.gate.clear()
+    runner = w.run()
+    w.emit()
+
+    def stuck() -> bool:
+        runner.look()
+        return runner.state is SinkState.STUCK
+
+    eventually(stuck, "the report")
+    assert runner.error is not None and runner.error.code == "PSK-5016"
+    with pytest.raises(PenstockError, match=r"PSK-7006: Sink \w+ cannot deliver: .* write took longer than 0.01 s"):
+        settled(runner)
+    w.away.gate.set()
+    eventually(lambda: runner.durable_lsn == w.storage.log.head, "the delivery")
+    assert runner.state is SinkState.RUNNING and runner.error is None
+
+
+def test_a_write_timeout_of_zero_is_refused(make_world: Callable[..., World]) -> None:
+    w = make_world(sink_options={"write_timeout": "0 seconds"})
+    runner = w.run()
+    eventually(lambda: runner.error is not None, "the refusal")
+    assert runner.error is not None and runner.error.code == "PSK-1011"
 
 
 def test_a_position_that_cannot_be_written_is_not_one(
@@ -201,14 +350,14 @@ def test_a_position_that_cannot_be_written_is_not_one(
 ) -> None:
     w = make_world()
     full = deque([fail("PSK-7004", "The disk is full.")] * 2)
-    write = sinks_module.write_durably
+    write = position_module.write_durably
 
     def refusing(path: Path, content: bytes) -> None:
         if full:
             raise full.popleft()
         write(path, content)
 
-    monkeypatch.setattr(sinks_module, "write_durably", refusing)
+    monkeypatch.setattr(position_module, "write_durably", refusing)
     w.emit()
     runner = w.run()
     eventually(lambda: runner.durable_lsn == w.storage.log.head, "the delivery")

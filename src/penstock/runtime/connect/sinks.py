@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
 from penstock.catalog.objects import ObjectInfo
 from penstock.catalog.types import stored_schema
-from penstock.connect import Access, Sink, make_sink
-from penstock.disk import make_folder, write_durably
+from penstock.connect import Access, Opening, Sink, make_sink
+from penstock.disk import crash_point
 from penstock.errors import PenstockError, fail
 from penstock.log import Entry
+from penstock.runtime.connect.delivery import Delivery, delivery, write_timeout_s
+from penstock.runtime.connect.position import Position, PositionFile
 from penstock.runtime.lifecycle import SINK_STEPS, Lifecycle, SinkState, wait_s
 from penstock.runtime.storage.contents import complete, read_entry
 from penstock.runtime.storage.storage import Storage
 from penstock.serve.zset import weighted
 
+_logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
 _LOOK_S = 0.5
+_STOP_S = 10.0
+_CANCEL_S = 2.0
 _ENTRIES = 1000
-"""The number of entries delivered before the position is written."""
+"""The largest number of epochs in one transaction."""
+_ROWS = 200_000
+"""A transaction that has this many rows takes no further epoch: an upsert keeps its rows in memory."""
 
 
 def check_start(storage: Storage, feeding: ObjectInfo) -> None:
@@ -34,6 +47,19 @@ def check_start(storage: Storage, feeding: ObjectInfo) -> None:
             f"The history of {feeding.name} is no longer complete; a sink would miss its beginning.",
             hint=f"Create a materialized view on {feeding.name} and a sink on that, or create the stream again with a larger retain_history.",
         )
+
+
+def open_sink(storage: Storage, info: ObjectInfo, sink: Sink, position: Position) -> tuple[Delivery, int]:
+    """Opens a sink: checks its guarantee, and settles what a crash has left. Returns the guarantee and the last epoch that it has committed."""
+    promised = delivery(storage.info, storage.settings, info, sink.capabilities)
+    identity = info.identity or f"object-{info.id}"
+    schema = stored_schema(storage.info(info.depends_on[0]))
+    committed = sink.open(Opening(identity, schema, position.committed, promised.exactly_once))
+    if sink.capabilities.prepares:
+        # Decided: commit. Undecided: roll back.
+        sink.commit(position.epoch)
+        sink.rollback(position.epoch + 1)
+    return promised, committed
 
 
 class SinkRunner:
@@ -48,12 +74,13 @@ class SinkRunner:
         info: ObjectInfo,
         access: Callable[[], Access],
         held: Callable[[], PenstockError | None],
-        opened: Sink | None = None,
+        opened: tuple[Sink, Delivery] | None = None,
     ) -> None:
         self.name = info.name
         self.rows = 0
         self.error: PenstockError | None = None
         self.durable_lsn = 0
+        self.delivery: Delivery | None = opened[1] if opened else None
         self._life = Lifecycle(f"Sink {info.name}", SinkState.OPENING, SINK_STEPS)
         self._storage = storage
         self._info = info
@@ -61,15 +88,19 @@ class SinkRunner:
         self._schema = stored_schema(self._input)
         self._access = access
         self._held = held
-        self._sink = opened
-        self._position = storage.layout.job(info.id) / "position.json"
+        self._sink = opened[0] if opened else None
+        self._file = PositionFile(storage.layout.job(info.id) / "position.json", info.name)
+        self._position = Position()
+        self._timeout_s = 0.0
+        self._call: tuple[str, float] | None = None
+        self._late: PenstockError | None = None
         self._failures = 0
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._done = threading.Condition()
         self._thread = threading.Thread(target=self._run, name=f"penstock-sink-{info.name}", daemon=True)
         with suppress(PenstockError):
-            _, self.durable_lsn = self._load()
+            self.durable_lsn = self._file.read().lsn
         self._thread.start()
 
     @property
@@ -91,19 +122,34 @@ class SinkRunner:
         self._life.attempt(SinkState.STOPPED)
 
     def _open(self) -> None:
-        epoch, lsn = self._load()
-        if lsn and not self._storage.log.reaches_back(self._input.id, epoch):
-            raise fail(
-                "PSK-5011",
-                f"Sink {self.name} has delivered epoch {epoch} of {self._input.name}, and the next epoch is no longer retained.",
-                hint=f"Restore the folder from a backup, or drop sink {self.name} and create it again.",
-            )
+        self._timeout_s = write_timeout_s(self._storage.settings, self._info)
+        at = self._file.read()
+        self._check(at)
         if self._sink is None:
             assert self._info.connector is not None
-            self._sink = make_sink(self._info.connector, changelog=self._info.changelog, access=self._access())
-            self._sink.open(self._schema, epoch)
-        self.durable_lsn = lsn
+            sink = make_sink(self._info.connector, changelog=self._info.changelog, access=self._access())
+            self._sink = sink
+            self.delivery, committed = self._timed("open", lambda: open_sink(self._storage, self._info, sink, at))
+            if committed > at.epoch:
+                # A crash came after the target had committed, and before that was written down.
+                at = Position(committed, self._storage.log.lsn_at_epoch(self._input.id, committed), committed)
+                self._check(at)
+                self._file.write(at)
+            if self.delivery.warning:
+                _logger.warning("%s", self.delivery.warning)
+        self._position, self.durable_lsn = at, at.lsn
         self._life.to(SinkState.RUNNING)
+
+    def _check(self, at: Position) -> None:
+        """Raises an error if the log does not continue after a position."""
+        log = self._storage.log
+        hint = f"Restore the folder from a backup, or drop sink {self.name} and create it again."
+        delivered = f"Sink {self.name} has delivered epoch {at.epoch} of {self._input.name}"
+        if at.epoch > log.epoch(self._input.id):
+            last = log.epoch(self._input.id)
+            raise fail("PSK-6001", f"{delivered}, but the log ends with epoch {last}.", hint=hint)
+        if at.epoch and not log.reaches_back(self._input.id, at.epoch):
+            raise fail("PSK-5011", f"{delivered}, and the next epoch is no longer retained.", hint=hint)
 
     def _failed(self, error: PenstockError) -> None:
         self._release()
@@ -127,7 +173,7 @@ class SinkRunner:
 
     def _follow(self) -> None:
         log = self._storage.log
-        if self.durable_lsn == 0 and not complete(log, self._input.id):
+        if not self._position.epoch and not complete(log, self._input.id):
             while not self._allowed():
                 if self._stop.wait(_LOOK_S):
                     return
@@ -142,7 +188,7 @@ class SinkRunner:
             # The errors of an epoch are in the same commit as its rows.
             self._storage.await_published(self._input.id)
             if self._allowed():
-                self._deliver(entries)
+                self._deliver(_some(entries))
             else:
                 self._stop.wait(_LOOK_S)
 
@@ -160,32 +206,92 @@ class SinkRunner:
         self._storage.check_sound(self._input)
         table, epoch, lsn = self._storage.store.snapshot(self._input.id)
         rows = weighted(table) if self._input.changelog else table
-        if rows.num_rows:
-            assert self._sink is not None
-            self._sink.write(epoch, lsn, rows.cast(self._schema))
-            self.rows += rows.num_rows
-        self._acknowledge(epoch, lsn)
+        whole = [(epoch, lsn, lambda: rows.cast(self._schema))] if rows.num_rows else []
+        self._transact(whole, Position(epoch, lsn), rows.num_rows)
 
-    def _deliver(self, entries: list[Entry]) -> None:
+    def _deliver(self, entries: Sequence[Entry]) -> None:
+        due = [(e.epoch, e.lsn, partial(self._read, e)) for e in entries if e.rows]
+        to = Position(entries[-1].epoch, entries[-1].lsn, self._position.committed)
+        self._transact(due, to, sum(e.rows for e in entries))
+
+    def _transact(self, epochs: Sequence[tuple[int, int, Callable[[], pa.Table]]], to: Position, rows: int) -> None:
+        """Delivers epochs (number, LSN, rows) in one transaction, and everything up to `to` with them."""
+        if not epochs:
+            self._file.write(to)
+            self._announce(to)
+            return
         assert self._sink is not None
-        for entry in entries:
+        sink = self._sink
+        first, last = epochs[0][0], epochs[-1][0]
+        to = replace(to, committed=last)
+        # No row leaves the database before it is on disk: otherwise another row could get the number of its epoch.
+        if self._storage.settings.log.wal_mode == "async":
+            self._storage.log.sync()
+        # 1. Begin.
+        self._timed("begin", lambda: sink.begin(first))
+        crash_point("sink.begun")
+        # 2. Write.
+        for epoch, lsn, read in epochs:
             if self._stop.is_set():
+                self._timed("rollback", lambda: sink.rollback(first))
                 return
-            if entry.rows:
-                self._sink.write(entry.epoch, entry.lsn, self._read(entry))
-                self.rows += entry.rows
-        self._acknowledge(entries[-1].epoch, entries[-1].lsn)
+            self._timed("write", partial(sink.write, epoch, lsn, read()))
+            crash_point("sink.written")
+        # 3. Pre-commit.
+        self._timed("pre_commit", lambda: sink.pre_commit(last))
+        crash_point("sink.prepared")
+        # 4. Decide, durably. A sink that does not prepare decides with its own commit.
+        if sink.capabilities.prepares:
+            self._file.write(to)
+            crash_point("sink.decided")
+        # 5. Commit.
+        self._timed("commit", lambda: sink.commit(last))
+        crash_point("sink.committed")
+        if not sink.capabilities.prepares:
+            self._file.write(to)
+        # 6. Announce.
+        self.rows += rows
+        self._announce(to)
+        crash_point("sink.announced")
+
+    def _announce(self, to: Position) -> None:
+        self._position = to
+        self._well(to.lsn)
+
+    def _timed(self, step: str, call: Callable[[], T]) -> T:
+        """Runs one call of the sink. `look` cancels it when it takes too long; then it has failed, whatever it returns."""
+        self._call = (step, time.monotonic())
+        try:
+            result = call()
+        except Exception:
+            if self._late is None:
+                raise
+        finally:
+            with self._done:
+                self._call, late, self._late = None, self._late, None
+        if late is not None:
+            raise late
+        return result
+
+    def look(self) -> None:
+        """Cancels a call of the sink that has taken longer than the write timeout. Called every second."""
+        with self._done:
+            if self._call is None or self._late is not None:
+                return
+            step, since = self._call
+            if time.monotonic() - since < self._timeout_s:
+                return
+            self.error = self._late = fail(
+                "PSK-5016", f"Sink {self.name}: {step} took longer than {self._timeout_s:g} s."
+            )
+            self._life.attempt(SinkState.STUCK)
+            self._done.notify_all()
+            sink = self._sink
+        if sink is not None:
+            sink.cancel()
 
     def _read(self, entry: Entry) -> pa.Table:
         return read_entry(self._storage.log, entry, self._schema)
-
-    def _acknowledge(self, epoch: int, lsn: int) -> None:
-        assert self._sink is not None
-        self._sink.flush()
-        position = json.dumps({"epoch": epoch, "lsn": lsn}).encode()
-        make_folder(self._position.parent)
-        write_durably(self._position, position)
-        self._well(lsn)
 
     def _well(self, lsn: int | None = None) -> None:
         """Records that everything up to an LSN is delivered; None: there is nothing to deliver."""
@@ -194,19 +300,6 @@ class SinkRunner:
             self.error = None
             self._failures = 0
             self._done.notify_all()
-
-    def _load(self) -> tuple[int, int]:
-        try:
-            stored = json.loads(self._position.read_text())
-            return int(stored["epoch"]), int(stored["lsn"])
-        except FileNotFoundError:
-            return 0, 0
-        except (OSError, ValueError, KeyError, TypeError) as why:
-            raise fail(
-                "PSK-6001",
-                f"{self._position} is damaged: the position of sink {self.name} is not known.",
-                hint=f"Restore the file from a backup, or drop sink {self.name} and create it again.",
-            ) from why
 
     def settle(self, deadline: float | None) -> bool:
         """Waits until everything committed so far is delivered; False after the timeout.
@@ -221,7 +314,7 @@ class SinkRunner:
             while self.durable_lsn < last.lsn and not self._stop.is_set():
                 # The errors may be gone since the sink last looked.
                 cause = self._held() if self.state is SinkState.HELD else None
-                if self._failures > known + 1:
+                if self._failures > known + 1 or self._late is not None:
                     cause = self.error
                 if cause is not None:
                     raise fail("PSK-7006", f"Sink {self.name} cannot deliver: {cause.detail}", hint=cause.hint)
@@ -232,11 +325,32 @@ class SinkRunner:
                 self._done.wait(0.25)
         return True
 
-    def stop(self) -> None:
-        """Stops the delivery after the current epoch; returns when it has stopped, or after ten seconds."""
+    def stop(self) -> bool:
+        """Stops the delivery after the current call of the sink, which is cancelled after ten seconds. False if it has not returned even then."""
         self._stop.set()
         self._wake.set()
         with self._storage.commits:
             self._storage.commits.notify_all()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(timeout=10)
+        if threading.current_thread() is self._thread:
+            return True
+        self._thread.join(timeout=_STOP_S)
+        sink = self._sink
+        if self._thread.is_alive() and sink is not None:
+            sink.cancel()
+            self._thread.join(timeout=_CANCEL_S)
+        return self.stopped
+
+    @property
+    def stopped(self) -> bool:
+        """True if no call of the sink is under way, and none will follow."""
+        return not self._thread.is_alive()
+
+
+def _some(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """The entries that one transaction takes."""
+    rows = 0
+    for i, entry in enumerate(entries):
+        rows += entry.rows
+        if rows >= _ROWS:
+            return entries[: i + 1]
+    return entries

@@ -109,7 +109,7 @@ def remove_remains(engine: Engine, info: ObjectInfo) -> None:
     engine.refusals.pop(info.id, None)
     sink, intake = engine.sinks.pop(info.id, None), engine.intakes.pop(info.id, None)
     lookup = engine.lookups.pop(info.id, None)
-    steps: list[tuple[str, Callable[[], None] | None]] = [
+    steps: list[tuple[str, Callable[[], object] | None]] = [
         ("sink", sink.stop if sink is not None else None),
         ("connector", intake.stop if intake is not None else None),
         ("source", lookup.close if lookup is not None else None),

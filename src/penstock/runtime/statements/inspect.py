@@ -65,6 +65,8 @@ class ObjectStatus:
     """How far a source is ahead of the slowest other source of its watermark group; None for objects without a group."""
     held_back_by: str | None = None
     """The source of the watermark group that this source's rows wait for."""
+    guarantee: str | None = None
+    """What a sink promises: `exactly-once` or `at-least-once`; None for other objects, and for a sink that is not open."""
 
 
 def status(engine: Engine) -> list[ObjectStatus]:
@@ -107,6 +109,7 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
         state, error, rows = fed.state.value, fed.error, fed.figures.rows_read
     if sink is not None:
         state, rows, error = sink.state.value, sink.rows, str(sink.error) if sink.error else None
+        warning = sink.delivery.warning if sink.delivery is not None else None
     drift = engine.storage.alignment.drift(info.id)
     if drift is not None:
         state, warning = "paused" if drift.waiting else state, drift.warning or warning
@@ -135,6 +138,7 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
         lookup=replace(fed.figures) if fed is not None else None,
         drift_ms=drift.ms if drift is not None else None,
         held_back_by=drift.behind if drift is not None and drift.held else None,
+        guarantee=sink.delivery.guarantee if sink is not None and sink.delivery is not None else None,
     )
 
 
@@ -221,6 +225,8 @@ def show(engine: Engine, what: str) -> pa.Table:
             fields.insert(1, ("kind", pa.string()))
         if what == "sources":
             fields += [("drift_ms", pa.int64()), ("held_back_by", pa.string()), ("warning", pa.string())]
+        if what == "sinks":
+            fields += [("guarantee", pa.string()), ("warning", pa.string()), ("error", pa.string())]
         return pa.Table.from_pylist(rows, schema=pa.schema(fields))
     if what == "queries":
         rows = [_query(engine, j, name, objects) for j in engine.jobs for name, objects in _queries(engine, j)]

@@ -26,9 +26,10 @@ def restart(engine: Engine, s: st.Restart) -> None:
         if info.kind is Kind.SINK:
             if s.beginning:
                 raise fail("PSK-1012", "A sink cannot retract delivered rows.", hint="Leave FROM BEGINNING out.")
-            if (running := engine.sinks.pop(info.id, None)) is not None:
+            if (running := engine.sinks.get(info.id)) is not None:
                 running.stop()
             engine.start_sink(info)
+            engine.refusals.pop(info.id, None)
             return
         queries = [*engine.jobs.probes(info), info]
         if s.beginning:

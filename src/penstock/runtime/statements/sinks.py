@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+import uuid
+
 from penstock.catalog.objects import Kind, ObjectInfo, Role
-from penstock.catalog.types import stored_schema
 from penstock.connect import make_sink
 from penstock.errors import fail
-from penstock.runtime.connect.sinks import check_start
+from penstock.runtime.connect.delivery import OPTIONS, delivery, write_timeout_s
+from penstock.runtime.connect.position import Position
+from penstock.runtime.connect.sinks import check_start, open_sink
 from penstock.runtime.engine import Engine
 from penstock.runtime.statements.ddl import add_query
 from penstock.runtime.statements.draft import drafting
 from penstock.runtime.statements.dropping import replaced
 from penstock.sql import statements as st
 from penstock.sql.names import suggestion
+
+_logger = logging.getLogger(__name__)
 
 
 def create_sink(engine: Engine, s: st.CreateSink) -> None:
@@ -43,21 +49,28 @@ def create_sink(engine: Engine, s: st.CreateSink) -> None:
                 options=dict(s.options),
                 depends_on=(feeding.id,),
                 sql=s.text,
+                identity=uuid.uuid4().hex,
             )
+            write_timeout_s(engine.settings, info)
             draft.attach(info)
             if engine.running:
-                sink.open(stored_schema(feeding), 0)
-                draft.then(info, lambda info: engine.start_sink(info, sink))
+                promised, _ = open_sink(engine.storage, info, sink, Position())
+                if promised.warning:
+                    _logger.warning("%s", promised.warning)
+                draft.then(info, lambda info: engine.start_sink(info, (sink, promised)))
+            else:
+                delivery(engine.storage.info, engine.settings, info, sink.capabilities)
 
 
 def _as_it_is(engine: Engine, s: st.CreateSink) -> ObjectInfo | None:
     """The object whose epochs the sink delivers directly; None if it needs a query of its own."""
     if s.source is None:
         return None
-    if s.options:
+    of_query = [name for name in s.options if name not in OPTIONS]
+    if of_query:
         raise fail(
             "PSK-1010",
-            f"{next(iter(s.options))} is an option of a query, and FROM names an object.",
+            f"{of_query[0]} is an option of a query, and FROM names an object.",
             hint="Use INTO … AS SELECT.",
         )
     found = engine.catalog.get(s.source)
