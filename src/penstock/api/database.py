@@ -30,6 +30,7 @@ from penstock.runtime.statements.subscribe import subscribe
 from penstock.runtime.statements.topology import Topology, topology
 from penstock.runtime.storage.writes import Write
 from penstock.serve.change import Change
+from penstock.serve.figures import SubscriptionFigures
 from penstock.serve.options import Policy, SubscribeOptions
 from penstock.serve.subscription import Subscription
 from penstock.sql import statements as st
@@ -164,11 +165,28 @@ class Database:
         progress: bool = False,
         policy: Policy = "block",
         buffer_bytes: int | None = None,
+        buffer_messages: int | None = None,
+        as_of_lsn: int | None = None,
+        up_to_lsn: int | None = None,
+        name: str | None = None,
         on_change: Callable[[Change], object] | None = None,
         on_error: Callable[[BaseException], object] | None = None,
     ) -> Subscription:
-        """Subscribes to the changes of a stream, view, table or SELECT, from now on or from a past epoch."""
-        for argument, value in (("as_of", as_of), ("up_to", up_to), ("buffer_bytes", buffer_bytes)):
+        """Subscribes to the changes of a stream, view, table or SELECT: from now on, from a past epoch, or after an LSN.
+
+        `as_of_lsn` continues after the last message of an earlier subscription (`change.lsn`): what it missed is replayed, and where that is
+        no longer retained, the first message is a resync. `up_to_lsn` ends the subscription when the log has passed that LSN. SELECTs that mean the same share
+        one query, which ends with its last subscription. `name` is shown in SHOW SUBSCRIPTIONS.
+        """
+        numbers = {
+            "as_of": as_of,
+            "up_to": up_to,
+            "buffer_bytes": buffer_bytes,
+            "buffer_messages": buffer_messages,
+            "as_of_lsn": as_of_lsn,
+            "up_to_lsn": up_to_lsn,
+        }
+        for argument, value in numbers.items():
             if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
                 raise fail("PSK-0009", f"{argument} must be a number, not {type(value).__name__}.")
         if where is not None:
@@ -191,6 +209,10 @@ class Database:
             progress=progress,
             policy=policy,
             buffer_bytes=buffer_bytes,
+            buffer_messages=buffer_messages,
+            as_of_lsn=as_of_lsn,
+            up_to_lsn=up_to_lsn,
+            name=name,
         )
         return subscribe(self._engine, target, options, on_change, on_error)
 
@@ -249,6 +271,11 @@ class Database:
     def metrics(self) -> dict[str, ObjectStatus]:
         """The result of `status`, by name."""
         return {s.name: s for s in self.status()}
+
+    def subscriptions(self) -> list[SubscriptionFigures]:
+        """Every open subscription with its position and what it has been sent."""
+        self._engine.check_open()
+        return [s.figures for s in self._engine.hub.subscriptions()]
 
     def topology(self) -> Topology:
         self._engine.check_open()

@@ -111,6 +111,7 @@ CODES: dict[str, Code] = {
         "the log has reached its size limit", "SHOW LOG lists what holds it; raise log.max_bytes to allow more."
     ),
     "PSK-5014": Code("the source is too far ahead of its watermark group"),
+    "PSK-5015": Code("the subscription was ended by KILL SUBSCRIPTION"),
     # 6 checkpoints and recovery
     "PSK-6001": Code("stored data is damaged or unreadable"),
     "PSK-6002": Code("the folder was written by a newer version"),

@@ -175,6 +175,15 @@ class Subscribe(Statement):
     up_to: int | None
     where: exp.Expression | None
     options: dict[str, str]
+    as_of_lsn: int | None = None
+    up_to_lsn: int | None = None
+
+
+@dataclass(frozen=True)
+class KillSubscription(Statement):
+    """KILL SUBSCRIPTION by the id that SHOW SUBSCRIPTIONS shows."""
+
+    id: int
 
 
 @dataclass(frozen=True)
@@ -221,7 +230,7 @@ class Restart(Statement):
 
 @dataclass(frozen=True)
 class Show(Statement):
-    """`what` is lower case: sources, tables, streams, views, sinks, queries, checkpoints, connectors, log."""
+    """`what` is lower case: sources, tables, streams, views, sinks, queries, checkpoints, connectors, log, subscriptions."""
 
     what: str
 

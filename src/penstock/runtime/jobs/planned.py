@@ -78,7 +78,7 @@ class Planner:
             late,
             limit=state_limit(parsed.options),
             by_id=known_by.by_id,
-            alone="" if not info.hidden else "it is a part of another query",
+            alone="" if not info.hidden or info.role is Role.SUBSCRIPTION else "it is a part of another query",
         )
         known = known_by.plans.get(info.id)
         if known is not None and known != planned.fingerprint:

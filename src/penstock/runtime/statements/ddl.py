@@ -144,10 +144,11 @@ def add_query(
     text: str,
     role: Role = Role.USER,
     owner_id: int | None = None,
+    bound: p.Query | None = None,
 ) -> ObjectInfo:
-    """Plans a query, attaches its objects to a draft and starts it."""
+    """Plans a query, attaches its objects to a draft and starts it. `bound` is its plan, if it is known."""
     engine = draft.engine
-    query = bind(parsed, engine.catalog, statement_text=text)
+    query = bound or bind(parsed, engine.catalog, statement_text=text)
     _check_retention(parsed.options)
     _unique(query.names)
     for clause, side in (("LATE DATA TO", parsed.late_to), ("ERRORS TO", parsed.errors_to)):
@@ -163,7 +164,7 @@ def add_query(
             late,
             limit=state_limit(parsed.options),
             by_id=draft.by_id,
-            alone="" if role is Role.USER else "it is a part of another query",
+            alone="" if role in (Role.USER, Role.SUBSCRIPTION) else "it is a part of another query",
         )
         _refuse_replaced(draft, name, planned)
         options = dict(parsed.options) | ({"on_error": "dead_letter"} if parsed.errors_to is not None else {})

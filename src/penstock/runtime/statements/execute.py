@@ -24,7 +24,7 @@ from penstock.runtime.statements.restart import restart
 from penstock.runtime.statements.select import select, select_prepared
 from penstock.runtime.statements.session import Session
 from penstock.runtime.statements.sinks import create_sink
-from penstock.runtime.statements.subscribe import subscribe_statement
+from penstock.runtime.statements.subscribe import kill, subscribe_statement
 from penstock.serve.subscription import Subscription
 from penstock.sql import statements as st
 from penstock.sql.bind import bind
@@ -110,6 +110,8 @@ def run(session: Session, s: st.Statement) -> Outcome:
             return select(session, s.query)
         case st.Subscribe():
             return subscribe_statement(engine, s)
+        case st.KillSubscription():
+            kill(engine, s.id)
         case st.DeclareCursor():
             _declare(session, s)
         case st.Fetch():

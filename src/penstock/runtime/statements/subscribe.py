@@ -1,21 +1,19 @@
-"""SUBSCRIBE: to an object, or to a query that lives as long as its subscription."""
+"""SUBSCRIBE: to an object, or to a query that lives as long as its subscriptions."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.catalog.objects import Kind, ObjectInfo, Role
+from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.catalog.types import schema_of, stored_schema
 from penstock.errors import fail
 from penstock.runtime.engine import Engine
-from penstock.runtime.lifecycle import State
-from penstock.runtime.statements.ddl import add_query, drop
-from penstock.runtime.statements.draft import drafting
+from penstock.runtime.statements.conditions import condition
+from penstock.runtime.statements.hidden import acquire, catch_up, release
 from penstock.runtime.storage.contents import contents, read_entry
 from penstock.serve.change import Change
 from penstock.serve.options import SubscribeOptions
@@ -25,20 +23,39 @@ from penstock.sql import statements as st
 from penstock.sql.names import suggestion
 from penstock.sql.query import ParsedQuery
 
-_numbers = itertools.count(1)
-
 
 def subscribe_statement(engine: Engine, s: st.Subscribe) -> Subscription:
-    flags = {k: v.lower() == "true" for k, v in s.options.items()}
+    given: dict[str, Any] = dict(s.options)
+    for flag in given.keys() & {"snapshot", "progress"}:
+        given[flag] = given[flag].lower() == "true"
+    for number in given.keys() & {"buffer_bytes", "buffer_messages"}:
+        given[number] = _number(number, given[number])
+    for word in given.keys() & {"policy", "envelope"}:
+        given[word] = given[word].lower()
     options = SubscribeOptions(
-        snapshot=flags.get("snapshot", False),
         as_of=s.as_of,
         up_to=s.up_to,
+        as_of_lsn=s.as_of_lsn,
+        up_to_lsn=s.up_to_lsn,
         where=s.where.sql(dialect="spark") if s.where is not None else None,
-        envelope=s.options.get("envelope", "diff"),  # type: ignore[arg-type]
-        progress=flags.get("progress", False),
+        **given,
     )
     return subscribe(engine, s.target if s.target is not None else s.select, options)  # type: ignore[arg-type]
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise fail("PSK-1011", f"{name} = '{text}' is not a whole number.") from None
+
+
+def kill(engine: Engine, number: int) -> None:
+    """KILL SUBSCRIPTION: its reader gets PSK-5015."""
+    known = {s.id: s for s in engine.hub.subscriptions()}
+    if number not in known:
+        raise fail("PSK-1002", f"There is no subscription {number}.", hint="SHOW SUBSCRIPTIONS lists them.")
+    known[number].kill()
 
 
 def subscribe(
@@ -54,24 +71,39 @@ def subscribe(
         info = engine.catalog.get(target)
         if info is None:
             raise fail("PSK-1002", f"{target} is not found.", hint=suggestion(target, engine.catalog.names()))
-        return _follow(engine, info, options, on_change, on_error)
-    info = _anonymous(engine, target)
+        origin = origin_of(engine, info, options)
+        return engine.hub.subscribe(info.id, origin, _sized(engine, options), on_change=on_change, on_error=on_error)
+    reading = acquire(engine, target)
     try:
-        subscription = _follow(engine, info, options, on_change, on_error)
-        subscription.on_close(lambda: _end(engine, info))
+        catch_up(engine, reading.info)
+        origin = origin_of(engine, reading.info, options, reading.names, " ".join(target.text.split()))
+        subscription = engine.hub.subscribe(
+            reading.info.id, origin, _sized(engine, options), on_change=on_change, on_error=on_error
+        )
     except BaseException:
-        _end(engine, info)
+        release(engine, reading)
         raise
+    subscription.on_close(lambda: release(engine, reading))
     return subscription
 
 
-def _follow(
+def _sized(engine: Engine, options: SubscribeOptions) -> SubscribeOptions:
+    limits = engine.settings.subscribe
+    return replace(
+        options,
+        buffer_bytes=limits.buffer_bytes if options.buffer_bytes is None else options.buffer_bytes,
+        buffer_messages=limits.buffer_messages if options.buffer_messages is None else options.buffer_messages,
+    )
+
+
+def origin_of(
     engine: Engine,
     info: ObjectInfo,
     options: SubscribeOptions,
-    on_change: Callable[[Change], object] | None,
-    on_error: Callable[[BaseException], object] | None,
-) -> Subscription:
+    names: tuple[str, ...] = (),
+    title: str | None = None,
+) -> Origin:
+    """How to read and present an object to a subscriber, which names its columns by `names`."""
     if info.on_demand:
         raise fail(
             "PSK-5012",
@@ -81,39 +113,27 @@ def _follow(
     if info.kind in (Kind.SOURCE, Kind.SINK):
         raise fail("PSK-5012", f"{info.name} is a {info.kind.value} and cannot be subscribed to.")
     if options.envelope == "upsert" and not info.key:
-        raise fail("PSK-1011", f"{info.name} has no key, so its changes cannot be sent as upserts.", hint="Use diff.")
+        shown = title or info.name
+        raise fail("PSK-1011", f"{shown} has no key, so its changes cannot be sent as upserts.", hint="Use diff.")
     emit: Any = info.options.get("emit", "changes")
     if emit == "every":
         emit = "changes" if info.changelog else "append"
-    origin = Origin(
+    renamed = dict(zip((c.name for c in info.columns), names, strict=True)) if names else {}
+    names = names if any(a != b for a, b in renamed.items()) else ()
+    where = options.where
+    return Origin(
         schema_of(info.columns),
         snapshot=lambda: _snapshot(engine, info),
         history=lambda after: _history(engine, info, after),
-        where=_where(engine, info, options.where) if options.where is not None else None,
+        where=condition(engine, info, where, names) if where is not None else None,
         emit=emit,
-        keys=info.key,
+        keys=tuple(renamed.get(k, k) for k in info.key),
+        epoch_at=lambda lsn: _epoch_at(engine, info, lsn),
+        head=lambda: _head(engine, info),
+        where_key=f"{names} {where}" if where is not None else None,
+        names=names,
+        title=title,
     )
-    limits = engine.settings.subscribe
-    options = replace(
-        options,
-        buffer_bytes=limits.buffer_bytes if options.buffer_bytes is None else options.buffer_bytes,
-        buffer_messages=limits.buffer_messages if options.buffer_messages is None else options.buffer_messages,
-    )
-    return engine.hub.subscribe(info.id, origin, options, on_change=on_change, on_error=on_error)
-
-
-def _anonymous(engine: Engine, query: ParsedQuery) -> ObjectInfo:
-    """A view that lives as long as its subscription, or the process."""
-    name = f"__subscription_{next(_numbers)}"
-    text = f"CREATE MATERIALIZED VIEW `{name}` AS {query.text}"
-    with engine.ddl, drafting(engine) as draft:
-        return add_query(draft, name, Kind.VIEW, query, text, Role.SUBSCRIPTION)
-
-
-def _end(engine: Engine, info: ObjectInfo) -> None:
-    with engine.ddl:
-        if engine.lifecycle.state is not State.CLOSED and engine.catalog.has_id(info.id):
-            drop(engine, info, cascade=True)
 
 
 def _snapshot(engine: Engine, info: ObjectInfo) -> tuple[pa.Table, int, int]:
@@ -133,20 +153,31 @@ def _history(engine: Engine, info: ObjectInfo, after: int) -> Iterator[Past] | N
         return None
     schema = stored_schema(info)
     return (
-        Past(e.epoch, e.lsn, read_entry(engine.log, e, schema) if e.rows else schema.empty_table(), e.watermark)
+        Past(
+            e.epoch,
+            e.lsn,
+            read_entry(engine.log, e, schema) if e.rows else schema.empty_table(),
+            e.watermark,
+            e.input_lsn,
+        )
         for e in engine.log.iterate(info.id, engine.log.lsn_at_epoch(info.id, after))
     )
 
 
-def _where(engine: Engine, info: ObjectInfo, text: str) -> Callable[[pa.Table], pa.Table]:
-    """A filter over the object's rows, validated before the subscription exists."""
-    engine.compute.batch.schema(f"SELECT * FROM `{info.name}` WHERE {text}", {info.name: info.columns})
+def _epoch_at(engine: Engine, info: ObjectInfo, lsn: int) -> int | str:
+    head = _head(engine, info)
+    if lsn > head:
+        return f"LSN {lsn} is not in the log, which ends at LSN {head}"
+    if lsn == 0 and engine.log.reaches_back(info.id, 0):
+        return 0
+    # An object that has an entry at or before the LSN is the one that the LSN is from, and all later entries are there as well. Without one,
+    # it may have been created since, under the same name.
+    last = engine.log.last_entry(info.id, lsn)
+    return f"there is no history at LSN {lsn}" if last is None else last.epoch
 
-    def keep(table: pa.Table) -> pa.Table:
-        if not table.num_rows:
-            return table
-        return engine.compute.batch.select(f"SELECT * FROM `{info.name}` WHERE {text}", {info.name: table}).cast(
-            table.schema
-        )
 
-    return keep
+def _head(engine: Engine, info: ObjectInfo) -> int:
+    """An LSN up to which all commits of an object have been published."""
+    head = engine.log.head
+    engine.storage.await_published(info.id)
+    return head

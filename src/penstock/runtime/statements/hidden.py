@@ -1,0 +1,79 @@
+"""The queries of `SUBSCRIBE (select)`. Subscriptions whose queries mean the same share one, which ends with the last of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from dataclasses import dataclass
+
+from penstock.catalog.objects import Kind, ObjectInfo, Role
+from penstock.errors import fail
+from penstock.plan.repeats import canonical
+from penstock.runtime.engine import Engine, HiddenQuery
+from penstock.runtime.lifecycle import State
+from penstock.runtime.statements.ddl import add_query, drop
+from penstock.runtime.statements.draft import drafting
+from penstock.sql.bind import bind
+from penstock.sql.query import ParsedQuery
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A subscription's share of a hidden query. `names` are the columns as its own text names them."""
+
+    info: ObjectInfo
+    key: str
+    names: tuple[str, ...]
+
+
+def acquire(engine: Engine, parsed: ParsedQuery) -> Reading:
+    """The query for a subscription: one that runs and means the same, or a new one. `release` ends its use."""
+    name = f"__subscription_{next(_numbers)}"
+    text = f"CREATE MATERIALIZED VIEW `{name}` AS {parsed.text}"
+    with engine.ddl:
+        query = bind(parsed, engine.catalog, statement_text=text)
+        key = _key(parsed, canonical(query)) or name
+        found = engine.hidden.get(key)
+        if found is None or not engine.catalog.has_id(found.info.id):
+            with drafting(engine) as draft:
+                info = add_query(draft, name, Kind.VIEW, parsed, text, Role.SUBSCRIPTION, bound=query)
+            found = engine.hidden[key] = HiddenQuery(info)
+        found.readers += 1
+        return Reading(found.info, key, query.names)
+
+
+def release(engine: Engine, reading: Reading) -> None:
+    """One reader less. The last one ends the query."""
+    with engine.ddl:
+        found = engine.hidden.get(reading.key)
+        if found is None or found.info.id != reading.info.id:
+            return  # It was dropped with an object that it reads.
+        found.readers -= 1
+        if found.readers:
+            return
+        del engine.hidden[reading.key]
+        if engine.lifecycle.state is not State.CLOSED and engine.catalog.has_id(found.info.id):
+            drop(engine, found.info, cascade=True)
+
+
+def catch_up(engine: Engine, info: ObjectInfo) -> None:
+    """Waits until a new query has taken in what was committed before: a subscription begins with its contents, or after them, and not while they come."""
+    if not engine.running or engine.settings.read.consistency != "strong":
+        return
+    seconds = engine.settings.read.timeout_ms / 1000
+    if not engine.jobs.settle(info, engine.log.head, time.monotonic() + seconds):
+        raise fail(
+            "PSK-0010",
+            f"The query of the subscription has not caught up within {seconds:g} s.",
+            hint="SET read.timeout_ms waits longer; CREATE MATERIALIZED VIEW and subscribe to that.",
+        )
+
+
+def _key(parsed: ParsedQuery, plan: str | None) -> str | None:
+    """What queries have in common that share one; None if this one cannot be shared: it has side streams, or its rows depend on more than its input."""
+    if plan is None or parsed.late_to is not None or parsed.errors_to is not None:
+        return None
+    return f"{plan} {json.dumps(sorted(parsed.options.items()))}"
