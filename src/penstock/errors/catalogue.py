@@ -112,6 +112,7 @@ CODES: dict[str, Code] = {
     ),
     "PSK-5014": Code("the source is too far ahead of its watermark group"),
     "PSK-5015": Code("the subscription was ended by KILL SUBSCRIPTION"),
+    "PSK-5016": Code("a row rule cannot be applied"),
     # 6 checkpoints and recovery
     "PSK-6001": Code("stored data is damaged or unreadable"),
     "PSK-6002": Code("the folder was written by a newer version"),

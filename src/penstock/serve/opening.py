@@ -60,8 +60,10 @@ def read_contents(origin: Origin, now: Point) -> Message:
     if origin.snapshot is None:
         return Message(now, 0, origin.schema.empty_table())
     table, epoch, lsn = origin.snapshot()
-    # Contents may be ahead of the hub. The newest input LSN that was published is then a lower bound for theirs.
-    input_lsn = lsn if now.input_lsn == now.lsn else min(lsn, now.input_lsn)
+    input_lsn = origin.input_at(lsn) if origin.input_at is not None else None
+    if input_lsn is None:
+        # Contents may be ahead of the hub. The newest input LSN that was published is then a lower bound for theirs.
+        input_lsn = lsn if now.input_lsn == now.lsn else min(lsn, now.input_lsn)
     return Message(Point(epoch, lsn, input_lsn), 0, table)
 
 

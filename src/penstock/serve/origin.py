@@ -45,7 +45,7 @@ class Origin:
     Without `snapshot`, a resync has no rows and only says where changes continue. Without `history`, a reader that falls behind has to resync.
     `head` is an LSN up to which everything has been published. Subscriptions whose `where_key` is equal have equal conditions, which are evaluated
     once for all of them. `names` are the column names that this subscriber uses; none: those of the schema. `title` is shown in place of the
-    object's name.
+    object's name. `reads` are the objects whose row rules apply to the subscriber; empty for one that sees everything.
     """
 
     schema: pa.Schema
@@ -59,3 +59,6 @@ class Origin:
     where_key: str | None = None
     names: tuple[str, ...] = ()
     title: str | None = None
+    reads: frozenset[int] = frozenset()
+    input_at: Callable[[int], int | None] | None = None
+    """The input LSN of what was recorded at an LSN; None if it is no longer known."""

@@ -159,10 +159,15 @@ class ViewStore:
         if not table.num_rows:
             return table
         numbered = named.append_column(_AT, pa.array(range(named.num_rows), pa.int64()))
-        with self._duck.cursor() as con:
-            con.register(name, numbered)
-            kept = self._duck.table(con, f"SELECT {_AT}{rest}")
+        kept = self.over(f"SELECT {_AT}{rest}", {name: numbered})
         return table if kept.num_rows == table.num_rows else table.take(kept.column(0))
+
+    def over(self, duckdb_sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+        """The result of a DuckDB SELECT over tables that are not in the store, by name."""
+        with self._duck.cursor() as con:
+            for name, table in tables.items():
+                con.register(name, table)
+            return self._duck.table(con, duckdb_sql)
 
     def lookup(self, name_id: int, keys: pa.Table) -> pa.Table:
         """The rows whose key columns, those of `keys`, equal one of the rows of `keys` (NULL equals NULL)."""

@@ -104,6 +104,8 @@ class Subscription:
         self._since_ms = int(time.time() * 1000)
         self._sent_at = time.monotonic()
         self._thread: threading.Thread | None = None
+        self.wake: Callable[[], None] | None = None
+        """Called whenever there may be something new. It must not wait or take locks that others hold for long."""
 
     def on_close(self, after: Callable[[], None]) -> None:
         """Calls `after` once when the subscription ends, in whatever way; now, if it has ended.
@@ -191,6 +193,11 @@ class Subscription:
     def dropped(self) -> int:
         """Epochs that are never delivered because a snapshot or a newer message replaced them."""
         return self._backlog.dropped
+
+    @property
+    def reads(self) -> frozenset[int]:
+        """The objects whose row rules apply to the subscriber."""
+        return self._origin.reads
 
     @property
     def figures(self) -> SubscriptionFigures:
@@ -364,6 +371,8 @@ class Subscription:
     def _wake(self) -> None:
         while self._sleepers:
             self._sleepers.pop().release()
+        if self.wake is not None:
+            self.wake()
 
     # The reader's side
 

@@ -15,6 +15,7 @@ from penstock.sql.dml import parse_delete, parse_insert, parse_update
 from penstock.sql.names import suggestion
 from penstock.sql.options import parse_options
 from penstock.sql.parser import parse_expression
+from penstock.sql.policies import parse_create_policy, parse_drop_policy
 from penstock.sql.tokens import Cursor, Reading, Script, Substitute, is_name, words_of
 
 _SHOWN = (
@@ -28,6 +29,7 @@ _SHOWN = (
     "CONNECTORS",
     "LOG",
     "SUBSCRIPTIONS",
+    "POLICIES",
 )
 _STARTS = [
     "CREATE",
@@ -100,6 +102,10 @@ def _statement(script: Script, tokens: Sequence[Token]) -> st.Statement:
     cursor = Cursor(script, tokens)
     offset = tokens[0].start
     text = script.text[offset : tokens[-1].end + 1]
+    if cursor.accept("CREATE POLICY"):
+        return parse_create_policy(cursor, text, offset)
+    if cursor.accept("DROP POLICY"):
+        return parse_drop_policy(cursor, text, offset)
     if cursor.accept("CREATE"):
         return parse_create(cursor, text, offset)
     if cursor.accept("DROP"):

@@ -180,6 +180,22 @@ class Subscribe(Statement):
 
 
 @dataclass(frozen=True)
+class CreatePolicy(Statement):
+    """A row rule: of `target`, restricted sessions see the rows for which `using` holds."""
+
+    name: str
+    target: str
+    using: exp.Expression
+
+
+@dataclass(frozen=True)
+class DropPolicy(Statement):
+    name: str
+    target: str
+    if_exists: bool
+
+
+@dataclass(frozen=True)
 class KillSubscription(Statement):
     """KILL SUBSCRIPTION by the id that SHOW SUBSCRIPTIONS shows."""
 
@@ -230,7 +246,7 @@ class Restart(Statement):
 
 @dataclass(frozen=True)
 class Show(Statement):
-    """`what` is lower case: sources, tables, streams, views, sinks, queries, checkpoints, connectors, log, subscriptions."""
+    """`what` is lower case: sources, tables, streams, views, sinks, queries, checkpoints, connectors, log, subscriptions, policies."""
 
     what: str
 

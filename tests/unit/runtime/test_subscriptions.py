@@ -13,7 +13,10 @@ import pytest
 from tests.unit.runtime.engines import Database, database
 
 from penstock.errors import PenstockError
+from penstock.runtime.statements.subscribe import subscribe_group
 from penstock.serve.change import Change
+from penstock.serve.group import GroupChange, GroupSubscription
+from penstock.serve.options import SubscribeOptions
 from penstock.serve.subscription import Subscription
 
 SOON_S = 20.0
@@ -345,3 +348,90 @@ def test_input_lsns_survive_replay_and_restart(tmp_path: Path, monkeypatch: pyte
         assert contents is not None and (contents.lsn, contents.input_lsn) == (first.lsn, lsn)
         missed = following(db, f"SUBSCRIBE m AS OF LSN {first.prev_lsn}").next(SOON_S)
         assert missed is not None
+
+
+def group(db: Database, *names: str, snapshot: bool = True) -> GroupSubscription:
+    return subscribe_group(db.engine, names, SubscribeOptions(snapshot=snapshot))
+
+
+def folded(have: dict[str, Counter[tuple[Any, ...]]], change: GroupChange) -> None:
+    for name, table in change.tables.items():
+        if change.kind != "changes":
+            have[name] = Counter()
+        for row in table.to_pylist():
+            weight = row.pop("__weight")
+            have[name][tuple(row.values())] += weight
+
+
+def test_what_holds_between_the_members_of_a_group_holds_after_every_message(db: Database) -> None:
+    """Two tables that one commit changes together, a view of each in a job of its own: all four always have the same keys."""
+    db.run("CREATE TABLE u (k BIGINT PRIMARY KEY, v STRING)")
+    db.run("CREATE MATERIALIZED VIEW a AS SELECT k, v FROM t; CREATE MATERIALIZED VIEW b AS SELECT k, v FROM u")
+    names = ("t", "u", "a", "b")
+
+    def write() -> None:
+        for i in range(200):
+            with_both = [
+                (info, "insert", db.engine.storage.feed(info).part([(i, "x")]))
+                for info in (db.engine.catalog.get("t"), db.engine.catalog.get("u"))
+                if info is not None
+            ]
+            db.engine.writer.commit(with_both)  # type: ignore[arg-type]
+
+    have: dict[str, Counter[tuple[Any, ...]]] = {n: Counter() for n in names}
+    writer = threading.Thread(target=write)
+    with group(db, *names) as sub:
+        writer.start()
+        at, messages = 0, 0
+        deadline = time.monotonic() + SOON_S
+        while len(have["t"]) < 200 and time.monotonic() < deadline:
+            change = sub.next(1)
+            if change is None:
+                continue
+            assert change.kind == ("changes" if messages else "snapshot")
+            assert change.prev_lsn == at < change.lsn or not messages
+            at, messages = change.lsn, messages + 1
+            folded(have, change)
+            assert have["t"] == have["u"] == have["a"] == have["b"], change
+        writer.join()
+    assert len(have["t"]) == 200
+
+
+def test_a_group_without_contents_begins_at_one_lsn(db: Database) -> None:
+    db.run("CREATE MATERIALIZED VIEW a AS SELECT k, v FROM t")
+    db.insert("t", (1, "x"))
+    with group(db, "t", "a", snapshot=False) as sub:
+        assert sub.next(0.2) is None
+        db.insert("t", (2, "x"))
+        change = sub.next(SOON_S)
+        assert change is not None
+        assert [[r["k"] for r in t.to_pylist()] for t in change.tables.values()] == [[2], [2]]
+
+
+def test_a_group_whose_member_lost_messages_begins_again(db: Database) -> None:
+    db.run("CREATE TABLE u (k BIGINT PRIMARY KEY, v STRING)")
+    options = SubscribeOptions(snapshot=True, policy="resync", buffer_messages=1)
+    with subscribe_group(db.engine, ["t", "u"], options) as sub:
+        first = sub.next(SOON_S)
+        assert first is not None and first.kind == "snapshot"
+        for i in range(5):
+            db.insert("t", (i, "x"))
+        again = sub.next(SOON_S)
+        assert again is not None
+        assert (again.kind, again.tables["t"].num_rows, again.reason) == ("resync", 5, "the subscriber was too slow")
+        db.run("DROP TABLE u")
+        assert sub.next(SOON_S) is None and sub.closed
+
+
+def test_what_a_group_cannot_do_is_refused(db: Database) -> None:
+    db.run("CREATE STREAM s AS SELECT k FROM t")
+    for names, options, code in (
+        (["t", "T"], {}, "PSK-0009"),
+        ([], {}, "PSK-0009"),
+        (["t"], {"as_of_lsn": 1}, "PSK-1012"),
+        (["s"], {}, "PSK-5012"),
+        (["nothing"], {}, "PSK-1002"),
+    ):
+        with pytest.raises(PenstockError) as error:
+            subscribe_group(db.engine, names, SubscribeOptions(**options))  # type: ignore[arg-type]
+        assert error.value.code == code

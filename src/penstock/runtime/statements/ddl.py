@@ -145,8 +145,10 @@ def add_query(
     role: Role = Role.USER,
     owner_id: int | None = None,
     bound: p.Query | None = None,
+    rules: str | None = None,
 ) -> ObjectInfo:
-    """Plans a query, attaches its objects to a draft and starts it. `bound` is its plan, if it is known."""
+    """Plans a query, attaches its objects to a draft and starts it. `bound` is its plan, if it is known; `rules` are the names that stand for other
+    objects in it (`Catalog.as_read_by`)."""
     engine = draft.engine
     query = bound or bind(parsed, engine.catalog, statement_text=text)
     _check_retention(parsed.options)
@@ -168,6 +170,7 @@ def add_query(
         )
         _refuse_replaced(draft, name, planned)
         options = dict(parsed.options) | ({"on_error": "dead_letter"} if parsed.errors_to is not None else {})
+        options |= {"rules": rules} if rules is not None else {}
         info = _query_info(draft, object_id, name, kind, query, planned, options, text)
         info = replace(info, role=role, owner_id=owner_id)
         _attach(draft, info)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 
 from penstock.catalog.objects import Kind, ObjectInfo, Role
+from penstock.catalog.policies import policies
 from penstock.errors import fail
+from penstock.plan import nodes as p
 from penstock.plan.repeats import canonical
 from penstock.runtime.engine import Engine, HiddenQuery
 from penstock.runtime.lifecycle import State
 from penstock.runtime.statements.ddl import add_query, drop
 from penstock.runtime.statements.draft import drafting
+from penstock.runtime.statements.rules import Variables, ruled_inputs
 from penstock.sql.bind import bind
 from penstock.sql.query import ParsedQuery
 
@@ -22,31 +26,65 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class Reading:
-    """A subscription's share of a hidden query. `names` are the columns as its own text names them."""
+    """A subscription's share of a hidden query. `names` are the columns as its own text names them; `inputs` are the hidden queries that it reads."""
 
     info: ObjectInfo
     key: str
     names: tuple[str, ...]
+    inputs: tuple[Reading, ...] = ()
 
 
-def acquire(engine: Engine, parsed: ParsedQuery) -> Reading:
-    """The query for a subscription: one that runs and means the same, or a new one. `release` ends its use."""
-    name = f"__subscription_{next(_numbers)}"
-    text = f"CREATE MATERIALIZED VIEW `{name}` AS {parsed.text}"
-    with engine.ddl:
-        query = bind(parsed, engine.catalog, statement_text=text)
+def acquire(engine: Engine, parsed: ParsedQuery, variables: Variables | None = None) -> Reading:
+    """The query for a subscription: one that runs and means the same, or a new one. `release` ends its use.
+
+    With the variables of a session, it reads only the rows that the session sees.
+    """
+    with engine.ddl, ExitStack() as undo:
+        query = bind(parsed, engine.catalog)
+        catalog, rules, inputs = engine.catalog, None, []
+        if variables is not None:
+            stands = {}
+            for name, visible in ruled_inputs(engine, query, variables).items():
+                inputs.append(acquire(engine, visible))
+                undo.callback(release, engine, inputs[-1])
+                stands[name] = inputs[-1].info.name
+            if stands:
+                rules = json.dumps(stands)
+                catalog = catalog.as_read_by(replace(inputs[0].info, options={"rules": rules}))
+                query = bind(parsed, catalog)
+                _check_ruled(engine, query)
+        name = f"__subscription_{next(_numbers)}"
+        # Planned again in a new JVM; there it may not have a reserved name.
+        text = f"CREATE MATERIALIZED VIEW subscription AS {parsed.text}"
         key = _key(parsed, canonical(query)) or name
         found = engine.hidden.get(key)
         if found is None or not engine.catalog.has_id(found.info.id):
             with drafting(engine) as draft:
-                info = add_query(draft, name, Kind.VIEW, parsed, text, Role.SUBSCRIPTION, bound=query)
+                info = add_query(draft, name, Kind.VIEW, parsed, text, Role.SUBSCRIPTION, bound=query, rules=rules)
             found = engine.hidden[key] = HiddenQuery(info)
         found.readers += 1
-        return Reading(found.info, key, query.names)
+        undo.pop_all()
+        return Reading(found.info, key, query.names, tuple(inputs))
+
+
+def _check_ruled(engine: Engine, query: p.Query) -> None:
+    """Nothing that has rules may be read past them."""
+    for node in query.root.walk():
+        if isinstance(node, p.Scan) and engine.catalog.has_id(node.object_id):
+            info = engine.catalog.by_id(node.object_id)
+            if policies(info):
+                raise fail("PSK-5016", f"The row rules of {info.name} cannot be applied in this query.")
 
 
 def release(engine: Engine, reading: Reading) -> None:
     """One reader less. The last one ends the query."""
+    with engine.ddl:
+        _release(engine, reading)
+        for read in reading.inputs:
+            release(engine, read)
+
+
+def _release(engine: Engine, reading: Reading) -> None:
     with engine.ddl:
         found = engine.hidden.get(reading.key)
         if found is None or found.info.id != reading.info.id:
@@ -59,12 +97,14 @@ def release(engine: Engine, reading: Reading) -> None:
             drop(engine, found.info, cascade=True)
 
 
-def catch_up(engine: Engine, info: ObjectInfo) -> None:
+def catch_up(engine: Engine, reading: Reading) -> None:
     """Waits until a new query has taken in what was committed before: a subscription begins with its contents, or after them, and not while they come."""
+    for read in reading.inputs:
+        catch_up(engine, read)
     if not engine.running or engine.settings.read.consistency != "strong":
         return
     seconds = engine.settings.read.timeout_ms / 1000
-    if not engine.jobs.settle(info, engine.log.head, time.monotonic() + seconds):
+    if not engine.jobs.settle(reading.info, engine.log.head, time.monotonic() + seconds):
         raise fail(
             "PSK-0010",
             f"The query of the subscription has not caught up within {seconds:g} s.",

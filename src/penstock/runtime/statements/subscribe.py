@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,20 +11,23 @@ import pyarrow as pa
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.catalog.types import schema_of, stored_schema
 from penstock.errors import fail
-from penstock.runtime.engine import Engine
+from penstock.runtime.engine import QUERIES, Engine
 from penstock.runtime.statements.conditions import condition
 from penstock.runtime.statements.hidden import acquire, catch_up, release
+from penstock.runtime.statements.inspect import find
+from penstock.runtime.statements.rules import Variables, rule
+from penstock.runtime.statements.session import Session
 from penstock.runtime.storage.contents import contents, read_entry
 from penstock.serve.change import Change
+from penstock.serve.group import GroupMember, GroupSubscription
 from penstock.serve.options import SubscribeOptions
 from penstock.serve.origin import Origin, Past
 from penstock.serve.subscription import Subscription
 from penstock.sql import statements as st
-from penstock.sql.names import suggestion
 from penstock.sql.query import ParsedQuery
 
 
-def subscribe_statement(engine: Engine, s: st.Subscribe) -> Subscription:
+def subscribe_statement(session: Session, s: st.Subscribe) -> Subscription:
     given: dict[str, Any] = dict(s.options)
     for flag in given.keys() & {"snapshot", "progress"}:
         given[flag] = given[flag].lower() == "true"
@@ -40,7 +43,9 @@ def subscribe_statement(engine: Engine, s: st.Subscribe) -> Subscription:
         where=s.where.sql(dialect="spark") if s.where is not None else None,
         **given,
     )
-    return subscribe(engine, s.target if s.target is not None else s.select, options)  # type: ignore[arg-type]
+    target = s.target if s.target is not None else s.select
+    assert target is not None
+    return subscribe(session.engine, target, options, variables=session.variables)
 
 
 def _number(name: str, text: str) -> int:
@@ -64,19 +69,37 @@ def subscribe(
     options: SubscribeOptions,
     on_change: Callable[[Change], object] | None = None,
     on_error: Callable[[BaseException], object] | None = None,
+    variables: Variables | None = None,
 ) -> Subscription:
-    """A subscription to a stream, view or table by name, or to a SELECT."""
+    """A subscription to a stream, view or table by name, or to a SELECT. `variables` are those of a session that row rules apply to."""
     engine.check_open()
+    if variables is None:
+        return _subscribe(engine, target, options, on_change, on_error, None)
+    # No rule may change between looking at the rules and joining.
+    with engine.ddl:
+        return _subscribe(engine, target, options, on_change, on_error, variables)
+
+
+def _subscribe(
+    engine: Engine,
+    target: str | ParsedQuery,
+    options: SubscribeOptions,
+    on_change: Callable[[Change], object] | None,
+    on_error: Callable[[BaseException], object] | None,
+    variables: Variables | None,
+) -> Subscription:
     if not isinstance(target, ParsedQuery):
-        info = engine.catalog.get(target)
-        if info is None:
-            raise fail("PSK-1002", f"{target} is not found.", hint=suggestion(target, engine.catalog.names()))
+        info = find(engine, target)
         origin = origin_of(engine, info, options)
+        if variables is not None:
+            origin = _ruled(engine, info, origin, variables)
         return engine.hub.subscribe(info.id, origin, _sized(engine, options), on_change=on_change, on_error=on_error)
-    reading = acquire(engine, target)
+    reading = acquire(engine, target, variables)
     try:
-        catch_up(engine, reading.info)
+        catch_up(engine, reading)
         origin = origin_of(engine, reading.info, options, reading.names, " ".join(target.text.split()))
+        if variables is not None:
+            origin = replace(origin, reads=frozenset([reading.info.id]))
         subscription = engine.hub.subscribe(
             reading.info.id, origin, _sized(engine, options), on_change=on_change, on_error=on_error
         )
@@ -85,6 +108,52 @@ def subscribe(
         raise
     subscription.on_close(lambda: release(engine, reading))
     return subscription
+
+
+def subscribe_group(
+    engine: Engine, names: Sequence[str], options: SubscribeOptions, variables: Variables | None = None
+) -> GroupSubscription:
+    """A subscription to several tables and views, delivered at the same LSN."""
+    engine.check_open()
+    given = {"as_of": options.as_of, "up_to": options.up_to, "where": options.where}
+    given |= {"as_of_lsn": options.as_of_lsn, "up_to_lsn": options.up_to_lsn}
+    for option, value in given.items():
+        if value is not None:
+            raise fail("PSK-1012", f"A group of objects cannot be subscribed to with {option}.")
+    if len({n.lower() for n in names}) != len(names) or not names:
+        raise fail("PSK-0009", "A group has one or more objects, each once.")
+    members = []
+    for name in names:
+        info = find(engine, name)
+        if not info.has_contents:
+            raise fail("PSK-5012", f"{info.name} is a {info.kind.value}; a group has tables and views.")
+        members.append(_member(engine, info, options, variables))
+    return GroupSubscription(members, snapshot=options.snapshot)
+
+
+def _member(engine: Engine, info: ObjectInfo, options: SubscribeOptions, variables: Variables | None) -> GroupMember:
+    def settled(lsn: int, deadline: float) -> bool:
+        queries = [o for o in engine.jobs.upstream([info]) if o.kind in QUERIES]
+        if queries and not engine.running:
+            return False
+        done = all(engine.jobs.settle(o, lsn, deadline) for o in queries)
+        return done and _head(engine, info) >= lsn
+
+    def follow(snapshot: bool) -> Subscription:
+        return subscribe(engine, info.name, replace(options, snapshot=snapshot), variables=variables)
+
+    return GroupMember(info.name, follow, settled)
+
+
+def _ruled(engine: Engine, info: ObjectInfo, origin: Origin, variables: Variables) -> Origin:
+    """Only the rows that a session sees, before any condition of its own is evaluated."""
+    origin = replace(origin, reads=frozenset([info.id]))
+    text = rule(engine, info, variables)
+    if text is None:
+        return origin
+    visible, where = condition(engine, info, text), origin.where
+    kept = visible if where is None else lambda table: where(visible(table))
+    return replace(origin, where=kept, where_key=f"rule {text} where {origin.where_key}")
 
 
 def _sized(engine: Engine, options: SubscribeOptions) -> SubscribeOptions:
@@ -133,6 +202,7 @@ def origin_of(
         where_key=f"{names} {where}" if where is not None else None,
         names=names,
         title=title,
+        input_at=lambda lsn: entry.input_lsn if (entry := engine.log.last_entry(info.id, lsn)) is not None else None,
     )
 
 
