@@ -18,7 +18,18 @@ from penstock.errors import (
 )
 
 if TYPE_CHECKING:
-    from penstock.api import Change, Database, Result, SourceHandle, Subscription, open, open_async
+    from penstock.api import (
+        Change,
+        Database,
+        GroupChange,
+        GroupSubscription,
+        RestrictedSession,
+        Result,
+        SourceHandle,
+        Subscription,
+        open,
+        open_async,
+    )
 
 __version__ = "0.1.0"
 
@@ -29,9 +40,12 @@ __all__ = [
     "ConnectorError",
     "Database",
     "ExecutionError",
+    "GroupChange",
+    "GroupSubscription",
     "InternalError",
     "JoinError",
     "PenstockError",
+    "RestrictedSession",
     "Result",
     "SourceHandle",
     "SqlError",

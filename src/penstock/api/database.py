@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import builtins
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from penstock.api.result import Result
 from penstock.api.source import SourceHandle
+from penstock.api.statements import Params, RestrictedSession, Statements
 from penstock.catalog.objects import ObjectInfo
 from penstock.config import Settings
 from penstock.connect import Receiver, Transactional, register_callable
@@ -26,20 +23,14 @@ from penstock.runtime.statements import execute as ex
 from penstock.runtime.statements.inspect import ObjectStatus, find, status
 from penstock.runtime.statements.prepared import PreparedStatements
 from penstock.runtime.statements.session import Session
-from penstock.runtime.statements.subscribe import subscribe
 from penstock.runtime.statements.topology import Topology, topology
 from penstock.runtime.storage.writes import Write
-from penstock.serve.change import Change
-from penstock.serve.options import Policy, SubscribeOptions
-from penstock.serve.subscription import Subscription
-from penstock.sql import statements as st
-from penstock.sql.script import parse_condition, parse_script
+from penstock.serve.figures import SubscriptionFigures
+from penstock.sql.script import parse_script
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
-
-Params = Sequence[object] | Mapping[str, object] | None
 
 
 _open: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -98,31 +89,13 @@ class Transaction:
             self.lsn = self._engine.writer.commit(self._writes)
 
 
-class Database:
+class Database(Statements):
     """An open database. All methods are thread-safe. After `close()`, every method except `close()` raises."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._session = Session(engine)
+        super().__init__(Session(engine))
 
     # Statements
-
-    def execute(self, sql: str, params: Params = None) -> Result | Subscription | None:
-        """Runs one or more statements and returns the result of the last."""
-        outcome = ex.execute(self._session, sql, params)
-        return Result(outcome) if isinstance(outcome, pa.Table) else outcome
-
-    def sql(self, sql: str, params: Params = None) -> Result:
-        """Runs statements and returns the rows of the last."""
-        outcome = self.execute(sql, params)
-        if isinstance(outcome, Result):
-            return outcome
-        if isinstance(outcome, Subscription):
-            outcome.cancel()
-            raise fail(
-                "PSK-0009", "SUBSCRIBE returns a stream of changes, not rows.", hint="Use db.subscribe or db.execute."
-            )
-        return Result(pa.table({}))
 
     def explain(self, sql: str, analyze: bool = False) -> str:
         """The plan of a SELECT or CREATE statement as text."""
@@ -130,6 +103,11 @@ class Database:
             raise fail("PSK-1001", "EXPLAIN needs exactly one statement.")
         rows = self.sql(f"EXPLAIN {'ANALYZE ' if analyze else ''}{sql}").fetchall()
         return "\n".join(str(r[0]) for r in rows)
+
+    def session(self, **variables: str | int | float | bool | None) -> RestrictedSession:
+        """A session that can only read, and to which the row rules of CREATE POLICY apply: `current_setting('x')` in a rule is the variable `x`."""
+        self._engine.check_open()
+        return RestrictedSession(Session(self._engine, variables=dict(variables)))
 
     # Rows in
 
@@ -149,55 +127,6 @@ class Database:
     def source(self, name: str) -> SourceHandle:
         self._engine.check_open()
         return SourceHandle(self._engine, self._engine.writer.target(name))
-
-    # Changes out
-
-    def subscribe(
-        self,
-        name_or_select: str,
-        *,
-        snapshot: bool = False,
-        as_of: int | None = None,
-        up_to: int | None = None,
-        where: str | None = None,
-        envelope: str = "diff",
-        progress: bool = False,
-        policy: Policy = "block",
-        buffer_bytes: int | None = None,
-        on_change: Callable[[Change], object] | None = None,
-        on_error: Callable[[BaseException], object] | None = None,
-    ) -> Subscription:
-        """Subscribes to the changes of a stream, view, table or SELECT, from now on or from a past epoch."""
-        for argument, value in (("as_of", as_of), ("up_to", up_to), ("buffer_bytes", buffer_bytes)):
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-                raise fail("PSK-0009", f"{argument} must be a number, not {type(value).__name__}.")
-        if where is not None:
-            # The same checks as for WHERE of SUBSCRIBE: no access outside the database.
-            where = parse_condition(where, programs=self._engine.settings.security.allow_programs).sql(dialect="spark")
-        target: Any = name_or_select
-        if self._engine.catalog.get(name_or_select) is None and len(name_or_select.split()) > 1:
-            programs = self._engine.settings.security.allow_programs
-            statements = parse_script(name_or_select, programs=programs)
-            statement = statements[0] if len(statements) == 1 else None
-            if not isinstance(statement, st.Select):
-                raise fail("PSK-1001", "Only a name or a SELECT can be subscribed to.")
-            target = statement.query
-        options = SubscribeOptions(
-            snapshot=snapshot,
-            as_of=as_of,
-            up_to=up_to,
-            where=where,
-            envelope=envelope,  # type: ignore[arg-type]
-            progress=progress,
-            policy=policy,
-            buffer_bytes=buffer_bytes,
-        )
-        return subscribe(self._engine, target, options, on_change, on_error)
-
-    async def subscribe_async(self, name_or_select: str, **options: Any) -> AsyncIterator[Change]:
-        """`async for change in await db.subscribe_async(…)`."""
-        subscription = await asyncio.to_thread(lambda: self.subscribe(name_or_select, **options))
-        return _Async(subscription)
 
     # Progress and lifecycle
 
@@ -250,6 +179,11 @@ class Database:
         """The result of `status`, by name."""
         return {s.name: s for s in self.status()}
 
+    def subscriptions(self) -> list[SubscriptionFigures]:
+        """Every open subscription with its position and what it has been sent."""
+        self._engine.check_open()
+        return [s.figures for s in self._engine.hub.subscriptions()]
+
     def topology(self) -> Topology:
         self._engine.check_open()
         return topology(self._engine)
@@ -293,30 +227,3 @@ class Database:
 
     def _object(self, name: str) -> ObjectInfo:
         return find(self._engine, name)
-
-
-class _Async:
-    """A subscription for `async for`."""
-
-    def __init__(self, subscription: Subscription) -> None:
-        self._subscription = subscription
-
-    def __aiter__(self) -> AsyncIterator[Change]:
-        return self
-
-    async def __anext__(self) -> Change:
-        try:
-            while True:
-                change = await asyncio.to_thread(self._subscription.next, 0.5)
-                if change is not None:
-                    return change
-                if self._subscription.closed:
-                    raise StopAsyncIteration
-        except StopIteration:
-            raise StopAsyncIteration from None
-        except asyncio.CancelledError:
-            self._subscription.cancel()
-            raise
-
-    def cancel(self) -> None:
-        self._subscription.cancel()

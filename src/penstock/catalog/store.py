@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -81,6 +82,16 @@ class Catalog:
         with self._lock:
             other = copy(self)
             other._by_id = {**self._by_id, info.id: info}
+            return other
+
+    def as_read_by(self, info: ObjectInfo) -> Catalog:
+        """The catalogue as a query sees it: read-only, and with its option `rules`, some names are those of other objects."""
+        stands = json.loads(info.options.get("rules", "{}"))
+        if not stands:
+            return self
+        with self._lock:
+            other = copy(self)
+            other._by_name = {**self._by_name, **{k.lower(): self._by_name[v.lower()] for k, v in stands.items()}}
             return other
 
     def new_id(self) -> int:

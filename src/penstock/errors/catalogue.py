@@ -118,6 +118,8 @@ CODES: dict[str, Code] = {
     "PSK-5017": Code(
         "the target and the sink's position disagree", "Drop the sink and create it again with a new target."
     ),
+    "PSK-5018": Code("the subscription was ended by KILL SUBSCRIPTION"),
+    "PSK-5019": Code("a row rule cannot be applied"),
     "PSK-5030": Code(
         "exactly-once needs sources that can replay",
         "Use WITH (guarantee = 'at-least-once'), or feed the source by INSERT, which is durable when it returns.",

@@ -71,3 +71,46 @@ def deterministic(expr: Expr) -> bool:
         if isinstance(node, exp.Anonymous) and node.name.lower() in _NONDETERMINISTIC:
             return False
     return True
+
+
+_TOTAL = (
+    exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.And, exp.Or, exp.Not, exp.In, exp.Is, exp.Between, exp.EQ,
+    exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE,
+)  # fmt: skip
+_COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+
+
+def total(predicate: Expr, types: Mapping[str, str]) -> bool:
+    """True if the predicate has a value for every row: it compares columns and constants of the same kind. `types` are those of the columns, where known."""
+    for node in predicate.node.walk():
+        if not isinstance(node, _TOTAL):
+            return False
+        if isinstance(node, _COMPARED):
+            sides = [node.this, node.expression]
+        elif isinstance(node, exp.Between):
+            sides = [node.this, node.args["low"], node.args["high"]]
+        elif isinstance(node, exp.In):
+            sides = [node.this, *node.expressions]
+            if not node.expressions:
+                return False
+        else:
+            continue
+        kinds = {_kind(s, types) for s in sides}
+        if len(kinds) != 1 or None in kinds:
+            return False
+    return True
+
+
+def _kind(node: exp.Expression, types: Mapping[str, str]) -> str | None:
+    node = cast(exp.Expression, node.unnest())
+    if isinstance(node, exp.Literal):
+        return "string" if node.is_string else "number"
+    if isinstance(node, exp.Boolean):
+        return "boolean"
+    if isinstance(node, exp.Column):
+        kind = types.get(node.name)
+        if kind is None:
+            return None
+        return "number" if kind.partition("(")[0] in _NUMBERS else kind
+    return None

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlglot import exp
 
 from penstock.plan import nodes as p
 from penstock.plan.linear import LINEAR
-from penstock.plan.predicates import deterministic, renamed
+from penstock.plan.predicates import deterministic, renamed, split, total
 
 _NAMES: dict[type, frozenset[str]] = {
     p.Named: frozenset(["name"]),
@@ -77,31 +77,64 @@ def same(one: p.Node, other: p.Node) -> bool:
     return alike and shape(one) == shape(other)
 
 
+def canonical(query: p.Query) -> str | None:
+    """A text that two queries have in common only if they have the same rows in the same order of columns, under whatever names. None for a query
+    whose rows are not a function of its input."""
+    if not all(deterministic(e) for e in _expressions(query.root)):
+        return None
+    return f"{query.emit} {shape(query.root)}"
+
+
 def _outline(node: p.Node) -> tuple[object, ...]:
     """The types of the nodes and the objects they scan. Equal shapes have equal outlines."""
     return tuple(n.object_id if isinstance(n, p.Scan) else type(n) for n in node.walk())
 
 
 def shape(node: p.Node) -> str:
-    """A canonical text of the subplan, independent of internal column names. Equal shapes compute the same rows."""
+    """A canonical text of the subplan, independent of internal column names, and of the order of AND where no condition can fail. Equal shapes
+    compute the same rows."""
     names: dict[str, str] = {}
+    types: dict[str, str] = {}
     for n in node.walk():
         for column in n.columns:
             names.setdefault(column, f"@{len(names)}")
-    return repr(_form(node, names))
+        if isinstance(n, p.Scan):
+            types.update(n.types)
+    return repr(_form(node, _Naming(names, types)))
 
 
-def _form(value: Any, names: Mapping[str, str]) -> Any:
+class _Naming(NamedTuple):
+    """The numbers and the known types of columns, by their internal names."""
+
+    names: Mapping[str, str]
+    types: Mapping[str, str]
+
+
+def _text(value: p.Expr, naming: _Naming) -> str:
+    if _names_matter(value):
+        return value.sql()
+    if isinstance(value.node, exp.And):
+        parts = split(value)
+        # A row that fails in one condition may be kept from it by another that comes first.
+        if all(total(part, naming.types) for part in parts):
+            return " AND ".join(sorted(f"({renamed(part, naming.names).sql()})" for part in parts))
+    return renamed(value, naming.names).sql()
+
+
+def _form(value: Any, naming: _Naming) -> Any:
     if isinstance(value, p.Expr):
-        return (renamed(value, names) if not _names_matter(value) else value).sql()
+        return _text(value, naming)
     if is_dataclass(value) and not isinstance(value, type):
         named = _NAMES.get(type(value), frozenset())
         parts = ((f.name, getattr(value, f.name)) for f in fields(value))
         # A scan's types follow from its object, and pruning does not remove them.
         compared = ((f, v) for f, v in parts if not (isinstance(value, p.Scan) and f == "types"))
-        return (type(value).__name__, *(_name(v, names) if f in named else _form(v, names) for f, v in compared))
+        return (
+            type(value).__name__,
+            *(_name(v, naming.names) if f in named else _form(v, naming) for f, v in compared),
+        )
     if isinstance(value, tuple):
-        return tuple(_form(v, names) for v in value)
+        return tuple(_form(v, naming) for v in value)
     if isinstance(value, frozenset):
         return tuple(sorted(value))
     if isinstance(value, Enum):

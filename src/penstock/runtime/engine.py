@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.catalog.objects import Kind, ObjectInfo, Role
@@ -39,6 +40,14 @@ from penstock.spark.session import keep_classes, watch
 _logger = logging.getLogger(__name__)
 
 
+@dataclass
+class HiddenQuery:
+    """The query of one or several subscriptions."""
+
+    info: ObjectInfo
+    readers: int = 0
+
+
 class Engine:
     """Thread-safe. `ddl` serialises changes of the catalogue and of the lifecycle; reads and commits do not wait for them."""
 
@@ -53,6 +62,8 @@ class Engine:
         self.sinks: dict[int, SinkRunner] = {}
         self.intakes: dict[int, Intake] = {}
         self.lookups: dict[int, FedLookup] = {}
+        self.hidden: dict[str, HiddenQuery] = {}
+        """The queries of subscriptions, by what they mean. Changed under `ddl`."""
         self.refusals: dict[int, PenstockError] = {}
         """Sources and sinks whose connector could not be started, and why."""
         self._functions: dict[str, tuple[Callable[..., object], str]] = {}
@@ -432,4 +443,4 @@ def _unsettled(failed: dict[str, PenstockError]) -> PenstockError:
     return fail("PSK-7006", f"Not everything can catch up: {named}", hint=hint)
 
 
-__all__ = ["QUERIES", "Engine"]
+__all__ = ["QUERIES", "Engine", "HiddenQuery"]

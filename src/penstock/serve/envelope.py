@@ -23,11 +23,13 @@ class Form:
     """`diff` delivers rows by `emit`: `changes` with `__weight` last and retractions first, `update` only the new rows,
     `append` and `close` the rows. `upsert` delivers one row per key with `__op` last: `upsert`, or `delete` with only the key.
     `debezium` delivers `before`, `after`, `op` and `ts_ms`; with keys, the old and the new row of one key become one update.
+    `names` rename the columns; `keys` are then among them.
     """
 
     emit: EmitKind = "changes"
     envelope: EnvelopeKind = "diff"
     keys: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.emit not in ("append", "changes", "update", "close"):
@@ -37,6 +39,8 @@ class Form:
 
     def render(self, table: pa.Table, *, snapshot: bool = False) -> pa.Table:
         """A consolidated or raw Z-set in this form. `snapshot` marks contents instead of changes."""
+        if self.names:
+            table = table.rename_columns([*self.names, *table.column_names[len(self.names) :]])
         if self.envelope == "upsert":
             return _upsert(consolidate(table), self.keys)
         if self.envelope == "debezium":

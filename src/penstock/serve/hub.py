@@ -76,7 +76,7 @@ class Hub:
         self._channels: dict[int, _Channel] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._keys = itertools.count()
+        self._keys = itertools.count(1)
         self._tick_seconds = tick_seconds
         self._ticker: threading.Thread | None = None
         self._released = Worker("penstock-released")
@@ -141,7 +141,7 @@ class Hub:
             raise fail("PSK-8001", "A condition was given to a subscription that has no way to evaluate it.")
         if on_error is not None and on_change is None:
             raise fail("PSK-0009", "on_error goes with on_change; without a callback errors are raised by next().")
-        form = Form(origin.emit, options.envelope, origin.keys)
+        form = Form(origin.emit, options.envelope, origin.keys, origin.names)
         subscription = self._attached(object_id, origin, options, form)
         try:
             # Messages are queued from here on. Those that the starting point already contains are removed from the queue.
@@ -231,6 +231,12 @@ class Hub:
             )
         return out
 
+    def subscriptions(self) -> list[Subscription]:
+        """Every subscription that more may come for, by id."""
+        with self._lock:
+            channels = list(self._channels.values())
+        return sorted((s for c in channels for s in c.alive()), key=lambda s: s.id)
+
     def _attached(self, object_id: int, origin: Origin, options: SubscribeOptions, form: Form) -> Subscription:
         channel = self._channels.get(object_id)
         if channel is None:
@@ -258,6 +264,7 @@ class Hub:
                 suspension=channel.suspension,
                 detach=detach,
                 closing=closing,
+                number=key,
             )
             subscribers[key] = weakref.ref(subscription, collected)
         return subscription

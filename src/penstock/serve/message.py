@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from penstock.serve.envelope import Form
+from penstock.serve.origin import Where
 
 
 class Point(NamedTuple):
@@ -29,11 +30,18 @@ class Message:
         self.table = table
         self.size: int = table.nbytes
         self._lock = threading.Lock()
-        self._forms: dict[Form, pa.Table] = {}
+        self._forms: dict[tuple[Form, str | None], pa.Table] = {}
+        self._kept: dict[str, pa.Table] = {}
 
-    def rendered(self, form: Form) -> pa.Table:
+    def rendered(self, form: Form, where: Where | None = None, key: str | None = None) -> pa.Table:
+        """The changes that satisfy a condition, in a form. `key` identifies the condition."""
         with self._lock:
-            found = self._forms.get(form)
+            found = self._forms.get((form, key))
             if found is None:
-                found = self._forms[form] = form.render(self.table)
+                kept = self.table
+                if where is not None and key is not None:
+                    kept = self._kept.get(key)
+                    if kept is None:
+                        kept = self._kept[key] = where(self.table)
+                found = self._forms[form, key] = form.render(kept)
             return found

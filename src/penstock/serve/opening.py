@@ -28,6 +28,8 @@ class Opening:
 
 def opening(name: str, origin: Origin, options: SubscribeOptions, now: Point) -> Opening:
     """Reads the starting point that the options ask for. `now` is the newest point that was published before the call."""
+    if options.as_of_lsn is not None:
+        return _after_lsn(origin, options.as_of_lsn, options.snapshot, now)
     as_of = options.as_of
     if as_of is not None and as_of > now.epoch + 1:
         raise fail("PSK-5011", f"Epoch {as_of} is still to come; the newest is {now.epoch}.", hint="Leave AS OF out.")
@@ -44,13 +46,24 @@ def opening(name: str, origin: Origin, options: SubscribeOptions, now: Point) ->
     return Opening(now.epoch, now.lsn, lost=_gone(as_of))
 
 
+def _after_lsn(origin: Origin, lsn: int, snapshot: bool, now: Point) -> Opening:
+    found = "LSNs are unknown here" if origin.epoch_at is None else origin.epoch_at(lsn)
+    if isinstance(found, str):
+        if origin.snapshot is None:
+            raise fail("PSK-5011", f"LSN {lsn} cannot be continued from: {found}.")
+        return Opening(now.epoch, now.lsn, lost=found)
+    return _from_contents(origin, now, found) if snapshot else Opening(found, lsn)
+
+
 def read_contents(origin: Origin, now: Point) -> Message:
     """The current contents, or no rows at `now` if the object offers no snapshot."""
     if origin.snapshot is None:
         return Message(now, 0, origin.schema.empty_table())
     table, epoch, lsn = origin.snapshot()
-    # Contents may be ahead of the hub. The newest input LSN that was published is then a lower bound for theirs.
-    input_lsn = lsn if now.input_lsn == now.lsn else min(lsn, now.input_lsn)
+    input_lsn = origin.input_at(lsn) if origin.input_at is not None else None
+    if input_lsn is None:
+        # Contents may be ahead of the hub. The newest input LSN that was published is then a lower bound for theirs.
+        input_lsn = lsn if now.input_lsn == now.lsn else min(lsn, now.input_lsn)
     return Message(Point(epoch, lsn, input_lsn), 0, table)
 
 

@@ -12,6 +12,14 @@ from penstock.serve.envelope import EnvelopeKind
 Policy = Literal["block", "coalesce", "latest", "resync", "disconnect"]
 
 _DEFAULT = SubscribeSettings()
+_NUMBERS = (
+    ("as_of", 0),
+    ("up_to", 0),
+    ("as_of_lsn", 0),
+    ("up_to_lsn", 0),
+    ("buffer_bytes", 1),
+    ("buffer_messages", 1),
+)
 
 
 @dataclass(frozen=True)
@@ -36,8 +44,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class SubscribeOptions:
-    """`snapshot`: start with the contents. `as_of`, `up_to`: the first and the last epoch. `where`: a condition in SQL. `progress`: also send
-    messages when nothing changed. `policy`, `buffer_bytes`, `buffer_messages`: see `Limits`; None is the default size.
+    """`snapshot`: start with the contents. `as_of`, `up_to`: the first and the last epoch. `as_of_lsn`: continue after that LSN, which is that of
+    the last message that was seen; with `snapshot`, the contents as of it come first. `up_to_lsn`: end when the log has passed that LSN. `where`:
+    a condition in SQL. `progress`: also send messages when nothing changed. `policy`, `buffer_bytes`, `buffer_messages`: see `Limits`;
+    None is the default size. `name`: shown in SHOW SUBSCRIPTIONS.
     """
 
     snapshot: bool = False
@@ -49,16 +59,24 @@ class SubscribeOptions:
     policy: Policy = "block"
     buffer_bytes: int | None = None
     buffer_messages: int | None = None
+    as_of_lsn: int | None = None
+    up_to_lsn: int | None = None
+    name: str | None = None
 
     def __post_init__(self) -> None:
         _one_of("policy", self.policy, get_args(Policy))
         _one_of("envelope", self.envelope, get_args(EnvelopeKind))
-        for name, least in (("as_of", 0), ("up_to", 0), ("buffer_bytes", 1), ("buffer_messages", 1)):
+        for name, least in _NUMBERS:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
                 raise fail("PSK-1011", f"{name} = {value!r} is not a number of at least {least}.")
         if self.as_of is not None and self.up_to is not None and self.up_to < self.as_of:
             raise fail("PSK-1011", f"Epoch {self.up_to} (up_to) is before epoch {self.as_of} (as_of).")
+        if self.as_of_lsn is not None and self.up_to_lsn is not None and self.up_to_lsn < self.as_of_lsn:
+            raise fail("PSK-1011", f"LSN {self.up_to_lsn} (up_to_lsn) is before LSN {self.as_of_lsn} (as_of_lsn).")
+        for epoch, lsn in (("as_of", "as_of_lsn"), ("up_to", "up_to_lsn")):
+            if getattr(self, epoch) is not None and getattr(self, lsn) is not None:
+                raise fail("PSK-1011", f"{epoch} and {lsn} were both given.", hint="Name an epoch or an LSN.")
 
     @property
     def limits(self) -> Limits:

@@ -34,12 +34,18 @@ for again, but it never leaves out an epoch that has rows, nor the newest one, i
 Where = Callable[[pa.Table], pa.Table]
 """Filters the rows of a Z-set."""
 
+EpochAt = Callable[[int], int | str]
+"""The newest epoch at or before an LSN, all of whose successors are retained; or why there is none."""
+
 
 @dataclass(frozen=True)
 class Origin:
     """How to read and present an object. The functions run in the reader's thread, without any lock.
 
     Without `snapshot`, a resync has no rows and only says where changes continue. Without `history`, a reader that falls behind has to resync.
+    `head` is an LSN up to which everything has been published. Subscriptions whose `where_key` is equal have equal conditions, which are evaluated
+    once for all of them. `names` are the column names that this subscriber uses; none: those of the schema. `title` is shown in place of the
+    object's name. `reads` are the objects whose row rules apply to the subscriber; empty for one that sees everything.
     """
 
     schema: pa.Schema
@@ -48,3 +54,11 @@ class Origin:
     where: Where | None = None
     emit: EmitKind = "changes"
     keys: tuple[str, ...] = ()
+    epoch_at: EpochAt | None = None
+    head: Callable[[], int] | None = None
+    where_key: str | None = None
+    names: tuple[str, ...] = ()
+    title: str | None = None
+    reads: frozenset[int] = frozenset()
+    input_at: Callable[[int], int | None] | None = None
+    """The input LSN of what was recorded at an LSN; None if it is no longer known."""

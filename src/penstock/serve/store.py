@@ -35,6 +35,7 @@ _DELTA_SHARE = 4
 # So many rows and bytes wait for DuckDB at most: it takes those of an object in one statement, which costs little more than for one row.
 _MOST_WAITING = 4_000
 _MOST_BYTES = 1 << 25
+_AT = "__at"
 _WITH = re.compile(r"\s*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE)
 _EPOCH, _LSN = b"penstock.epoch", b"penstock.lsn"
 # Interrupted work ends at the next block of rows.
@@ -152,6 +153,21 @@ class ViewStore:
             # Never committed, whatever the text does.
             con.execute("BEGIN")
             return self._duck.table(con, text)
+
+    def matching(self, named: pa.Table, name: str, rest: str, table: pa.Table) -> pa.Table:
+        """The rows of `table` that a DuckDB SELECT, less its `SELECT *`, returns of `named`: the same rows as a table of a name."""
+        if not table.num_rows:
+            return table
+        numbered = named.append_column(_AT, pa.array(range(named.num_rows), pa.int64()))
+        kept = self.over(f"SELECT {_AT}{rest}", {name: numbered})
+        return table if kept.num_rows == table.num_rows else table.take(kept.column(0))
+
+    def over(self, duckdb_sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+        """The result of a DuckDB SELECT over tables that are not in the store, by name."""
+        with self._duck.cursor() as con:
+            for name, table in tables.items():
+                con.register(name, table)
+            return self._duck.table(con, duckdb_sql)
 
     def lookup(self, name_id: int, keys: pa.Table) -> pa.Table:
         """The rows whose key columns, those of `keys`, equal one of the rows of `keys` (NULL equals NULL)."""

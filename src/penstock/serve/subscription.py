@@ -18,6 +18,7 @@ from penstock.serve.backlog import Backlog
 from penstock.serve.change import Change, ChangeKind
 from penstock.serve.closing import Closing
 from penstock.serve.envelope import Form
+from penstock.serve.figures import SubscriptionFigures
 from penstock.serve.lifecycle import LIVE, SubscriptionLifecycle, SubscriptionState
 from penstock.serve.message import Message, Point
 from penstock.serve.opening import opening, read_contents
@@ -72,7 +73,9 @@ class Subscription:
         suspension: Suspension | None,
         detach: Callable[[], None],
         closing: Closing,
+        number: int = 0,
     ) -> None:
+        self.id = number
         self.name = name
         self.wants_progress = options.progress
         self._origin = origin
@@ -95,9 +98,14 @@ class Subscription:
         self._error: BaseException | None = None
         self._gone: PenstockError | None = None
         self._lsn = now.lsn
+        self._input_lsn = now.input_lsn
         self._seq = 0
+        self._rows = self._bytes = self._resyncs = 0
+        self._since_ms = int(time.time() * 1000)
         self._sent_at = time.monotonic()
         self._thread: threading.Thread | None = None
+        self.wake: Callable[[], None] | None = None
+        """Called whenever there may be something new. It must not wait or take locks that others hold for long."""
 
     def on_close(self, after: Callable[[], None]) -> None:
         """Calls `after` once when the subscription ends, in whatever way; now, if it has ended.
@@ -186,9 +194,59 @@ class Subscription:
         """Epochs that are never delivered because a snapshot or a newer message replaced them."""
         return self._backlog.dropped
 
+    @property
+    def reads(self) -> frozenset[int]:
+        """The objects whose row rules apply to the subscriber."""
+        return self._origin.reads
+
+    @property
+    def figures(self) -> SubscriptionFigures:
+        messages, size = self.pending
+        with self._lock:
+            return SubscriptionFigures(
+                id=self.id,
+                name=self._options.name,
+                object=self._origin.title or self.name,
+                state=self._lifecycle.state.value,
+                policy=self._options.policy,
+                envelope=self._options.envelope,
+                since_ms=self._since_ms,
+                epoch=self._backlog.at,
+                lsn=self._lsn,
+                input_lsn=self._input_lsn,
+                messages=self._seq,
+                rows=self._rows,
+                bytes=self._bytes,
+                pending_messages=messages,
+                pending_bytes=size,
+                behind=self._backlog.behind or self._backlog.gap is not None or self._backlog.lost is not None,
+                dropped=self._backlog.dropped,
+                resyncs=self._resyncs,
+                error=None if self._error is None else str(self._error),
+            )
+
     def cancel(self) -> None:
         """Ends the subscription now and wakes its readers."""
         self._close()
+
+    def kill(self) -> None:
+        """Ends the subscription on behalf of somebody else: its reader gets PSK-5018. Everything that it holds is released, read or not."""
+        with self._lock:
+            if self._lifecycle.state is SubscriptionState.CLOSED:
+                return
+            if self._lifecycle.state is not SubscriptionState.FAILED:
+                if self._lifecycle.state is SubscriptionState.ENDED:
+                    return
+                self._lifecycle.to(SubscriptionState.FAILED)
+            self._error = fail(
+                "PSK-5018", f"The subscription {self.id} to {self._origin.title or self.name} was ended."
+            )
+            self._backlog.clear()
+            self._contents = self._progress = self._suspension = None
+            self._wake()
+        self._detach()
+        self._replay.close()
+        self._closing.run()
 
     def __enter__(self) -> Self:
         return self
@@ -313,6 +371,8 @@ class Subscription:
     def _wake(self) -> None:
         while self._sleepers:
             self._sleepers.pop().release()
+        if self.wake is not None:
+            self.wake()
 
     # The reader's side
 
@@ -357,8 +417,9 @@ class Subscription:
 
     def _wait(self, deadline: float | None, quiet: bool) -> _Do:
         while True:
+            passed = self._passed()
             with self._lock:
-                do = self._look()
+                do = self._look(passed)
                 if quiet and do in (_Do.RAISE, _Do.END):
                     return _Do.WAIT
                 if quiet or do is not _Do.WAIT:
@@ -384,7 +445,12 @@ class Subscription:
                 self._sleepers.remove(sleeper)
         return left > 0
 
-    def _look(self) -> _Do:
+    def _passed(self) -> bool:
+        """Whether everything up to the last LSN that is asked for has been published. Called without the lock."""
+        last, head = self._options.up_to_lsn, self._origin.head
+        return last is not None and head is not None and head() >= last
+
+    def _look(self, passed: bool) -> _Do:
         """Decides what to do next. Called with the lock."""
         state, backlog = self._lifecycle.state, self._backlog
         if state is SubscriptionState.CLOSED:
@@ -399,14 +465,21 @@ class Subscription:
         if last is not None and (epoch > last if epoch is not None else backlog.newest.epoch >= last):
             return _Do.END
         if epoch is None:
-            if state not in LIVE:
+            if state not in LIVE or passed:
                 return self._error_first(_Do.END)
             waiting = self._progress is not None and self._progress.lsn >= self._lsn
             return self._error_first(_Do.PROGRESS if waiting else _Do.WAIT)
-        do = _Do.QUEUED if backlog.first is not None else _Do.REPLAY
+        first = backlog.first
+        if first is not None and self._beyond(first):
+            return _Do.END
+        do = _Do.QUEUED if first is not None else _Do.REPLAY
         if self._suspension is not None and epoch > self._suspension.epoch:
             return self._error_first(do)
         return do
+
+    def _beyond(self, message: Message) -> bool:
+        last = self._options.up_to_lsn
+        return last is not None and message.point.lsn > last
 
     def _error_first(self, do: _Do) -> _Do:
         """Raises a pending error first, and holds the step back until the error has healed."""
@@ -483,7 +556,7 @@ class Subscription:
         if last is None:
             return None
         until = last if stop is None else min(last, stop)
-        if self._options.policy == "coalesce":
+        if self._options.policy == "coalesce" and self._options.up_to_lsn is None:
             message = self._replay.merged_after(at, until, self._options.limits.bytes)
         else:
             message = self._replay.message_after(at)
@@ -492,6 +565,12 @@ class Subscription:
             with self._lock:
                 if self._backlog.gap is not None:
                     self._backlog.lose(f"the changes after epoch {at} are no longer retained")
+            return None
+        if self._beyond(message):
+            with self._lock:
+                # Nothing up to the last LSN is left, and nothing after it is delivered.
+                self._backlog.clear()
+                self._backlog.passed(self._backlog.newest.epoch)
             return None
         if stop is not None and message.epoch > stop:
             with self._lock:
@@ -507,8 +586,8 @@ class Subscription:
     ) -> Change | None:
         """Makes the change for a message and moves the position; None if the filter leaves no rows."""
         where, backlog = self._origin.where, self._backlog
-        if kind == "changes" and where is None:
-            table = message.rendered(self._form)
+        if kind == "changes" and (where is None or self._origin.where_key is not None):
+            table = message.rendered(self._form, where, self._origin.where_key)
         else:
             kept = message.table if where is None or kind == "progress" else where(message.table)
             table = self._form.render(kept, snapshot=kind in ("snapshot", "resync"))
@@ -528,7 +607,11 @@ class Subscription:
                     backlog.skipped, self._lsn = False, message.prev_lsn
             prev, self._lsn, self._seq = self._lsn, message.point.lsn, self._seq + 1
             self._sent_at = time.monotonic()
+            self._rows += table.num_rows
+            self._bytes += message.size
+            self._resyncs += kind == "resync"
             epoch, lsn, input_lsn, watermark = message.point
+            self._input_lsn = input_lsn
             return Change(
                 name=self.name,
                 epoch=epoch,

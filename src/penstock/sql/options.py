@@ -44,7 +44,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "SINK": frozenset(
         {"state_ttl", "max_state_bytes", "unbounded_state", "asof", "max_depth", "guarantee", "write_timeout"}
     ),
-    "SUBSCRIBE": frozenset({"snapshot", "progress", "envelope"}),
+    "SUBSCRIBE": frozenset({"snapshot", "progress", "envelope", "policy", "buffer_bytes", "buffer_messages", "name"}),
     "SELECT": frozenset({"stale"}),
 }
 VALUES: dict[str, frozenset[str]] = {
@@ -58,6 +58,7 @@ VALUES: dict[str, frozenset[str]] = {
     "stale": frozenset({"true", "false"}),
     "progress": frozenset({"true", "false"}),
     "envelope": frozenset({"diff", "upsert", "debezium"}),
+    "policy": frozenset({"block", "coalesce", "latest", "resync", "disconnect"}),
 }
 
 

@@ -15,9 +15,22 @@ from penstock.sql.dml import parse_delete, parse_insert, parse_update
 from penstock.sql.names import suggestion
 from penstock.sql.options import parse_options
 from penstock.sql.parser import parse_expression
+from penstock.sql.policies import parse_create_policy, parse_drop_policy
 from penstock.sql.tokens import Cursor, Reading, Script, Substitute, is_name, words_of
 
-_SHOWN = ("SOURCES", "TABLES", "STREAMS", "VIEWS", "SINKS", "QUERIES", "CHECKPOINTS", "CONNECTORS", "LOG")
+_SHOWN = (
+    "SOURCES",
+    "TABLES",
+    "STREAMS",
+    "VIEWS",
+    "SINKS",
+    "QUERIES",
+    "CHECKPOINTS",
+    "CONNECTORS",
+    "LOG",
+    "SUBSCRIPTIONS",
+    "POLICIES",
+)
 _STARTS = [
     "CREATE",
     "DROP",
@@ -46,6 +59,7 @@ _STARTS = [
     "START",
     "STOP",
     "FLUSH",
+    "KILL",
 ]
 
 
@@ -88,6 +102,10 @@ def _statement(script: Script, tokens: Sequence[Token]) -> st.Statement:
     cursor = Cursor(script, tokens)
     offset = tokens[0].start
     text = script.text[offset : tokens[-1].end + 1]
+    if cursor.accept("CREATE POLICY"):
+        return parse_create_policy(cursor, text, offset)
+    if cursor.accept("DROP POLICY"):
+        return parse_drop_policy(cursor, text, offset)
     if cursor.accept("CREATE"):
         return parse_create(cursor, text, offset)
     if cursor.accept("DROP"):
@@ -168,6 +186,9 @@ def _small(cursor: Cursor, text: str, offset: int) -> st.Statement:
         made = st.Restart(text, offset, kind, name, cursor.accept("FROM BEGINNING"))
     elif cursor.accept("FLUSH"):
         made = st.Flush(text, offset)
+    elif cursor.accept("KILL"):
+        cursor.expect("SUBSCRIPTION")
+        made = st.KillSubscription(text, offset, cursor.integer())
     else:
         token = cursor.peek()
         word = " ".join(words_of(token)) if token is not None else ""
@@ -217,13 +238,8 @@ def _subscribe(cursor: Cursor, text: str, offset: int) -> st.Subscribe:
         cursor.index = close + 1
     else:
         target = object_name(cursor)
-    as_of = up_to = None
-    if cursor.accept("AS OF"):
-        cursor.expect("EPOCH")
-        as_of = cursor.integer()
-    if cursor.accept("UP TO"):
-        cursor.expect("EPOCH")
-        up_to = cursor.integer()
+    as_of, as_of_lsn = _position(cursor) if cursor.accept("AS OF") else (None, None)
+    up_to, up_to_lsn = _position(cursor) if cursor.accept("UP TO") else (None, None)
     where = None
     if cursor.accept("WHERE"):
         start = cursor.index
@@ -234,7 +250,15 @@ def _subscribe(cursor: Cursor, text: str, offset: int) -> st.Subscribe:
         where = parse_expression(cursor.script, cursor.tokens[start : cursor.index], "a condition")
     options = parse_options(cursor, "SUBSCRIBE") if cursor.accept("WITH") else {}
     cursor.finish()
-    return st.Subscribe(text, offset, target, select, as_of, up_to, where, options)
+    return st.Subscribe(text, offset, target, select, as_of, up_to, where, options, as_of_lsn, up_to_lsn)
+
+
+def _position(cursor: Cursor) -> tuple[int | None, int | None]:
+    """EPOCH e or LSN n."""
+    if cursor.accept("LSN"):
+        return None, cursor.integer()
+    cursor.expect("EPOCH")
+    return cursor.integer(), None
 
 
 def _declare(cursor: Cursor, text: str, offset: int) -> st.Statement:

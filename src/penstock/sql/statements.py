@@ -180,6 +180,31 @@ class Subscribe(Statement):
     up_to: int | None
     where: exp.Expression | None
     options: dict[str, str]
+    as_of_lsn: int | None = None
+    up_to_lsn: int | None = None
+
+
+@dataclass(frozen=True)
+class CreatePolicy(Statement):
+    """A row rule: of `target`, restricted sessions see the rows for which `using` holds."""
+
+    name: str
+    target: str
+    using: exp.Expression
+
+
+@dataclass(frozen=True)
+class DropPolicy(Statement):
+    name: str
+    target: str
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class KillSubscription(Statement):
+    """KILL SUBSCRIPTION by the id that SHOW SUBSCRIPTIONS shows."""
+
+    id: int
 
 
 @dataclass(frozen=True)
@@ -226,7 +251,7 @@ class Restart(Statement):
 
 @dataclass(frozen=True)
 class Show(Statement):
-    """`what` is lower case: sources, tables, streams, views, sinks, queries, checkpoints, connectors, log."""
+    """`what` is lower case: sources, tables, streams, views, sinks, queries, checkpoints, connectors, log, subscriptions, policies."""
 
     what: str
 

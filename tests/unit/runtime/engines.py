@@ -33,6 +33,9 @@ class Batch:
 
     def check_columns(self, columns: Sequence[Column]) -> None: ...
 
+    def schema(self, sql: str, tables: Any) -> tuple[Column, ...]:
+        return ()
+
 
 class Compute:
     """Stands in for the JVM."""

@@ -295,7 +295,7 @@ class HostKernel(Kernel):
             if slot > roster:
                 continue
             begins = [e for e in entries if e.lsn > max([0, *(s.lsn for s in place.seeds)])]
-            rows = self._rows(fresh if slot <= self._roster else begins)
+            rows = self._rows(fresh) if slot <= self._roster else self._seeded(place.seeds) + self._rows(begins)
             if any(r.get("v") == POISON for r in rows) and self._name(place) in self._world.sensitive:
                 error = fail("PSK-7001", f"Job aborted: member {slot} of a shared job failed: a poisoned row")
             batches.append(self._output(rows, place.schema))
@@ -306,6 +306,16 @@ class HostKernel(Kernel):
         if error is not None:
             raise error
         return Epoch(self._number, lsn, tuple(batches), errors=tuple(None for _ in batches), objects=tuple(objects))
+
+    def _seeded(self, seeds: Sequence[Any]) -> list[dict[str, Any]]:
+        """The contents that a member begins with."""
+        rows: list[dict[str, Any]] = []
+        for seed in (s for s in seeds if s.path):
+            schema = stored_schema(self._world.storage.info(seed.object_id))
+            data = pa.py_buffer(Path(seed.path).read_bytes())
+            for offset, length, _ in seed.batches:
+                rows += pa.ipc.read_record_batch(data.slice(offset, length), schema).to_pylist()
+        return rows
 
     def _name(self, place: Any) -> str:
         return self._world.storage.info(place.object_id).name

@@ -70,7 +70,7 @@ class Planner:
         if parsed is None:
             return None
         known_by = catalog or self._storage.catalog
-        query = self._own_part(info, bind(parsed, known_by, statement_text=info.sql))
+        query = self._own_part(info, bind(parsed, known_by.as_read_by(info), statement_text=info.sql))
         late = self._side(info, Role.LATE_ROWS)
         planned = self.plan(
             info.id,
@@ -78,7 +78,7 @@ class Planner:
             late,
             limit=state_limit(parsed.options),
             by_id=known_by.by_id,
-            alone="" if not info.hidden else "it is a part of another query",
+            alone="" if not info.hidden or info.role is Role.SUBSCRIPTION else "it is a part of another query",
         )
         known = known_by.plans.get(info.id)
         if known is not None and known != planned.fingerprint:

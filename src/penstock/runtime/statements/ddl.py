@@ -143,10 +143,13 @@ def add_query(
     text: str,
     role: Role = Role.USER,
     owner_id: int | None = None,
+    bound: p.Query | None = None,
+    rules: str | None = None,
 ) -> ObjectInfo:
-    """Plans a query, attaches its objects to a draft and starts it."""
+    """Plans a query, attaches its objects to a draft and starts it. `bound` is its plan, if it is known; `rules` are the names that stand for other
+    objects in it (`Catalog.as_read_by`)."""
     engine = draft.engine
-    query = bind(parsed, engine.catalog, statement_text=text)
+    query = bound or bind(parsed, engine.catalog, statement_text=text)
     _check_retention(parsed.options)
     _unique(query.names)
     for clause, side in (("LATE DATA TO", parsed.late_to), ("ERRORS TO", parsed.errors_to)):
@@ -162,10 +165,11 @@ def add_query(
             late,
             limit=state_limit(parsed.options),
             by_id=draft.by_id,
-            alone="" if role is Role.USER else "it is a part of another query",
+            alone="" if role in (Role.USER, Role.SUBSCRIPTION) else "it is a part of another query",
         )
         _refuse_replaced(draft, name, planned)
         options = dict(parsed.options) | ({"on_error": "dead_letter"} if parsed.errors_to is not None else {})
+        options |= {"rules": rules} if rules is not None else {}
         info = _query_info(draft, object_id, name, kind, query, planned, options, text)
         info = replace(info, role=role, owner_id=owner_id)
         _attach(draft, info)

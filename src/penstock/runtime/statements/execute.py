@@ -21,10 +21,11 @@ from penstock.runtime.statements.inspect import describe, find, show, show_creat
 from penstock.runtime.statements.points import NotPoint
 from penstock.runtime.statements.prepared import Prepared
 from penstock.runtime.statements.restart import restart
+from penstock.runtime.statements.rules import create_policy, drop_policy, show_policies
 from penstock.runtime.statements.select import select, select_prepared
 from penstock.runtime.statements.session import Session
 from penstock.runtime.statements.sinks import create_sink
-from penstock.runtime.statements.subscribe import subscribe_statement
+from penstock.runtime.statements.subscribe import kill, subscribe_statement
 from penstock.serve.subscription import Subscription
 from penstock.sql import statements as st
 from penstock.sql.bind import bind
@@ -36,6 +37,7 @@ from penstock.sql.script import parse_script
 Outcome: TypeAlias = pa.Table | Subscription | None
 Params: TypeAlias = Sequence[object] | Mapping[str, object] | None
 
+_READING = (st.Select, st.Subscribe, st.DeclareCursor, st.Fetch, st.CloseCursor)
 _CHECKPOINT_S = 300.0
 """How long CHECKPOINT waits for queries to catch up before it gives up."""
 
@@ -45,7 +47,8 @@ def execute(session: Session, sql: str, params: Params = None) -> Outcome:
     engine = session.engine
     if engine.lifecycle.state is not State.FAULTED:
         engine.check_open()
-    prepared = session.prepared.find(sql, engine.settings)
+    # What is prepared was bound for a session that sees everything.
+    prepared = session.prepared.find(sql, engine.settings) if session.variables is None else None
     bound = prepared.bind(params) if prepared is not None else None
     if prepared is not None and bound is not None:
         engine.check_open()
@@ -91,6 +94,11 @@ def _run_prepared(session: Session, prepared: Prepared, bound: Bound) -> Outcome
 
 def run(session: Session, s: st.Statement) -> Outcome:
     engine = session.engine
+    if session.variables is not None and not isinstance(s, _READING):
+        raise fail(
+            "PSK-0012",
+            "A session with variables can only read: SELECT, SUBSCRIBE, and DECLARE, FETCH and CLOSE of a cursor.",
+        )
     match s:
         case st.CreateSource() | st.CreateTable() | st.CreateLookupTable():
             ddl.create_fed(engine, s)
@@ -111,7 +119,13 @@ def run(session: Session, s: st.Statement) -> Outcome:
         case st.Select():
             return select(session, s.query)
         case st.Subscribe():
-            return subscribe_statement(engine, s)
+            return subscribe_statement(session, s)
+        case st.CreatePolicy():
+            create_policy(engine, s)
+        case st.DropPolicy():
+            drop_policy(engine, s)
+        case st.KillSubscription():
+            kill(engine, s.id)
         case st.DeclareCursor():
             _declare(session, s)
         case st.Fetch():
@@ -122,7 +136,7 @@ def run(session: Session, s: st.Statement) -> Outcome:
         case st.Explain():
             return _explain(session, s)
         case st.Show():
-            return show(engine, s.what)
+            return show_policies(engine) if s.what == "policies" else show(engine, s.what)
         case st.ShowCreate():
             return show_create(engine, s)
         case st.Describe():
@@ -188,7 +202,7 @@ def _declare(session: Session, s: st.DeclareCursor) -> None:
     name = s.cursor.lower()
     if name in session.cursors:
         raise fail("PSK-1003", f"Cursor {s.cursor} already exists.", hint=f"CLOSE {s.cursor} first.")
-    session.cursors[name] = subscribe_statement(session.engine, s.subscribe)
+    session.cursors[name] = subscribe_statement(session, s.subscribe)
 
 
 def _cursor(session: Session, name: str) -> Subscription:

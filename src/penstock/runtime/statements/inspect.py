@@ -254,6 +254,8 @@ def show(engine: Engine, what: str) -> pa.Table:
         )
     if what == "log":
         return _show_log(engine)
+    if what == "subscriptions":
+        return _show_subscriptions(engine)
     known = [{"name": c.name, "direction": c.direction} for c in connectors()]
     return pa.Table.from_pylist(known, schema=pa.schema([("name", pa.string()), ("direction", pa.string())]))
 
@@ -280,6 +282,34 @@ def _show_log(engine: Engine) -> pa.Table:
     )
     columns = [pa.array([r[f.name] for r in rows], pa.int64() if f.name == "oldest" else f.type) for f in schema]
     return pa.Table.from_arrays([c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+
+
+def _show_subscriptions(engine: Engine) -> pa.Table:
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("name", pa.string()),
+            ("object", pa.string()),
+            ("state", pa.string()),
+            ("policy", pa.string()),
+            ("envelope", pa.string()),
+            ("since", pa.timestamp("ms", tz="UTC")),
+            ("epoch", pa.int64()),
+            ("lsn", pa.int64()),
+            ("input_lsn", pa.int64()),
+            ("messages", pa.int64()),
+            ("rows", pa.int64()),
+            ("bytes", pa.int64()),
+            ("pending_messages", pa.int64()),
+            ("pending_bytes", pa.int64()),
+            ("behind", pa.bool_()),
+            ("dropped", pa.int64()),
+            ("resyncs", pa.int64()),
+            ("error", pa.string()),
+        ]
+    )
+    rows = [asdict(s.figures) for s in engine.hub.subscriptions()]
+    return pa.Table.from_pylist([r | {"since": r["since_ms"]} for r in rows], schema=schema)
 
 
 def find(engine: Engine, name: str) -> ObjectInfo:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
+from penstock.catalog.objects import ObjectInfo
 from penstock.errors import fail
 from penstock.runtime.statements.constants import Bound
 from penstock.runtime.statements.points import NotPoint, PointSelect, matched, point_select, spark_as_known
 from penstock.runtime.statements.prepared import Bindings, Prepared
+from penstock.runtime.statements.rules import keeper
 from penstock.runtime.statements.session import Session
 from penstock.runtime.statements.visible import rows_of_key, visible, written
 from penstock.sql import statements as st
-from penstock.sql.bind import bind_batch
+from penstock.sql.bind import BatchQuery, bind_batch
 from penstock.sql.located import located
 from penstock.sql.query import ParsedQuery
 
@@ -27,6 +31,8 @@ def select(session: Session, query: ParsedQuery, prepared: Prepared | None = Non
     batch = kept.batch if kept is not None and kept.hold(engine.catalog) else bind_batch(query, engine.catalog)
     known = [i for i in (engine.catalog.get(n) for n in batch.objects) if i is not None]
     engine.check_readable(known, stale=_stale(query))
+    if session.variables is not None:
+        return _select_ruled(session, query, batch, known)
     stored = all(i.has_contents and not i.on_demand for i in known) and not any(written(session, i) for i in known)
     if batch.duckdb_sql is not None and stored:
         point = point_select(query, known[0]) if spark_as_known(engine.settings) else None
@@ -38,6 +44,17 @@ def select(session: Session, query: ParsedQuery, prepared: Prepared | None = Non
         return rows
     with located(query):
         return engine.compute.batch.select(batch.spark_sql, visible(session, known))
+
+
+def _select_ruled(session: Session, query: ParsedQuery, batch: BatchQuery, known: Sequence[ObjectInfo]) -> pa.Table:
+    """The result over the rows that the session sees; nothing else is ever read by the query."""
+    engine = session.engine
+    keep = {i.name: keeper(engine, i, session.variables) for i in known}
+    tables = {name: t if (k := keep[name]) is None else k(t) for name, t in visible(session, known).items()}
+    if batch.duckdb_sql is not None:
+        return _typed(engine.store.over(batch.duckdb_sql, tables))
+    with located(query):
+        return engine.compute.batch.select(batch.spark_sql, tables)
 
 
 def select_prepared(session: Session, prepared: Prepared, bound: Bound) -> pa.Table:

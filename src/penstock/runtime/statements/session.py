@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.runtime.engine import Engine
@@ -12,13 +13,14 @@ from penstock.serve.subscription import Subscription
 
 @dataclass
 class Session:
-    """Owns the open transaction and the cursors."""
+    """Owns the open transaction and the cursors. With `variables` it can only read, and row rules apply to it."""
 
     engine: Engine
     pending: list[Write] | None = None
     cursors: dict[str, Subscription] = field(default_factory=dict)
     last_lsn: int = 0
     prepared: PreparedStatements = field(default_factory=PreparedStatements)
+    variables: Mapping[str, object] | None = None
 
     @property
     def writer(self) -> TableWriter:

@@ -1,46 +1,67 @@
-"""SUBSCRIBE: to an object, or to a query that lives as long as its subscription."""
+"""SUBSCRIBE: to an object, or to a query that lives as long as its subscriptions."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.catalog.objects import Kind, ObjectInfo, Role
+from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.catalog.types import schema_of, stored_schema
 from penstock.errors import fail
-from penstock.runtime.engine import Engine
-from penstock.runtime.lifecycle import State
-from penstock.runtime.statements.ddl import add_query
-from penstock.runtime.statements.draft import drafting
-from penstock.runtime.statements.dropping import drop
+from penstock.runtime.engine import QUERIES, Engine
+from penstock.runtime.statements.conditions import condition
+from penstock.runtime.statements.hidden import acquire, catch_up, release
+from penstock.runtime.statements.inspect import find
 from penstock.runtime.statements.named import whole
+from penstock.runtime.statements.rules import Variables, rule
+from penstock.runtime.statements.session import Session
 from penstock.runtime.storage.contents import contents, read_entry
 from penstock.serve.change import Change
+from penstock.serve.group import GroupMember, GroupSubscription
 from penstock.serve.options import SubscribeOptions
 from penstock.serve.origin import Origin, Past
 from penstock.serve.subscription import Subscription
 from penstock.sql import statements as st
-from penstock.sql.names import suggestion
 from penstock.sql.query import ParsedQuery
 
-_numbers = itertools.count(1)
 
-
-def subscribe_statement(engine: Engine, s: st.Subscribe) -> Subscription:
-    flags = {k: v.lower() == "true" for k, v in s.options.items()}
+def subscribe_statement(session: Session, s: st.Subscribe) -> Subscription:
+    given: dict[str, Any] = dict(s.options)
+    for flag in given.keys() & {"snapshot", "progress"}:
+        given[flag] = given[flag].lower() == "true"
+    for number in given.keys() & {"buffer_bytes", "buffer_messages"}:
+        given[number] = _number(number, given[number])
+    for word in given.keys() & {"policy", "envelope"}:
+        given[word] = given[word].lower()
     options = SubscribeOptions(
-        snapshot=flags.get("snapshot", False),
         as_of=s.as_of,
         up_to=s.up_to,
+        as_of_lsn=s.as_of_lsn,
+        up_to_lsn=s.up_to_lsn,
         where=s.where.sql(dialect="spark") if s.where is not None else None,
-        envelope=s.options.get("envelope", "diff"),  # type: ignore[arg-type]
-        progress=flags.get("progress", False),
+        **given,
     )
-    return subscribe(engine, s.target if s.target is not None else s.select, options)  # type: ignore[arg-type]
+    target = s.target if s.target is not None else s.select
+    assert target is not None
+    return subscribe(session.engine, target, options, variables=session.variables)
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise fail("PSK-1011", f"{name} = '{text}' is not a whole number.") from None
+
+
+def kill(engine: Engine, number: int) -> None:
+    """KILL SUBSCRIPTION: its reader gets PSK-5018."""
+    known = {s.id: s for s in engine.hub.subscriptions()}
+    if number not in known:
+        raise fail("PSK-1002", f"There is no subscription {number}.", hint="SHOW SUBSCRIPTIONS lists them.")
+    known[number].kill()
 
 
 def subscribe(
@@ -49,33 +70,113 @@ def subscribe(
     options: SubscribeOptions,
     on_change: Callable[[Change], object] | None = None,
     on_error: Callable[[BaseException], object] | None = None,
+    variables: Variables | None = None,
 ) -> Subscription:
-    """A subscription to a stream, view or table by name, or to a SELECT."""
+    """A subscription to a stream, view or table by name, or to a SELECT. `variables` are those of a session that row rules apply to."""
     engine.check_open()
-    if not isinstance(target, ParsedQuery):
-        info = engine.catalog.get(target)
-        if info is None:
-            raise fail("PSK-1002", f"{target} is not found.", hint=suggestion(target, engine.catalog.names()))
-        if info.kind is not Kind.NAMED_QUERY:
-            return _follow(engine, info, options, on_change, on_error)
-        target = whole(engine, info)
-    info = _anonymous(engine, target)
-    try:
-        subscription = _follow(engine, info, options, on_change, on_error)
-        subscription.on_close(lambda: _end(engine, info))
-    except BaseException:
-        _end(engine, info)
-        raise
-    return subscription
+    if variables is None:
+        return _subscribe(engine, target, options, on_change, on_error, None)
+    # No rule may change between looking at the rules and joining.
+    with engine.ddl:
+        return _subscribe(engine, target, options, on_change, on_error, variables)
 
 
-def _follow(
+def _subscribe(
     engine: Engine,
-    info: ObjectInfo,
+    target: str | ParsedQuery,
     options: SubscribeOptions,
     on_change: Callable[[Change], object] | None,
     on_error: Callable[[BaseException], object] | None,
+    variables: Variables | None,
 ) -> Subscription:
+    if not isinstance(target, ParsedQuery):
+        info = find(engine, target)
+        if info.kind is not Kind.NAMED_QUERY:
+            origin = origin_of(engine, info, options)
+            if variables is not None:
+                origin = _ruled(engine, info, origin, variables)
+            sized = _sized(engine, options)
+            return engine.hub.subscribe(info.id, origin, sized, on_change=on_change, on_error=on_error)
+        target = whole(engine, info)
+    reading = acquire(engine, target, variables)
+    try:
+        catch_up(engine, reading)
+        origin = origin_of(engine, reading.info, options, reading.names, " ".join(target.text.split()))
+        if variables is not None:
+            origin = replace(origin, reads=frozenset([reading.info.id]))
+        subscription = engine.hub.subscribe(
+            reading.info.id, origin, _sized(engine, options), on_change=on_change, on_error=on_error
+        )
+    except BaseException:
+        release(engine, reading)
+        raise
+    subscription.on_close(lambda: release(engine, reading))
+    return subscription
+
+
+def subscribe_group(
+    engine: Engine, names: Sequence[str], options: SubscribeOptions, variables: Variables | None = None
+) -> GroupSubscription:
+    """A subscription to several tables and views, delivered at the same LSN."""
+    engine.check_open()
+    given = {"as_of": options.as_of, "up_to": options.up_to, "where": options.where}
+    given |= {"as_of_lsn": options.as_of_lsn, "up_to_lsn": options.up_to_lsn}
+    for option, value in given.items():
+        if value is not None:
+            raise fail("PSK-1012", f"A group of objects cannot be subscribed to with {option}.")
+    if len({n.lower() for n in names}) != len(names) or not names:
+        raise fail("PSK-0009", "A group has one or more objects, each once.")
+    members = []
+    for name in names:
+        info = find(engine, name)
+        if not info.has_contents:
+            raise fail("PSK-5012", f"{info.name} is a {info.kind.value}; a group has tables and views.")
+        members.append(_member(engine, info, options, variables))
+    return GroupSubscription(members, snapshot=options.snapshot)
+
+
+def _member(engine: Engine, info: ObjectInfo, options: SubscribeOptions, variables: Variables | None) -> GroupMember:
+    def settled(lsn: int, deadline: float) -> bool:
+        queries = [o for o in engine.jobs.upstream([info]) if o.kind in QUERIES]
+        if queries and not engine.running:
+            return False
+        done = all(engine.jobs.settle(o, lsn, deadline) for o in queries)
+        return done and _head(engine, info) >= lsn
+
+    def follow(snapshot: bool) -> Subscription:
+        return subscribe(engine, info.name, replace(options, snapshot=snapshot), variables=variables)
+
+    return GroupMember(info.name, follow, settled)
+
+
+def _ruled(engine: Engine, info: ObjectInfo, origin: Origin, variables: Variables) -> Origin:
+    """Only the rows that a session sees, before any condition of its own is evaluated."""
+    origin = replace(origin, reads=frozenset([info.id]))
+    text = rule(engine, info, variables)
+    if text is None:
+        return origin
+    visible, where = condition(engine, info, text), origin.where
+    kept = visible if where is None else lambda table: where(visible(table))
+    return replace(origin, where=kept, where_key=f"rule {text} where {origin.where_key}")
+
+
+def _sized(engine: Engine, options: SubscribeOptions) -> SubscribeOptions:
+    limits = engine.settings.subscribe
+    return replace(
+        options,
+        buffer_bytes=limits.buffer_bytes if options.buffer_bytes is None else options.buffer_bytes,
+        buffer_messages=limits.buffer_messages if options.buffer_messages is None else options.buffer_messages,
+    )
+
+
+def origin_of(
+    engine: Engine,
+    info: ObjectInfo,
+    options: SubscribeOptions,
+    names: tuple[str, ...] = (),
+    title: str | None = None,
+) -> Origin:
+    """How to read and present an object to a subscriber, which names its columns by `names`."""
     if info.on_demand:
         raise fail(
             "PSK-5012",
@@ -85,39 +186,28 @@ def _follow(
     if info.kind in (Kind.SOURCE, Kind.SINK):
         raise fail("PSK-5012", f"{info.name} is a {info.kind.value} and cannot be subscribed to.")
     if options.envelope == "upsert" and not info.key:
-        raise fail("PSK-1011", f"{info.name} has no key, so its changes cannot be sent as upserts.", hint="Use diff.")
+        shown = title or info.name
+        raise fail("PSK-1011", f"{shown} has no key, so its changes cannot be sent as upserts.", hint="Use diff.")
     emit: Any = info.options.get("emit", "changes")
     if emit == "every":
         emit = "changes" if info.changelog else "append"
-    origin = Origin(
+    renamed = dict(zip((c.name for c in info.columns), names, strict=True)) if names else {}
+    names = names if any(a != b for a, b in renamed.items()) else ()
+    where = options.where
+    return Origin(
         schema_of(info.columns),
         snapshot=lambda: _snapshot(engine, info),
         history=lambda after: _history(engine, info, after),
-        where=_where(engine, info, options.where) if options.where is not None else None,
+        where=condition(engine, info, where, names) if where is not None else None,
         emit=emit,
-        keys=info.key,
+        keys=tuple(renamed.get(k, k) for k in info.key),
+        epoch_at=lambda lsn: _epoch_at(engine, info, lsn),
+        head=lambda: _head(engine, info),
+        where_key=f"{names} {where}" if where is not None else None,
+        names=names,
+        title=title,
+        input_at=lambda lsn: entry.input_lsn if (entry := engine.log.last_entry(info.id, lsn)) is not None else None,
     )
-    limits = engine.settings.subscribe
-    options = replace(
-        options,
-        buffer_bytes=limits.buffer_bytes if options.buffer_bytes is None else options.buffer_bytes,
-        buffer_messages=limits.buffer_messages if options.buffer_messages is None else options.buffer_messages,
-    )
-    return engine.hub.subscribe(info.id, origin, options, on_change=on_change, on_error=on_error)
-
-
-def _anonymous(engine: Engine, query: ParsedQuery) -> ObjectInfo:
-    """A view that lives as long as its subscription, or the process."""
-    name = f"__subscription_{next(_numbers)}"
-    text = f"CREATE MATERIALIZED VIEW `{name}` AS {query.text}"
-    with engine.ddl, drafting(engine) as draft:
-        return add_query(draft, name, Kind.VIEW, query, text, Role.SUBSCRIPTION)
-
-
-def _end(engine: Engine, info: ObjectInfo) -> None:
-    with engine.ddl:
-        if engine.lifecycle.state is not State.CLOSED and engine.catalog.has_id(info.id):
-            drop(engine, info, cascade=True)
 
 
 def _snapshot(engine: Engine, info: ObjectInfo) -> tuple[pa.Table, int, int]:
@@ -137,20 +227,31 @@ def _history(engine: Engine, info: ObjectInfo, after: int) -> Iterator[Past] | N
         return None
     schema = stored_schema(info)
     return (
-        Past(e.epoch, e.lsn, read_entry(engine.log, e, schema) if e.rows else schema.empty_table(), e.watermark)
+        Past(
+            e.epoch,
+            e.lsn,
+            read_entry(engine.log, e, schema) if e.rows else schema.empty_table(),
+            e.watermark,
+            e.input_lsn,
+        )
         for e in engine.log.iterate(info.id, engine.log.lsn_at_epoch(info.id, after))
     )
 
 
-def _where(engine: Engine, info: ObjectInfo, text: str) -> Callable[[pa.Table], pa.Table]:
-    """A filter over the object's rows, validated before the subscription exists."""
-    engine.compute.batch.schema(f"SELECT * FROM `{info.name}` WHERE {text}", {info.name: info.columns})
+def _epoch_at(engine: Engine, info: ObjectInfo, lsn: int) -> int | str:
+    head = _head(engine, info)
+    if lsn > head:
+        return f"LSN {lsn} is not in the log, which ends at LSN {head}"
+    if lsn == 0 and engine.log.reaches_back(info.id, 0):
+        return 0
+    # An object that has an entry at or before the LSN is the one that the LSN is from, and all later entries are there as well. Without one,
+    # it may have been created since, under the same name.
+    last = engine.log.last_entry(info.id, lsn)
+    return f"there is no history at LSN {lsn}" if last is None else last.epoch
 
-    def keep(table: pa.Table) -> pa.Table:
-        if not table.num_rows:
-            return table
-        return engine.compute.batch.select(f"SELECT * FROM `{info.name}` WHERE {text}", {info.name: table}).cast(
-            table.schema
-        )
 
-    return keep
+def _head(engine: Engine, info: ObjectInfo) -> int:
+    """An LSN up to which all commits of an object have been published."""
+    head = engine.log.head
+    engine.storage.await_published(info.id)
+    return head

@@ -229,7 +229,13 @@ class Storage:
         self._attached[info.id] = (info, stored_schema(info))
         last = self.log.last_entry(info.id)
         self.alignment.join(info, self.log.watermark(info.id), idle=last is not None and last.idle)
-        self.hub.open(info.id, info.name, epoch=self.log.epoch(info.id), lsn=last.lsn if last else 0)
+        self.hub.open(
+            info.id,
+            info.name,
+            epoch=self.log.epoch(info.id),
+            lsn=last.lsn if last else 0,
+            input_lsn=last.input_lsn if last else None,
+        )
         if info.has_contents and info.id not in self.store.ids():
             try:
                 self._fill(info)

@@ -1,0 +1,217 @@
+"""A subscription to several objects at once, delivered at the same LSN.
+
+Every change of a member ends at an input LSN, its *boundary*: everything that was written up to it is included. Members that share a job have the same
+boundaries; others need not. A message of the group ends at an LSN that is a boundary of each member, or lies after a member's last boundary while that
+member is known to have nothing more up to it. So no message shows a commit in one member and not in another. Objects of different jobs under a
+writer that never pauses have few boundaries in common; the group then delivers less often, and what waits is added up.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Literal, Self
+
+import pyarrow as pa
+
+from penstock.serve.change import Change
+from penstock.serve.layout import WEIGHT
+from penstock.serve.subscription import Subscription
+from penstock.serve.zset import consolidate
+
+# A signal between two looks may be missed, so every wait is bounded.
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True)
+class GroupChange:
+    """What happened to each member in `(prev_lsn, lsn]`; the LSNs are those of writes to sources and tables. `tables` are by member, in the form
+    of its own changes. `snapshot`, `resync`: the contents of all members, which replace everything before."""
+
+    kind: Literal["changes", "snapshot", "resync"]
+    lsn: int
+    prev_lsn: int
+    seq: int
+    tables: Mapping[str, pa.Table]
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class GroupMember:
+    """`open` subscribes to the object, with its contents or without. `settled` waits until everything up to an LSN has been published to its
+    subscribers; False at the deadline."""
+
+    name: str
+    open: Callable[[bool], Subscription]
+    settled: Callable[[int, float], bool]
+
+
+@dataclass
+class _Follower:
+    member: GroupMember
+    subscription: Subscription
+    begun: int
+    """The input LSN that it begins with."""
+    pending: list[Change] = field(default_factory=list)
+
+    def drain(self) -> str | None:
+        """Takes what was published; the reason if some of it was lost."""
+        while (change := self.subscription.next(0)) is not None:
+            if change.kind == "resync":
+                return change.reason or "messages were lost"
+            if change.kind == "snapshot":
+                self.begun = change.input_lsn
+            self.pending.append(change)
+        return None
+
+    def parted(self, lsn: int, since: int) -> tuple[list[Change], list[Change]] | None:
+        """The changes up to an LSN and those after it; None if one reaches across it. `since` is where the pending ones begin."""
+        before = [c for c in self.pending if c.input_lsn <= lsn]
+        after = self.pending[len(before) :]
+        last = before[-1].input_lsn if before else max(since, self.begun)
+        return None if after and last < lsn else (before, after)
+
+
+class GroupSubscription:
+    """An iterator of changes of several objects. One thread reads it at a time; any thread may cancel it."""
+
+    def __init__(self, members: Sequence[GroupMember], *, snapshot: bool) -> None:
+        self._members = tuple(members)
+        self._news = threading.Event()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._lsn: int | None = None
+        self._seq = 0
+        self._snapshot = snapshot
+        self._reason: str | None = None
+        self._followers: list[_Follower] = []
+        self._open()
+
+    def _open(self) -> None:
+        contents = self._snapshot or self._reason is not None
+        opened: list[_Follower] = []
+        try:
+            for member in self._members:
+                subscription = member.open(contents)
+                opened.append(_Follower(member, subscription, subscription.figures.input_lsn))
+                subscription.wake = self._news.set
+        except BaseException:
+            for f in opened:
+                f.subscription.cancel()
+            raise
+        self._followers, self._lsn = opened, None
+        self._news.set()
+
+    def __iter__(self) -> Iterator[GroupChange]:
+        return self
+
+    def __next__(self) -> GroupChange:
+        change = self.next()
+        if change is None:
+            raise StopIteration
+        return change
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def next(self, timeout: float | None = None) -> GroupChange | None:
+        """The next change; None after `timeout` seconds, and at the end (`closed` is then true). Raises errors of the members."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._closed:
+            self._news.clear()
+            change = self._look(deadline)
+            if change is not None:
+                return change
+            if any(f.subscription.closed for f in self._followers):
+                self.cancel()
+                return None
+            left = _LOOK_S if deadline is None else min(_LOOK_S, deadline - time.monotonic())
+            if left <= 0:
+                return None
+            self._news.wait(left)
+        return None
+
+    def cancel(self) -> None:
+        """Ends the subscription now."""
+        with self._lock:
+            self._closed = True
+        for f in self._followers:
+            f.subscription.cancel()
+        self._news.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cancel()
+
+    def _look(self, deadline: float | None) -> GroupChange | None:
+        lost = next((why for why in [f.drain() for f in self._followers] if why is not None), None)
+        if lost is not None:
+            self._begin_again(lost)
+            return None
+        first = max(f.begun for f in self._followers)
+        wanted = {c.input_lsn for f in self._followers for c in f.pending if c.input_lsn >= first}
+        if self._lsn is None:
+            wanted.add(first)
+        followers = self._followers
+        for lsn in sorted(wanted, reverse=True):
+            if self._lsn is not None and lsn <= self._lsn:
+                break
+            found = self._at(lsn, deadline)
+            if found is not None or self._followers is not followers:
+                return found
+        return None
+
+    def _at(self, lsn: int, deadline: float | None) -> GroupChange | None:
+        """The change that ends at an LSN; None if a member has none that does, or nothing changed."""
+        wait = time.monotonic() + _LOOK_S if deadline is None else deadline
+        if not all(f.member.settled(lsn, wait) for f in self._followers):
+            return None
+        if any(f.drain() is not None for f in self._followers):
+            self._begin_again("messages were lost")
+            return None
+        begins = self._lsn is None
+        parts = [f.parted(lsn, 0 if self._lsn is None else self._lsn) for f in self._followers]
+        if any(p is None for p in parts):
+            return None
+        tables: dict[str, pa.Table] = {}
+        for f, part in zip(self._followers, parts, strict=True):
+            assert part is not None
+            f.pending = part[1]
+            tables[f.member.name] = _sum(part[0], f.subscription.schema)
+        prev, self._lsn = (lsn if begins else self._lsn or 0), lsn
+        contents = self._snapshot or self._reason is not None
+        if begins and not contents:
+            return None  # What came before the first common LSN is not part of the timeline.
+        if not begins and not any(t.num_rows for t in tables.values()):
+            return None
+        self._seq += 1
+        kind: Literal["changes", "snapshot", "resync"] = "changes"
+        reason = None
+        if begins:
+            kind, reason, prev = ("resync" if self._reason is not None else "snapshot"), self._reason, 0
+            self._reason = None
+        return GroupChange(kind, lsn, prev, self._seq, tables, reason)
+
+    def _begin_again(self, reason: str) -> None:
+        for f in self._followers:
+            f.subscription.cancel()
+        self._reason = reason
+        with self._lock:
+            if self._closed:
+                return
+        self._open()
+
+
+def _sum(changes: Sequence[Change], schema: pa.Schema) -> pa.Table:
+    if not changes:
+        return schema.empty_table()
+    table = pa.concat_tables([c.table for c in changes])
+    return consolidate(table) if len(changes) > 1 and WEIGHT in table.column_names else table
