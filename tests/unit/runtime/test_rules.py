@@ -57,6 +57,16 @@ def test_a_select_sees_only_what_the_rules_show(db: Database) -> None:
     ]
 
 
+def test_the_rules_apply_through_a_view_that_is_not_materialized(db: Database) -> None:
+    db.run("CREATE VIEW named AS SELECT k, owner FROM t")
+    with pytest.raises(PenstockError, match="PSK-1008.*not materialized"):
+        db.run("CREATE POLICY own ON named USING (k = 1)")
+    sub = asked(db, "SUBSCRIBE named", who="ann")
+    assert {db.engine.catalog.by_id(i).name for i in sub.reads} & {"t"} == set()
+    assert refused(db, "SUBSCRIBE named") == "PSK-5019"
+    sub.cancel()
+
+
 def test_a_row_that_becomes_visible_or_invisible_is_inserted_or_retracted(db: Database) -> None:
     db.insert("t", (1, "ann", 1), (2, "bob", 1))
     sub = asked(db, "SUBSCRIBE t WITH (snapshot = true)", who="ann")
