@@ -290,6 +290,8 @@ def test_several_rows_of_values(db: penstock.Database, monkeypatch: pytest.Monke
             "({0}, 1, 1), ({1}, 3000000000, 2)",
             "({0}, 'a', 1), ({1}, 1, 2)",
             "({0}, TRUE, 1e0), ({1}, NULL, NULL)",
+            "({0}, 2.50, '1.5'), ({1}, 1, 7), (-{1}, 'x', 1e1)",
+            "({0}, DATE '2024-01-01', 1), ({1}, 'x', 'no number')",
             "({0}, 'same key', 1), ({0}, 'last wins', 2)",
             "({0}, 'a'), ({1}, 'b')",
             "({0}, 'a', 1, 1), ({1}, 'b', 2, 2)",

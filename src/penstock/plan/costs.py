@@ -16,15 +16,18 @@ from penstock.plan.nodes import (
     Distinct,
     EmitMode,
     Extremes,
+    Filter,
     Join,
     LookupJoin,
     Node,
     ProbeJoin,
+    Project,
     Recursive,
     SetOp,
     TemporalFilter,
     TemporalJoin,
     TopN,
+    Values,
 )
 
 _ORDERED = frozenset({"min", "max", "min_by", "max_by", "first", "first_value", "last", "last_value", "any_value"})
@@ -121,6 +124,16 @@ def _top_n(node: TopN) -> Cost:
 
 
 def _join(node: Join) -> Cost:
+    if node.keyless and not _single(node.left) and not _single(node.right):
+        kept = "until the watermark has passed them" if node.time_bound is not None else "in one partition"
+        return Cost(f"rows of both sides {kept}", "O(diff · all rows of the other side)")
     if node.time_bound is not None:
         return Cost("rows of both sides until the watermark has passed them", "O(diff · (log n + matches))")
     return Cost(f"rows of both sides by key{' until they expire' if node.ttl_ms else ''}", "O(diff · matches)")
+
+
+def _single(node: Node) -> bool:
+    """Whether a side has one row, like a total."""
+    while isinstance(node, Project | Filter):
+        node = node.child
+    return isinstance(node, Values) or (isinstance(node, Aggregate) and not node.keys)

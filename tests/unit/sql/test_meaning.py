@@ -101,6 +101,23 @@ SELECT id FROM t WHERE x IN (SELECT u.v FROM u WHERE u.k NOT IN (SELECT u.v FROM
 WITH RECURSIVE r(a, b) AS (SELECT src, dst FROM e UNION SELECT r.a, e.dst FROM r JOIN e ON e.src = r.b) SELECT a, b FROM r
 WITH RECURSIVE r(a, b, d) AS (SELECT src, dst, 1 FROM e UNION ALL SELECT r.a, e.dst, d + 1 FROM e, r WHERE e.src = r.b AND d < 4) SELECT a, b, d FROM r
 WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 9) SELECT n, x FROM r LEFT JOIN t ON t.id = r.n
+SELECT t.id, u.id AS uid FROM t LEFT JOIN u ON u.k = t.k AND u.v IN (SELECT x FROM t t2 WHERE t2.id > u.id)
+SELECT t.id, u.id AS uid FROM t LEFT JOIN u ON u.k = t.k AND t.x NOT IN (SELECT v FROM u u2 WHERE u2.k = t.k)
+SELECT t.id, u.id AS uid FROM t FULL JOIN u ON u.k = t.k AND (EXISTS (SELECT 1 FROM e WHERE e.src = t.id) OR u.v > (SELECT avg(x) FROM t))
+SELECT t.id, u.id AS uid FROM t RIGHT JOIN u ON t.x < (SELECT max(v) FROM u u2 WHERE u2.k = u.k) AND t.id <> u.id
+SELECT t.id, u.id AS uid, e.id AS eid FROM t LEFT JOIN u ON u.k = t.k LEFT JOIN e ON e.src = u.id AND u.v >= (SELECT min(x) FROM t t3 WHERE t3.k = u.k)
+SELECT t.id, u.id AS uid FROM t LEFT JOIN u ON t.x < u.v
+SELECT t.id, u.id AS uid FROM t RIGHT JOIN u ON t.x < u.v OR t.k IS NULL AND u.k IS NULL
+SELECT t.id, u.id AS uid FROM t FULL JOIN u ON t.x + u.v > 45
+SELECT t.id FROM t SEMI JOIN u ON t.x < u.v AND u.k > 2
+SELECT t.id FROM t ANTI JOIN u ON t.x < u.v AND u.k <> t.k
+SELECT t.id, u.id AS uid FROM t CROSS JOIN u
+SELECT t.id, u.id AS uid FROM t CROSS JOIN u WHERE t.x <> u.v
+SELECT k, x, id FROM (SELECT x, k FROM t) a NATURAL JOIN (SELECT id, k FROM u) b
+SELECT k, x, id FROM (SELECT x, k FROM t) a NATURAL LEFT JOIN (SELECT id, k FROM u) b
+SELECT k, x, id FROM (SELECT x, k FROM t) a NATURAL RIGHT JOIN (SELECT id, k FROM u) b
+SELECT k, x, id, src FROM (SELECT x, k FROM t) a NATURAL FULL JOIN (SELECT id, k FROM u) b NATURAL JOIN (SELECT k, src FROM e, (SELECT 1 AS k) one) c
+SELECT a.k AS ak, b.k AS bk, id FROM (SELECT x, k FROM t) a LEFT JOIN (SELECT id, k FROM u) b USING (k)
 WITH RECURSIVE r AS (SELECT id, k FROM t UNION SELECT q.id, u.v FROM (SELECT id, k + 1 AS k2 FROM r WHERE id > 1) q JOIN u ON u.k = q.k2 JOIN e ON e.src = u.id AND e.dst <= q.id) SELECT id, k FROM r
 """
 

@@ -34,6 +34,11 @@ class Join(Node):
     def children(self) -> tuple[Node, ...]:
         return (self.left, self.right)
 
+    @property
+    def keyless(self) -> bool:
+        """No column takes part in an equality: every row is compared with all rows of the other side, in one partition."""
+        return not any(k.refs for k in (*self.left_keys, *self.right_keys))
+
     @cached_property
     def columns(self) -> tuple[str, ...]:
         if self.kind in ("semi", "anti"):

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from penstock.catalog.objects import Kind, ObjectInfo
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.runtime.statements.constants import Bound
 from penstock.runtime.statements.named import whole
 from penstock.runtime.statements.points import NotPoint, assignment, inserted, matched, spark_as_known
@@ -78,17 +78,17 @@ def _insert(session: Session, s: st.Insert, bound: Bound) -> Write:
             data = made[0] if len(made) == 1 else made
             return info, "insert", session.engine.storage.feed(info).part(data)
     _needs_spark(bound)
-    if s.values is not None:
-        rows = _values(session, s, names)
-    else:
-        assert s.select is not None
-        rows = select(session, s.select)
-    if rows.num_columns != len(names):
-        raise fail("PSK-1016", f"{rows.num_columns} values are given for {len(names)} columns of {info.name}.")
     types = {c.name.lower(): c.type for c in info.columns}
     for n in names:
         if n.lower() not in types:
             raise fail("PSK-1004", f"{info.name} has no column {n}.", hint=suggestion(n, types))
+    if s.values is not None:
+        typed = _values(session, s, names, [types[n.lower()] for n in names])
+        return info, "insert", session.engine.storage.feed(info).part(typed)
+    assert s.select is not None
+    rows = select(session, s.select)
+    if rows.num_columns != len(names):
+        raise fail("PSK-1016", f"{rows.num_columns} values are given for {len(names)} columns of {info.name}.")
     cast = ", ".join(f"CAST(`v{i}` AS {types[n.lower()]}) AS `{n}`" for i, n in enumerate(names))
     typed = session.engine.compute.batch.select(
         f"SELECT {cast} FROM v", {"v": rows.rename_columns([f"v{i}" for i in range(len(names))])}
@@ -102,14 +102,25 @@ def _needs_spark(bound: Bound) -> None:
         raise NotPoint
 
 
-def _values(session: Session, s: st.Insert, names: list[str]) -> pa.Table:
+def _values(session: Session, s: st.Insert, names: list[str], types: list[str]) -> pa.Table:
+    """The rows of VALUES, each value cast to the type of its column: the values of a column need not have one type."""
     assert s.values is not None
     rows = []
     for row in s.values:
         if len(row) != len(names):
             raise fail("PSK-1016", f"{len(row)} values are given for {len(names)} columns.")
-        rows.append("(" + ", ".join(e.sql(dialect="spark") for e in row) + ")")
-    return session.engine.compute.batch.select(f"SELECT * FROM VALUES {', '.join(rows)}", {})
+        rows.append([f"CAST({e.sql(dialect='spark')} AS {t})" for e, t in zip(row, types, strict=True)])
+    columns = [f"`{n}`" for n in names]
+    listed = ", ".join(f"({', '.join(cells)})" for cells in rows)
+    try:
+        return session.engine.compute.batch.select(f"SELECT * FROM VALUES {listed} AS v({', '.join(columns)})", {})
+    except PenstockError as error:
+        if "inline table" not in error.detail:
+            raise
+    # Spark does not say why a value in VALUES fails, but it does of the same value anywhere else.
+    structs = (", ".join(f"{c} AS {n}" for c, n in zip(cells, columns, strict=True)) for cells in rows)
+    listed = ", ".join(f"struct({s})" for s in structs)
+    return session.engine.compute.batch.select(f"SELECT inline(array({listed}))", {})
 
 
 def _table(session: Session, name: str) -> ObjectInfo:

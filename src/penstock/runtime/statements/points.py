@@ -50,28 +50,12 @@ def inserted(
         if column is None:
             return None
         given = [constant(row[i], bound) for row in values]
-        if not _one_type(given):
-            return None
-        cells = [cast(c, column.type) for c in given if c is not None]
+        cells = [cast(c, column.type) if c is not None else None for c in given]
         if any(c is None for c in cells):
             return None
         made.append([c.value for c in cells if c is not None])
     own = [c.name for c in columns if c is not None]
     return [dict(zip(own, row, strict=True)) for row in zip(*made, strict=True)]
-
-
-def _one_type(given: Sequence[Constant | None]) -> bool:
-    """Whether Spark leaves the values of a column as they are, because they have one type or are NULL."""
-    kinds = set()
-    for c in given:
-        if c is None:
-            return False
-        if c.type == "decimal" and c.value is not None and len(given) > 1:
-            kinds.add(f"decimal {c.value.as_tuple().exponent}")
-        else:
-            kinds.add("integer" if c.type in ("int", "bigint") else c.type)
-    kinds.discard("void")
-    return len(kinds) <= 1
 
 
 # Conditions

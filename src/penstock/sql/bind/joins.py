@@ -199,15 +199,12 @@ def regular_join(
     parts: list[exp.Expression],
     origin: exp.Expression | None,
     *,
-    keyless: bool = False,
     mark: str | None = None,
 ) -> Join:
-    """Builds a regular or interval join. `keyless` allows a join of single rows without keys, which gets a constant key."""
+    """Builds a regular or interval join. Without an equality all rows have the same key: each is compared with all of the other side."""
     c = Conditions(ctx, left, right, kind, parts)
     bound = c.time_bound() if mark is None else None
     if not c.left_keys:
-        if not keyless:
-            raise ctx.fail("PSK-3002", "this join has no equality between its two sides", origin)
         one = Expr(exp.Literal.number(1))
         c.left_keys, c.right_keys = [one], [one]
     residual = to_expr(ctx, all_of(c.residual)) if c.residual else None

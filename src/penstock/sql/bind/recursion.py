@@ -220,7 +220,7 @@ class _Step:
         both = frozenset((*flow.other.columns, *his.columns))
         parts = [p for p in flow.conditions if Expr(p).refs and Expr(p).refs <= both]
         flow.conditions = [p for p in flow.conditions if not any(p is q for q in parts)]
-        flow.other = regular_join(self.ctx, flow.other, his, "inner", parts, self.query, keyless=True)
+        flow.other = regular_join(self.ctx, flow.other, his, "inner", parts, self.query)
         return flow
 
     def _sorted(self, flow: _Flow) -> _Flow:

@@ -31,6 +31,7 @@ from penstock.sql.bind.expansion import expanding, expansion
 from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr, type_of
 from penstock.sql.bind.generators import generate
 from penstock.sql.bind.joins import Conditions, regular_join
+from penstock.sql.bind.onsubqueries import OnSubqueries
 from penstock.sql.bind.recursion import Recursion, Reference
 from penstock.sql.bind.scope import Col, Relation, Scope
 from penstock.sql.bind.sessions import sessions
@@ -293,10 +294,6 @@ class From(TimeJoins):
     def join(self, left: Node, join: exp.Join) -> Node:
         item = join.this
         side, kind_word = (join.side or "").upper(), (join.kind or "").upper()
-        if (join.args.get("method") or "").upper() == "NATURAL":
-            raise self.ctx.fail(
-                "PSK-3003", "NATURAL joins are not supported", item, hint="Name the columns: JOIN … USING (k)."
-            )
         if isinstance(item, exp.Unnest) or (isinstance(item, exp.Lateral) and not isinstance(item.this, exp.Subquery)):
             if join.args.get("on") is not None and not _is_true(join.args["on"]):
                 raise self.ctx.fail("PSK-1012", "a join with UNNEST cannot have a condition; put it into WHERE", item)
@@ -321,15 +318,17 @@ class From(TimeJoins):
                 item,
                 hint="Write ON a.k = b.k AND …, without OR.",
             )
-        crossed = kind_word == "CROSS" or (special is None and not parts and not join.args.get("using"))
-        kind: JoinKind | None = "inner" if crossed else _KINDS.get((side, kind_word))
+        using = [i.name for i in join.args.get("using") or []]
+        if (join.args.get("method") or "").upper() == "NATURAL":
+            using = [c.name for c in before.visible() if relation.find(c.name)]
+        crossed = kind_word == "CROSS" or (special is None and not parts and not using)
+        kind: JoinKind | None = "inner" if kind_word == "CROSS" else _KINDS.get((side, kind_word))
         if kind is None:
             raise self.ctx.fail("PSK-3003", f"{side} {kind_word} JOIN is not supported".replace("  ", " "), item)
         if kind in ("right", "full") and self.start is not None:
             raise self.ctx.fail(
                 "PSK-1012", f"a {kind.upper()} JOIN with columns of the outer query in FROM is not supported", item
             )
-        using = [i.name for i in join.args.get("using") or []]
         rest = [p for p in parts if p is not special]
         for p in list(rest):
             if isinstance(p, exp.Anonymous) and p.name == "__using":
@@ -342,23 +341,17 @@ class From(TimeJoins):
         equalities, hide = self._using(using, before, relation, kind, item)
         if special is not None and special.name == "__probe":
             return self._probe(left, right, before, relation, special, item)
-        binder = ExprBinder(self.ctx, self.scope, subquery=self._no_subquery)
+        sides = OnSubqueries(self.ctx, left, right, self.scope, self.bind_query, self.ctes)
+        binder = ExprBinder(self.ctx, self.scope, subquery=sides.attach if special is None else sides.refuse)
         bound = [*equalities, *(binder.bind(p) for p in rest)]
-        if crossed:
+        left, right = sides.left, sides.right
+        if crossed and kind == "inner":
             bound = self._from_where(left, right)
         made = self._joined(left, right, kind, bound, special, binder, item, crossed)
         made = self._merge(made, hide, kind)
         if kind in ("semi", "anti"):
             self.scope.relations.pop()
         return made
-
-    def _no_subquery(self, node: exp.Expression) -> exp.Expression:
-        raise self.ctx.fail(
-            "PSK-1012",
-            "a subquery is not allowed in ON of this join",
-            node,
-            hint="Join a derived table that has the subquery's value as a column.",
-        )
 
     def _joined(
         self,
@@ -404,7 +397,7 @@ class From(TimeJoins):
                 item,
                 hint="Join them ON an equality and a time bound, or make one of them a table.",
             )
-        return regular_join(self.ctx, left, right, kind, bound, item, keyless=crossed)
+        return regular_join(self.ctx, left, right, kind, bound, item)
 
     def _listed(self, node: Node, joins: list[exp.Join]) -> Node:
         """`a, b, c`: joins each relation as soon as WHERE has an equality between it and the plan so far, in any textual order."""
@@ -512,25 +505,23 @@ class From(TimeJoins):
         return parts, hide
 
     def _merge(self, node: Node, hide: list[tuple[str, str, str]], kind: JoinKind) -> Node:
-        """After USING each key is one column: that of the side which is never NULL, or COALESCE of both."""
+        """After USING each key is one column, before all others: that of the side which is never NULL, or COALESCE of both."""
         if not hide or kind in ("semi", "anti"):
             return node
-        gone: set[str] = set()
         merged: list[Col] = []
         items: list[Named] = []
         for name, left, right in hide:
+            internal = right if kind == "right" else left
             if kind == "full":
-                gone |= {left, right}
                 internal = self.ctx.fresh(f"using${name}")
                 both = exp.Coalesce(this=column(left), expressions=[column(right)])
                 items.append(Named(internal, to_expr(self.ctx, both)))
-                merged.append(Col(name, internal))
-            else:
-                gone.add(left if kind == "right" else right)
-        self.scope.relations = [r.hide(frozenset(gone)) for r in self.scope.relations]
+            merged.append(Col(name, internal))
+        gone = frozenset(c for _, left, right in hide for c in (left, right))
+        self.scope.relations = [r.hide(gone) for r in self.scope.relations]
+        self.scope.relations.insert(0, Relation(None, tuple(merged)))
         if items:
             node = Project(node, (*(Named(c, col(c)) for c in node.columns), *items))
-            self.scope.relations.insert(0, Relation(None, tuple(merged)))
         return node
 
     def _lateral(self, left: Node, join: exp.Join, item: exp.Lateral, side: str) -> Node:
@@ -557,8 +548,7 @@ class From(TimeJoins):
         if on is not None and not _is_true(on):
             parts += [ExprBinder(self.ctx, self.scope).bind(p) for p in conjuncts(on)]
         kind: JoinKind = "left" if side == "LEFT" or always else "inner"
-        keyless = not parts or bool(block.correlated)
-        made: Node = regular_join(self.ctx, left, block.node, kind, parts, item, keyless=keyless)
+        made: Node = regular_join(self.ctx, left, block.node, kind, parts, item)
         if block.deferred:
             values = (Named(c, to_expr(self.ctx, e, item)) for c, e in block.deferred.items())
             made = Project(made, (*(Named(c, col(c)) for c in left.columns), *values))

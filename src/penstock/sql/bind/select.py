@@ -89,7 +89,7 @@ class SelectBinder(SelectList, GroupBy):
                 joining.append(node)
             else:
                 rest.append(part)
-        self.node = regular_join(self.ctx, self.node, domain.node, "inner", joining, self.select, keyless=True)
+        self.node = regular_join(self.ctx, self.node, domain.node, "inner", joining, self.select)
         return rest
 
     def _where(self, parts: list[exp.Expression]) -> None:

@@ -53,8 +53,8 @@ class SelectList(BlockDraft):
         """A reference, in parsed form, that can only resolve to this column."""
         relation = self.scope.relation("__star")
         if relation is None:
-            every = tuple(Col(c.internal, c.internal, hidden=True) for r in self.scope.relations for c in r.cols)
-            self.scope.relations.append(Relation("__star", every))
+            every = dict.fromkeys(c.internal for r in self.scope.relations for c in r.cols)
+            self.scope.relations.append(Relation("__star", tuple(Col(i, i, hidden=True) for i in every)))
         return exp.Column(
             this=exp.Identifier(this=internal, quoted=True), table=exp.Identifier(this="__star", quoted=True)
         )

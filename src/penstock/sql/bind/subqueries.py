@@ -169,7 +169,7 @@ class Subqueries:
         origin: exp.Expression,
         mark: str | None = None,
     ) -> Node:
-        return regular_join(self.ctx, node, block.node, kind, parts, origin, keyless=True, mark=mark)
+        return regular_join(self.ctx, node, block.node, kind, parts, origin, mark=mark)
 
     def _bind(
         self,

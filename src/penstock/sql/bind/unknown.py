@@ -68,9 +68,7 @@ class Unknown:
         """For any correlation: a mark join in which every NULL counts as a match."""
         possible = [self._possible(v, c) for v, c in zip(self.values, self.block.cols, strict=True)]
         mark = self.ctx.fresh("mark")
-        made = regular_join(
-            self.ctx, self.node, self.block.node, "mark", [*parts, *possible], origin, keyless=True, mark=mark
-        )
+        made = regular_join(self.ctx, self.node, self.block.node, "mark", [*parts, *possible], origin, mark=mark)
         return made, column(mark)
 
     def _possible(self, value: exp.Expression, c: Col) -> exp.Expression:
