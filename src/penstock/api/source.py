@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.runtime.engine import Engine
+    from penstock.runtime.storage.backpressure import Pending
 
-_BACKPRESSURE_ROWS = 10_000_000
 _MISFITS = frozenset({"PSK-5003", "PSK-5006", "PSK-5007"})
 """Errors that concern single rows."""
 
@@ -79,18 +79,27 @@ class SourceHandle:
 
     @property
     def pending(self) -> int:
-        """The number of rows that some running query has not processed yet."""
-        info = self._info
-        behind = 0
-        for d in self._engine.catalog.dependents(info.id):
-            job = self._engine.jobs.by_object.get(d.id)
-            if job is not None:
-                behind = max(behind, self._engine.log.amount(info.id, after=job.kernel.position[0])[1])
-        return behind
+        """The number of rows, of those committed since it started, that some running query has not processed yet."""
+        return self._pending.rows
+
+    @property
+    def capacity(self) -> int | None:
+        """How many rows may be pending (`max_pending_rows`); None: any number."""
+        return self._pending.limits.rows or None
+
+    @property
+    def utilization(self) -> float:
+        """How much of the limits in rows and bytes is used. From 1 on, `insert` waits or is refused; 0 without limits."""
+        return self._pending.utilization
 
     @property
     def is_backpressured(self) -> bool:
-        return self.pending > _BACKPRESSURE_ROWS
+        """True above 80 % of a limit: a producer that then slows down is not held."""
+        return self._pending.is_backpressured
+
+    @property
+    def _pending(self) -> Pending:
+        return self._engine.storage.backpressure.pending(self._info.id)
 
     def writer(self, *, max_rows: int = 10_000, max_delay: float = 0.05) -> BatchingWriter:
         """A context manager that batches small inserts into larger commits."""

@@ -126,6 +126,22 @@ class EngineSettings(Section):
         description="A row further than this ahead of the wall clock does not advance the watermark, "
         "unless the source says otherwise.",
     )
+    max_pending_rows: Count = Field(
+        default=0,
+        ge=0,
+        description="Rows of a source that a running query has not processed, from which on no more are accepted; 0: no limit. For sources without the option `max_pending_rows`.",
+    )
+    max_pending_bytes: Count = Field(
+        default=0,
+        ge=0,
+        description="The same in bytes of the log; 0: no limit. For sources without the option `max_pending_bytes`.",
+    )
+    full_timeout_ms: Count = Field(
+        default=30_000,
+        ge=0,
+        description="How long rows wait that are inserted into a source which has reached one of these limits, with `on_full = 'block'`; then they are refused (PSK-5020). "
+        "A connector waits without a limit.",
+    )
     drift_timeout_ms: Count = Field(
         default=30_000,
         ge=0,

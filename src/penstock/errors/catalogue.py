@@ -120,6 +120,10 @@ CODES: dict[str, Code] = {
     ),
     "PSK-5018": Code("the subscription was ended by KILL SUBSCRIPTION"),
     "PSK-5019": Code("a row rule cannot be applied"),
+    "PSK-5020": Code(
+        "the source is full",
+        "Insert more slowly, or allow more with max_pending_rows and max_pending_bytes; SHOW QUERIES shows which query is behind.",
+    ),
     "PSK-5030": Code(
         "exactly-once needs sources that can replay",
         "Use WITH (guarantee = 'at-least-once'), or feed the source by INSERT, which is durable when it returns.",

@@ -95,6 +95,7 @@ class Engine:
             self._unwatch()
             raise
         self.jobs = Jobs(self.storage, self.compute, self.ddl, self.lookups, lambda: self.running)
+        self.storage.backpressure.readers = self.jobs.readers
 
     def _let_go(self) -> None:
         self._lock.release()
@@ -257,6 +258,7 @@ class Engine:
             faulted = self.lifecycle.state is State.FAULTED
             self.lifecycle.to(State.CLOSED)
             self.storage.alignment.close()
+            self.storage.backpressure.close()
             last.callback(self._let_go)
             last.callback(self.compute.close)
             last.callback(self.storage.close)

@@ -106,7 +106,8 @@ class Ticker:
         quiet = self._quiet.get(info.id)
         # A source whose rows are held back is not idle.
         tried = self._engine.log.epoch(info.id) + alignment.refused(info.id)
-        if quiet is None or quiet.commits != tried or alignment.waits(info.id):
+        held = alignment.waits(info.id) or self._engine.storage.backpressure.holds(info.id)
+        if quiet is None or quiet.commits != tried or held:
             self._quiet[info.id] = _Quiet(time.monotonic(), tried)
         elif not quiet.marked and (time.monotonic() - quiet.since) * 1000 >= duration_ms(info.options["idle_timeout"]):
             self._engine.storage.commit([Part(object_id=info.id, idle=True, column_count=len(info.columns))])
@@ -116,7 +117,7 @@ class Ticker:
         """Advances the watermark of a source past values that have become idle."""
         engine = self._engine
         clock = engine.storage.feeds[info.id].clock
-        held = engine.storage.alignment.waits(info.id)
+        held = engine.storage.alignment.waits(info.id) or engine.storage.backpressure.holds(info.id)
         if isinstance(clock, ValueWatermark) and not held and clock.due():
             engine.storage.commit([Part(object_id=info.id, column_count=len(info.columns))])
 

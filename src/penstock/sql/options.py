@@ -21,6 +21,9 @@ ALLOWED: dict[str, frozenset[str]] = {
             "watermark_group",
             "max_drift",
             "on_drift",
+            "max_pending_rows",
+            "max_pending_bytes",
+            "on_full",
         }
     ),
     "TABLE": frozenset({"retain_history"}),
@@ -53,6 +56,7 @@ VALUES: dict[str, frozenset[str]] = {
     "on_error": frozenset({"fail", "dead_letter"}),
     "guarantee": frozenset({"auto", "at-least-once", "exactly-once"}),
     "on_drift": frozenset({"pause", "reject", "warn"}),
+    "on_full": frozenset({"block", "reject", "drop_oldest"}),
     "strategy": frozenset({"replicated", "on-demand"}),
     "snapshot": frozenset({"true", "false"}),
     "stale": frozenset({"true", "false"}),

@@ -7,15 +7,18 @@ import pyarrow as pa
 from penstock.catalog.objects import ObjectInfo
 from penstock.connect import Access, make_source
 from penstock.connect.websocket import Status
+from penstock.runtime.connect.dropping import DroppingBuffer
 from penstock.runtime.lifecycle import INTAKE_STEPS, IntakeState, Lifecycle
+from penstock.runtime.storage.backpressure import limits, policy
 from penstock.runtime.storage.storage import Storage
 
 
 class Intake:
     """Runs the connector of one source. Errors appear in its status and affect nothing else.
 
-    While the source is too far ahead of its group, nothing is read from the connector, without a time limit. Rows that were already read are
-    committed when the others have caught up, or when the connector is stopped, because it could not request them again.
+    While the source is too far ahead of its group, or full, nothing is read from the connector, without a time limit. Rows that were already read are
+    committed when the others have caught up, or when the connector is stopped, because it could not request them again. With `on_full = 'drop_oldest'` reading
+    goes on, and the oldest rows that could not be committed are dropped.
     """
 
     def __init__(self, storage: Storage, info: ObjectInfo, access: Access) -> None:
@@ -26,18 +29,24 @@ class Intake:
         self._info = info
         self._stopping = False
         self._source = make_source(info.connector, info.columns, access)
-        self._source.start(self._insert, self._report)
+        self._buffer: DroppingBuffer | None = None
+        if policy(info) == "drop_oldest":
+            self._buffer = DroppingBuffer(info.name, limits(info, storage.settings).rows, self._insert)
+        self._source.start(self._insert if self._buffer is None else self._buffer.push, self._report)
 
     @property
     def state(self) -> IntakeState:
         return self._life.state
 
+    @property
+    def dropped(self) -> int:
+        """The number of rows that were dropped because the source was full."""
+        return self._buffer.dropped if self._buffer is not None else 0
+
     def _insert(self, batch: pa.RecordBatch) -> None:
         feed = self._storage.feed(self._info)
         part = feed.part(batch)
-        self._storage.alignment.persist(
-            lambda: self._storage.commit([part], aligned=not self._stopping), lambda: self._stopping
-        )
+        self._storage.persist(part, lambda: self._stopping)
         feed.count(part)
 
     def _report(self, status: Status) -> None:
@@ -48,4 +57,6 @@ class Intake:
         self._stopping = True
         self._storage.alignment.nudge(self._info.id)
         self._source.stop()
+        if self._buffer is not None:
+            self._buffer.stop()
         self._life.attempt(IntakeState.STOPPED)

@@ -39,6 +39,8 @@ class JobFigures:
     started_at: float = field(default_factory=time.time)
     reached: int = 0
     """The LSN up to which the recorded epochs have processed the log."""
+    begun: int = 0
+    """The last LSN when the job was started."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from penstock.runtime.jobs.job import Job, JobSpec
 from penstock.runtime.jobs.planned import Planned, Planner
 from penstock.runtime.jobs.relocate import relocate
 from penstock.runtime.lifecycle import JobState
+from penstock.runtime.storage.backpressure import Reader
 from penstock.runtime.storage.contents import complete, contents
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.record import Recorder, change_part
@@ -178,6 +179,7 @@ class Jobs:
     def run(self, spec: JobSpec, made: Callable[[Job], None] = lambda job: None) -> None:
         """Starts a job; `made` hears of it before it runs."""
         job = Job(spec)
+        job.figures.begun = self.storage.log.head
         made(job)
         for i in spec.objects:
             self.by_object[i] = job
@@ -392,6 +394,17 @@ class Jobs:
         if job.error is not None and job.state in (JobState.FAILED, JobState.RETRYING):
             return Trouble(info.name, job.state.value, job.failed_at or 0.0, max(lsn, job.figures.reached), job.error)
         return None
+
+    def readers(self, object_id: int) -> Iterator[Reader]:
+        """The running queries that read an object directly. What was committed before one was started does not count as waiting for it: a new query may have to
+        read a long history first."""
+        catalog = self.storage.catalog
+        for info in catalog.dependents(object_id):
+            job = self.by_object.get(info.id)
+            if job is not None and job.state not in (JobState.FAILED, JobState.STOPPED):
+                owner = info.owner_id if info.hidden and info.owner_id is not None else info.id
+                name = catalog.by_id(owner).name if catalog.has_id(owner) else info.name
+                yield Reader(name, max(job.figures.reached, job.figures.begun))
 
     def upstream(self, infos: Iterable[ObjectInfo], *, errors: bool = True) -> list[ObjectInfo]:
         """Objects and all their inputs, direct and indirect, in order of dependency. Without `errors`, the errors of a query do not depend on it."""

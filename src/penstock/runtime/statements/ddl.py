@@ -22,6 +22,7 @@ from penstock.runtime.jobs.probes import Probe, refuse_late_data, split
 from penstock.runtime.statements.draft import Draft, drafting
 from penstock.runtime.statements.dropping import replaced
 from penstock.runtime.storage.alignment import check as check_alignment
+from penstock.runtime.storage.backpressure import check as check_backpressure
 from penstock.runtime.storage.pervalue import check as check_values
 from penstock.serve.layout import WEIGHT
 from penstock.spark.bridge import ERROR_SCHEMA
@@ -63,6 +64,7 @@ def create_fed(engine: Engine, s: st.CreateSource | st.CreateTable | st.CreateLo
             check_values(info)
         gone_ids = {o.id for o in gone}
         check_alignment(info, [o for o in engine.catalog.objects(Kind.SOURCE) if o.id not in gone_ids])
+        check_backpressure(info, engine.settings)
         read = _read_lookup(engine, info)
         with drafting(engine, gone) as draft:
             draft.attach(info)

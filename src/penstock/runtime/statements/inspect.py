@@ -65,6 +65,12 @@ class ObjectStatus:
     """How far a source is ahead of the slowest other source of its watermark group; None for objects without a group."""
     held_back_by: str | None = None
     """The source of the watermark group that this source's rows wait for."""
+    pending_rows: int = 0
+    """Rows of a source that a running query has not processed yet."""
+    utilization: float | None = None
+    """How much of its limits a source uses; None for other objects, and for sources without limits."""
+    dropped_rows: int = 0
+    """Rows that the connector of a source has dropped because the source was full."""
     guarantee: str | None = None
     """What a sink promises: `exactly-once` or `at-least-once`; None for other objects, and for a sink that is not open."""
 
@@ -115,6 +121,9 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
         state, warning = "paused" if drift.waiting else state, drift.warning or warning
     if info.id in engine.refusals:
         state, error = "failed", str(engine.refusals[info.id])
+    pending = engine.storage.backpressure.pending(info.id) if info.kind is Kind.SOURCE else None
+    if pending is not None and engine.storage.backpressure.holds(info.id):
+        warning = warning or f"It is full: {pending.behind or 'a query'} is behind."
     subscribers = hub[info.id].subscribers if info.id in hub else 0
     return ObjectStatus(
         name=info.name,
@@ -138,6 +147,9 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
         lookup=replace(fed.figures) if fed is not None else None,
         drift_ms=drift.ms if drift is not None else None,
         held_back_by=drift.behind if drift is not None and drift.held else None,
+        pending_rows=pending.rows if pending is not None else 0,
+        utilization=pending.utilization if pending is not None and any(pending.limits) else None,
+        dropped_rows=intake.dropped if intake is not None else 0,
         guarantee=sink.delivery.guarantee if sink is not None and sink.delivery is not None else None,
     )
 
@@ -225,6 +237,7 @@ def show(engine: Engine, what: str) -> pa.Table:
             fields.insert(1, ("kind", pa.string()))
         if what == "sources":
             fields += [("drift_ms", pa.int64()), ("held_back_by", pa.string()), ("warning", pa.string())]
+            fields += [("pending_rows", pa.int64()), ("utilization", pa.float64()), ("dropped_rows", pa.int64())]
         if what == "sinks":
             fields += [("guarantee", pa.string()), ("warning", pa.string()), ("error", pa.string())]
         return pa.Table.from_pylist(rows, schema=pa.schema(fields))

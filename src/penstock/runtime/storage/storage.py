@@ -19,6 +19,7 @@ from penstock.disk import make_folder
 from penstock.errors import PenstockError, fail
 from penstock.log import Commit, Entry, Log, Part
 from penstock.runtime.storage.alignment import Alignment
+from penstock.runtime.storage.backpressure import Backpressure
 from penstock.runtime.storage.contents import read_entry
 from penstock.runtime.storage.feed import Feed
 from penstock.runtime.storage.interrupts import uninterrupted
@@ -94,6 +95,8 @@ class Storage:
                 on_durable=self._durable,
             )
             undo.callback(self.log.close)
+            self.backpressure = Backpressure(self.log, lambda: self.settings, self._stood_still)
+            """Decides which sources accept no rows now, because too many wait for queries."""
             self.catalog = Catalog(self.layout.catalog, expected=self.log.head > 1)
             # An undone statement or a crash may have left an id in the log that is not in the catalogue. The log accepts no
             # # more commits for it, so it must not be reused.
@@ -114,8 +117,8 @@ class Storage:
         2. apply it to the contents of tables and views;
         3. publish it to subscribers.
 
-        Commits to one object take these steps in LSN order. Rows for a source that is too far ahead of its group are refused
-        (`Ahead`); callers wait for the group without holding locks (`Alignment.attempt`). Not `aligned`: the rows are accepted all the same.
+        Commits to one object take these steps in LSN order. Rows for a source that is too far ahead of its group, or full, are refused
+        (`Ahead`, `Full`); callers wait without holding locks (`when_level`, `persist`). Not `aligned`: the rows are accepted all the same.
         """
         # The locks are taken inside, so that Ctrl-C cannot interrupt between acquiring one and registering its release. Their holders are
         # # in such a block as well, so the wait is bounded.
@@ -125,6 +128,7 @@ class Storage:
             if aligned:
                 # Under the locks, so that at most one of several concurrent commits goes past the limit.
                 self.alignment.check(parts, self._foreseen)
+                self.backpressure.check(parts)
             stamped = [self._stamped(p) for p in parts]
             commit = self.log.append(stamped)
             self.alignment.moved(commit.entries)
@@ -158,13 +162,30 @@ class Storage:
             feed.clock.stood_still(seconds)
 
     def await_level(self, object_id: int) -> None:
-        """Returns when a source accepts rows; raises PSK-5014 if it is too far ahead of its group for too long."""
-        self.when_level(lambda: self.alignment.admit([object_id], {}))
+        """Returns when a source accepts rows; raises PSK-5014 if it is too far ahead of its group for too long, PSK-5020 if it is full for too long."""
+
+        def admit() -> None:
+            self.alignment.admit([object_id], {})
+            self.backpressure.admit(object_id)
+
+        self.when_level(admit)
 
     def when_level(self, commit: Callable[[], T]) -> T:
-        """Calls `commit` and returns its result; retries for `engine.drift_timeout_ms` while the rows are too far ahead. The caller must hold no
-        lock."""
-        return self.alignment.attempt(commit, self.settings.engine.drift_timeout_ms / 1000)
+        """Calls `commit` and returns its result; retries for `engine.drift_timeout_ms` while the rows are too far ahead, and for `engine.full_timeout_ms`
+        while a source is full. The caller must hold no lock."""
+        engine = self.settings.engine
+        return self.backpressure.attempt(
+            lambda: self.alignment.attempt(commit, engine.drift_timeout_ms / 1000), engine.full_timeout_ms / 1000
+        )
+
+    def persist(self, part: Part, over: Callable[[], bool]) -> None:
+        """Commits rows of a connector when the source accepts them, without a time limit; at once when `over` becomes true, which `Alignment.nudge` signals."""
+
+        def commit() -> Commit:
+            return self.alignment.persist(lambda: self.commit([part], aligned=not over()), over)
+
+        if self.backpressure.persist(commit, over) is None:
+            self.commit([part], aligned=False)
 
     def _check_known(self, object_id: int) -> None:
         if object_id not in self._attached:
@@ -229,6 +250,7 @@ class Storage:
         self._attached[info.id] = (info, stored_schema(info))
         last = self.log.last_entry(info.id)
         self.alignment.join(info, self.log.watermark(info.id), idle=last is not None and last.idle)
+        self.backpressure.join(info)
         self.hub.open(
             info.id,
             info.name,
@@ -315,6 +337,7 @@ class Storage:
             self.damage.pop(object_id, None)
             self.closed.pop(object_id, None)
             self.alignment.leave(object_id)
+            self.backpressure.leave(object_id)
             with self._lock:
                 self._orders.pop(object_id, None)
         # If one step fails, the others still run.
