@@ -120,6 +120,7 @@ CODES: dict[str, Code] = {
     ),
     "PSK-5018": Code("the subscription was ended by KILL SUBSCRIPTION"),
     "PSK-5019": Code("a row rule cannot be applied"),
+    "PSK-5020": Code("too many submitted rows wait", "Submit more slowly, or use BackpressureStrategy.PAUSE_SOURCE."),
     "PSK-5030": Code(
         "exactly-once needs sources that can replay",
         "Use WITH (guarantee = 'at-least-once'), or feed the source by INSERT, which is durable when it returns.",

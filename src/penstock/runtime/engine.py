@@ -430,6 +430,11 @@ class Engine:
         """The current error of periodic work: processing-time watermarks, retention."""
         return self.ticker.error(object_id)
 
+    @property
+    def functions(self) -> frozenset[str]:
+        """The names of registered Python functions, in lower case."""
+        return frozenset(n.lower() for n in self._functions)
+
     def register_function(self, name: str, function: Callable[..., object], returns: str) -> None:
         """Makes a Python function callable in SQL, in queries created from now on."""
         self.compute.batch.register(name, function, returns)

@@ -224,6 +224,7 @@ class Jobs:
                 seeds=planned.seeds,
                 start=solo.start,
                 state_limit=planned.state_limit,
+                codegen=planned.codegen,
             )
 
         told = [*outputs, *([owner] if owner is not None else [])]

@@ -166,6 +166,7 @@ def add_query(
             limit=state_limit(parsed.options),
             by_id=draft.by_id,
             alone="" if role in (Role.USER, Role.SUBSCRIPTION) else "it is a part of another query",
+            options=parsed.options,
         )
         _refuse_replaced(draft, name, planned)
         options = dict(parsed.options) | ({"on_error": "dead_letter"} if parsed.errors_to is not None else {})
