@@ -26,8 +26,9 @@ from penstock.query.lifecycle import STEPS, QueryState
 from penstock.runtime.engine import Engine
 from penstock.runtime.jobs.job import Job
 from penstock.runtime.lifecycle import Lifecycle, State
-from penstock.runtime.statements.ddl import add_query, drop
+from penstock.runtime.statements.ddl import add_query
 from penstock.runtime.statements.draft import drafting
+from penstock.runtime.statements.dropping import drop
 from penstock.runtime.statements.execute import checkpoint
 from penstock.runtime.statements.subscribe import origin_of
 from penstock.serve.change import Change

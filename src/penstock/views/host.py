@@ -15,8 +15,9 @@ from penstock.catalog.objects import Kind, ObjectInfo, Role
 from penstock.errors import fail
 from penstock.runtime.engine import Engine
 from penstock.runtime.lifecycle import State
-from penstock.runtime.statements.ddl import add_query, drop
+from penstock.runtime.statements.ddl import add_query
 from penstock.runtime.statements.draft import drafting
+from penstock.runtime.statements.dropping import drop
 from penstock.runtime.statements.subscribe import origin_of
 from penstock.runtime.storage.writes import Write
 from penstock.serve.options import SubscribeOptions
