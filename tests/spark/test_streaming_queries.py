@@ -164,3 +164,16 @@ def test_a_failing_row_is_an_error_of_its_query_alone(db: penstock.Database) -> 
         with pytest.raises(penstock.PenstockError, match="PSK-7007"):
             query.flush(SOON_S)
     assert run(db, QUERIES["filter and project"][0]) == Counter(QUERIES["filter and project"][1])
+
+
+def test_a_swap_is_at_an_epoch_boundary(db: penstock.Database) -> None:
+    with StreamingQuery.compile("SELECT symbol FROM trades", db=db) as query:
+        query.start()
+        query.submit(TRADES[0])
+        query.swap(query.compile_new_version("SELECT symbol, price * 2 AS double FROM trades WHERE price > 5"))
+        query.submit(TRADES[1:3])
+        assert [c.rows() for c in query.finish()] == [[{"symbol": "a"}], [{"symbol": "a", "double": 40.0}]]
+    with StreamingQuery.compile(QUERIES["running totals"][0], db=db) as query:
+        query.start()
+        with pytest.raises(penstock.PenstockError, match="PSK-1012"):
+            query.swap(query.compile_new_version("SELECT symbol FROM trades"))

@@ -14,7 +14,7 @@ from typing import Any, NewType
 
 from penstock.api.database import Database
 from penstock.api.source import BatchingWriter, SourceHandle
-from penstock.catalog.objects import Kind, ObjectInfo, Role
+from penstock.catalog.objects import Kind, ObjectInfo, Role, Solo
 from penstock.errors import fail
 from penstock.log import Part
 from penstock.plan import nodes as p
@@ -64,6 +64,10 @@ class StreamingQuery:
         self._cache = cache
         self._life = Lifecycle("The query", QueryState.READY, STEPS)
         self._lock = threading.RLock()
+        self._gate = threading.Lock()
+        """Held by each `submit`, and by `swap`, which nothing is submitted during."""
+        self._held: list[Change] = []
+        """Output of earlier versions that was not polled."""
         self._sources: dict[str, SourceHandle] = {}
         self._writers: dict[str, BatchingWriter] = {}
         self._info: ObjectInfo | None = None
@@ -98,6 +102,10 @@ class StreamingQuery:
         return self._compiled.metadata
 
     @property
+    def _operators(self) -> int:
+        return self.metadata.ring1_operator_count
+
+    @property
     def columns(self) -> tuple[str, ...]:
         return self._compiled.query.names
 
@@ -117,9 +125,7 @@ class StreamingQuery:
             inputs = self._make_inputs()
             undo.callback(self._drop, [*inputs.values()])
             self._info = self._make_output(inputs)
-            self._changes = self._engine.hub.subscribe(
-                self._info.id, origin_of(self._engine, self._info, SubscribeOptions())
-            )
+            self._changes = self._subscribed(self._info)
             policy = self.config.batch_policy
             for name, info in inputs.items():
                 self._sources[name] = SourceHandle(self._engine, info)
@@ -169,9 +175,42 @@ class StreamingQuery:
             if marks:
                 engine.storage.commit(marks)
             self._settle(None)
-            out = self._drained()
+            out = [*self._held, *self._drained()]
             self._end()
             return out
+
+    def compile_new_version(self, sql: str, config: QueryConfig | None = None) -> StreamingQuery:
+        """Compiles another version of this query, which runs on meanwhile; `swap` switches to it."""
+        return StreamingQuery.compile(sql, config or self.config, db=self._database, cache=self._cache)
+
+    def swap(self, new: StreamingQuery) -> None:
+        """Switches to another version at an epoch boundary: all rows that were submitted before are processed by the old version, all later ones by
+        the new one, and the output goes on. `submit` waits meanwhile. After an error the old version runs on.
+
+        The new version reads the same sources (PSK-1016). Neither may keep state, because state cannot be carried over (PSK-1012).
+        """
+        with self._gate, self._lock, ExitStack() as undo:
+            self._expect("swap", QueryState.RUNNING)
+            new._expect("swap", QueryState.READY)
+            self._check_same(new)
+            engine, old = self._engine, self._info
+            assert old is not None and self._changes is not None
+            # With the gate closed and nothing buffered, no row comes after this LSN before the switch.
+            self._flush()
+            boundary = engine.log.head
+            self._settle(None)
+            inputs = {name: s._info for name, s in self._sources.items()}
+            made = new._make_output(inputs, after=boundary)
+            undo.callback(self._drop_one, made)
+            changes = self._subscribed(made)
+            undo.pop_all()
+            self._runs.note(self._job)
+            self._held += self._drained()
+            self._changes.cancel()
+            self._info, self._changes, self._compiled = made, changes, new._compiled
+            self.sql, self.config = new.sql, new.config
+            new._life.to(QueryState.STOPPED)
+            self._drop_one(old)
 
     def stop(self) -> None:
         """Ends the query; what was not polled is gone. Stopping it again does nothing."""
@@ -190,6 +229,10 @@ class StreamingQuery:
     def submit(self, data: object, *, source: str | None = None) -> None:
         """Takes a row (a dict or tuple), a list of rows, or anything that `insert` takes (Arrow, pandas, polars). Rows are committed by the batch policy;
         a frame is one commit. `source` names the input if there are several. An invalid row is refused by the next call at the latest."""
+        with self._gate:
+            self._submit(data, source)
+
+    def _submit(self, data: object, source: str | None) -> None:
         begin = time.perf_counter_ns()
         self._expect("submit", QueryState.RUNNING)
         writer = self._writer(source)
@@ -227,7 +270,12 @@ class StreamingQuery:
         self._expect("poll_output", QueryState.RUNNING, QueryState.PAUSED)
         assert self._changes is not None
         self._runs.note(self._job)
-        return self._changes.fetch(count, timeout)
+        with self._lock:
+            held, self._held = self._held[:count], self._held[len(self._held[:count]) :]
+        left = None if count is None else count - len(held)
+        if held and left == 0:
+            return held
+        return held + self._changes.fetch(left, 0.0 if held else timeout)
 
     def _drained(self) -> list[Change]:
         assert self._changes is not None
@@ -346,7 +394,32 @@ class StreamingQuery:
                     draft.attach(info)
         return made
 
-    def _make_output(self, inputs: dict[str, ObjectInfo]) -> ObjectInfo:
+    def _subscribed(self, info: ObjectInfo) -> Subscription:
+        return self._engine.hub.subscribe(info.id, origin_of(self._engine, info, SubscribeOptions()))
+
+    def _check_same(self, new: StreamingQuery) -> None:
+        """Refuses a version that cannot take over."""
+        read = {n.object_id for n in new._compiled.query.root.walk() if isinstance(n, p.Scan)}
+        catalog = self._engine.catalog
+        sources = {o.name: o.columns for i in read if catalog.has_id(i) and (o := catalog.by_id(i)).kind is Kind.SOURCE}
+        had = {name: s.schema for name, s in self._sources.items()}
+        if sources != had:
+            raise fail(
+                "PSK-1016",
+                f"The new version does not read the same rows: {', '.join(sorted(sources))} and not {', '.join(sorted(had))}, "
+                "or other columns of them.",
+                hint="Stop this query and start the other.",
+            )
+        keeps = [q.sql for q in (self, new) if q._operators]
+        if keeps:
+            raise fail(
+                "PSK-1012",
+                f"This version keeps state, which cannot be carried over: {' '.join(keeps[0].split())}",
+                hint="finish() it, and start the other.",
+            )
+
+    def _make_output(self, inputs: dict[str, ObjectInfo], after: int | None = None) -> ObjectInfo:
+        """The stream of the query over its inputs; `after`: it reads only what comes after that LSN."""
         engine, compiled = self._engine, self._compiled
         rules = json.dumps({name: info.name for name, info in inputs.items()})
         with engine.ddl:
@@ -354,7 +427,7 @@ class StreamingQuery:
             bound = bind(compiled.parsed, engine.catalog.as_read_by(seen), statement_text=compiled.text)
             name = f"__query_{next(_numbers)}"
             with drafting(engine) as draft:
-                return add_query(
+                info = add_query(
                     draft,
                     name,
                     Kind.STREAM,
@@ -364,6 +437,10 @@ class StreamingQuery:
                     bound=bound,
                     rules=rules,
                 )
+                if after is not None:
+                    with engine.catalog.edit():
+                        engine.catalog.solo[info.id] = Solo(after, 0)
+            return info
 
     def _end(self) -> None:
         self._life.to(QueryState.STOPPED)
@@ -374,6 +451,12 @@ class StreamingQuery:
             self._runs.note(self._job)
             for writer in self._writers.values():
                 last.callback(writer.close)
+
+    def _drop_one(self, info: ObjectInfo) -> None:
+        engine = self._engine
+        with engine.ddl:
+            if engine.lifecycle.state is not State.CLOSED and engine.catalog.has_id(info.id):
+                drop(engine, info, cascade=True)
 
     def _drop(self, inputs: list[ObjectInfo] | list[int]) -> None:
         """Drops inputs, and with them the stream that reads them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -313,3 +314,65 @@ def test_figures_add_up(db: Any) -> None:
         )
         assert m.ring0_total_ns >= m.ring0_p99_ns > 0 and m.ring1_total_ns >= 2_000_000
         assert (m.pipelines_compiled, m.pipelines_fallback) == (1, 0)
+
+
+# Hot swap
+
+
+def test_rows_before_the_swap_are_of_the_old_version_and_later_ones_of_the_new(db: Any) -> None:
+    with query(db, "SELECT symbol FROM trades") as q:
+        q.start()
+        q.submit(("a", 1))
+        new = q.compile_new_version("SELECT symbol, price FROM trades")
+        q.swap(new)
+        assert new.state is QueryState.STOPPED and q.state is QueryState.RUNNING
+        q.submit(("b", 2))
+        q.flush()
+        assert [c.rows() for c in q.poll_output(1)] == [[{"symbol": "a"}]]
+        assert [c.rows() for c in q.poll_output()] == [[{"symbol": "b", "price": 2}]]
+        assert q.columns == ("symbol", "price")
+        assert (q.metrics().ring0_events_in, q.metrics().ring1_events_out) == (2, 2)
+
+
+def test_submitting_during_swaps_loses_and_repeats_nothing(db: Any) -> None:
+    with query(db, batch_policy=BatchPolicy(max_rows=7, max_delay=0.001)) as q:
+        q.start()
+
+        def submit() -> None:
+            for i in range(200):
+                q.submit(("a", i))
+
+        writer = threading.Thread(target=submit)
+        writer.start()
+        for _ in range(3):
+            q.swap(q.compile_new_version("SELECT symbol, price FROM trades WHERE price > 2"))
+        writer.join()
+        assert sorted(r["price"] for c in q.finish() for r in c.rows()) == list(range(200))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (SQL, "SELECT symbol FROM quotes", "PSK-1016"),
+        (SQL, "SELECT symbol FROM trades UNION ALL SELECT symbol FROM quotes", "PSK-1016"),
+        (SQL, "SELECT symbol, count(*) AS n FROM trades GROUP BY symbol", "PSK-1012"),
+        ("SELECT symbol, count(*) AS n FROM trades GROUP BY symbol", SQL, "PSK-1012"),
+    ],
+)
+def test_a_version_that_cannot_take_over_is_refused_and_the_old_one_runs_on(
+    db: Any, monkeypatch: pytest.MonkeyPatch, old: str, new: str, expected: str
+) -> None:
+    # The fake compiler knows no operators.
+    keeps = property(lambda self: int("count" in self.sql))
+    monkeypatch.setattr(StreamingQuery, "_operators", keeps)
+    with query(db, old) as q:
+        q.start()
+        other = query(db, new)
+        with pytest.raises(PenstockError) as error:
+            q.swap(other)
+        assert code(error) == expected and other.state is QueryState.READY
+        q.submit(("a", 2))
+        q.flush()
+        assert len(q.poll_output()) == 1
+    with pytest.raises(PenstockError, match="PSK-0006"):
+        q.swap(other)
