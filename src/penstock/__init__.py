@@ -30,10 +30,13 @@ if TYPE_CHECKING:
         open,
         open_async,
     )
+    from penstock.query import BackpressureStrategy, BatchPolicy, QueryConfig, QueryState, StreamingQuery
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BackpressureStrategy",
+    "BatchPolicy",
     "Change",
     "CheckpointError",
     "ConfigError",
@@ -45,11 +48,14 @@ __all__ = [
     "InternalError",
     "JoinError",
     "PenstockError",
+    "QueryConfig",
+    "QueryState",
     "RestrictedSession",
     "Result",
     "SourceHandle",
     "SqlError",
     "StateError",
+    "StreamingQuery",
     "Subscription",
     "TimeError",
     "open",
@@ -57,8 +63,15 @@ __all__ = [
 ]
 
 
+_QUERY = frozenset({"BackpressureStrategy", "BatchPolicy", "QueryConfig", "QueryState", "StreamingQuery"})
+
+
 def __getattr__(name: str) -> object:
     # Spark, Arrow and DuckDB take seconds to import; `penstock --help` and errors need none of them.
+    if name in _QUERY:
+        from penstock import query
+
+        return getattr(query, name)
     if name in __all__:
         from penstock import api
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from prometheus_client import CollectorRegistry
+
 
 _open: weakref.WeakSet[Database] = weakref.WeakSet()
 
@@ -183,6 +185,20 @@ class Database(Statements):
         """Every open subscription with its position and what it has been sent."""
         self._engine.check_open()
         return [s.figures for s in self._engine.hub.subscriptions()]
+
+    def prometheus(self) -> str:
+        """All figures in Prometheus' text format. To serve them, pass `registry()` to `prometheus_client`."""
+        from prometheus_client import generate_latest
+
+        return generate_latest(self.registry()).decode()
+
+    def registry(self) -> CollectorRegistry:
+        """A Prometheus registry that reads the figures of this database whenever it is collected. Works also when the JVM has exited."""
+        from penstock.api.exposition import registry
+
+        if self._engine.lifecycle.state is not State.FAULTED:
+            self._engine.check_open()
+        return registry(self._engine)
 
     def topology(self) -> Topology:
         self._engine.check_open()

@@ -120,6 +120,7 @@ class BatchingWriter:
         self._rows: list[Any] = []
         self._lock = threading.Condition()
         self._closed = False
+        self.commits = 0
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"penstock-writer-{source.name}", daemon=True)
         self._thread.start()
@@ -130,6 +131,11 @@ class BatchingWriter:
             self._rows.append(row)
             if len(self._rows) == 1 or len(self._rows) >= self._max_rows:
                 self._lock.notify_all()
+
+    @property
+    def pending(self) -> int:
+        """Rows that are not committed yet."""
+        return len(self._rows)
 
     def flush(self) -> int | None:
         """Commits the buffered rows. Returns the LSN, or None if there were none."""
@@ -152,6 +158,7 @@ class BatchingWriter:
         if not rows:
             return None
         try:
+            self.commits += 1
             return self._source.insert(rows)
         except PenstockError as error:
             if error.code not in _MISFITS:

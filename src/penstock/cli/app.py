@@ -11,7 +11,7 @@ import typer
 from penstock.cli import console, failure, options
 from penstock.cli.commands import SWITCH, Command, Group
 from penstock.cli.interrupts import INTERRUPTED, interrupts
-from penstock.cli.options import Debug, Folder, Format, Output
+from penstock.cli.options import Debug, Folder, Format, Level, Output
 from penstock.cli.version import version
 
 app = typer.Typer(
@@ -52,6 +52,7 @@ def penstock(
       penstock shell ./data            a shell on a folder
       penstock run pipeline.sql        run a script
       penstock sql -c "SELECT 1"       run one statement
+      penstock logs ./data             what the process that has it open reports
       penstock demo                    watch a market-data pipeline at work
       penstock doctor                  check the installation
     """
@@ -144,6 +145,34 @@ def sql(
     from penstock.cli.run import run_command
 
     raise typer.Exit(run_command(command, folder, output=output, limit=limit))
+
+
+@app.command(cls=Command)
+def logs(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="The database's folder.")],
+    count: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="Show the last N reports.")] = 100,
+    level: Annotated[Level, typer.Option("--level", "-l", help="Show reports of this level and above.")] = Level.INFO,
+    follow: Annotated[
+        bool, typer.Option("--follow", metavar=SWITCH, help="Keep showing reports, until Ctrl-C.")
+    ] = False,
+    raw: Annotated[bool, typer.Option("--json", metavar=SWITCH, help="Print the JSON lines as they are.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Show what the process that has a database open reports.
+
+    The database must be opened with the setting logging.file = true.
+    The database is not opened, so this works while another process has it.
+
+    [bold]Examples[/bold]
+
+    \b
+      penstock logs ./data
+      penstock logs ./data --level error --follow
+      penstock logs ./data --json | jq .message
+    """
+    from penstock.cli.logs import show_logs
+
+    raise typer.Exit(show_logs(folder, count=count, level=level.value, follow=follow, raw=raw))
 
 
 @app.command(cls=Command)

@@ -27,6 +27,15 @@ class Format(StrEnum):
     CSV = "csv"
 
 
+class Level(StrEnum):
+    """How important a report is."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 Debug = Annotated[
     bool, typer.Option("--debug", callback=_set_debug, metavar=SWITCH, help="Show the Python traceback of an error.")
 ]

@@ -6,6 +6,7 @@ from penstock.config.change import changed
 from penstock.config.load import FILE_NAME, load_settings
 from penstock.config.settings import (
     EngineSettings,
+    LoggingSettings,
     LogSettings,
     SecuritySettings,
     ServeSettings,
@@ -19,6 +20,7 @@ __all__ = [
     "FILE_NAME",
     "EngineSettings",
     "LogSettings",
+    "LoggingSettings",
     "SecuritySettings",
     "ServeSettings",
     "Settings",

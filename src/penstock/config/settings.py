@@ -223,6 +223,19 @@ class SecuritySettings(Section):
     )
 
 
+class LoggingSettings(Section):
+    """What the process reports about itself, beside the errors that it raises."""
+
+    file: bool = Field(
+        default=False,
+        description="Write reports to `logs/penstock.jsonl` in the database folder, one JSON object per line; `penstock logs` shows them. The three "
+        "last files of 10 MB are kept.",
+    )
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least important reports that the file gets."
+    )
+
+
 class Settings(Section):
     """All settings of one database. `Settings()` has the defaults; `load_settings` reads the other layers."""
 
@@ -234,6 +247,7 @@ class Settings(Section):
     read: ReadSettings = ReadSettings()
     delivery: DeliverySettings = DeliverySettings()
     security: SecuritySettings = SecuritySettings()
+    logging: LoggingSettings = LoggingSettings()
     variables: dict[str, Text] = Field(
         default_factory=dict, description="Values for `${NAME}` in option values. They override the environment."
     )

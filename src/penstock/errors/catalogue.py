@@ -124,6 +124,7 @@ CODES: dict[str, Code] = {
         "the source is full",
         "Insert more slowly, or allow more with max_pending_rows and max_pending_bytes; SHOW QUERIES shows which query is behind.",
     ),
+    "PSK-5021": Code("too many submitted rows wait", "Submit more slowly, or use BackpressureStrategy.PAUSE_SOURCE."),
     "PSK-5030": Code(
         "exactly-once needs sources that can replay",
         "Use WITH (guarantee = 'at-least-once'), or feed the source by INSERT, which is durable when it returns.",

@@ -52,7 +52,7 @@ def repeats(root: p.Node) -> dict[int, int]:
     def visit(node: p.Node) -> None:
         # Computing a shape is slow, and in most plans no two subplans even have the same outline.
         again = not isinstance(node, LINEAR) and alike[_outline(node)] > 1
-        if again and all(deterministic(e) for e in _expressions(node)):
+        if again and all(deterministic(e) for e in expressions(node)):
             key = shape(node)
             if key in first:
                 part = number.setdefault(key, len(number) + 1)
@@ -73,14 +73,14 @@ def repeats(root: p.Node) -> dict[int, int]:
 
 def same(one: p.Node, other: p.Node) -> bool:
     """True if both subplans produce the same rows, ignoring column names but not column order."""
-    alike = _outline(one) == _outline(other) and all(deterministic(e) for e in _expressions(one))
+    alike = _outline(one) == _outline(other) and all(deterministic(e) for e in expressions(one))
     return alike and shape(one) == shape(other)
 
 
 def canonical(query: p.Query) -> str | None:
     """A text that two queries have in common only if they have the same rows in the same order of columns, under whatever names. None for a query
     whose rows are not a function of its input."""
-    if not all(deterministic(e) for e in _expressions(query.root)):
+    if not all(deterministic(e) for e in expressions(query.root)):
         return None
     return f"{query.emit} {shape(query.root)}"
 
@@ -158,11 +158,13 @@ def _names_matter(expr: p.Expr) -> bool:
     return False
 
 
-def _expressions(node: p.Node) -> Iterator[p.Expr]:
-    """The expressions at and below a node."""
+def expressions(node: p.Node, *, deep: bool = True) -> Iterator[p.Expr]:
+    """The expressions at a node and, if `deep`, below it."""
     stack: list[Any] = [node]
     while stack:
         value = stack.pop()
+        if not deep and isinstance(value, p.Node) and value is not node:
+            continue
         if isinstance(value, p.Expr):
             yield value
         elif isinstance(value, tuple):

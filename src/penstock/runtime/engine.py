@@ -28,6 +28,7 @@ from penstock.runtime.connect.sinks import SinkRunner
 from penstock.runtime.jobs.compute import Compute
 from penstock.runtime.jobs.jobs import QUERIES, Jobs, Trouble
 from penstock.runtime.lifecycle import STEPS, Lifecycle, State
+from penstock.runtime.logs import Reports
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.storage import FED, Storage
 from penstock.runtime.storage.writes import TableWriter
@@ -59,6 +60,7 @@ class Engine:
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-")) if folder is None else folder.absolute()
         make_folder(self.folder)
         self.ddl = threading.RLock()
+        self._reports: Reports | None = None
         self.sinks: dict[int, SinkRunner] = {}
         self.intakes: dict[int, Intake] = {}
         self.lookups: dict[int, FedLookup] = {}
@@ -67,10 +69,12 @@ class Engine:
         self.refusals: dict[int, PenstockError] = {}
         """Sources and sinks whose connector could not be started, and why."""
         self._functions: dict[str, tuple[Callable[..., object], str]] = {}
+        self.opened_at = time.time()
         self._lock = FolderLock(self.folder)
         self._lock.acquire()
         with ExitStack() as undo:
             undo.callback(self._let_go)
+            self._reports = Reports(self.folder, settings.logging)
             say("opening the log")
             self.storage = Storage(self.folder, settings)
             undo.callback(self.storage.close)
@@ -98,6 +102,8 @@ class Engine:
         self.storage.backpressure.readers = self.jobs.readers
 
     def _let_go(self) -> None:
+        if self._reports is not None:
+            self._reports.close()
         self._lock.release()
         if self.temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -431,6 +437,11 @@ class Engine:
     def housekeeping_error(self, object_id: int) -> str | None:
         """The current error of periodic work: processing-time watermarks, retention."""
         return self.ticker.error(object_id)
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """The names of registered Python functions, in lower case."""
+        return frozenset(n.lower() for n in self._functions)
 
     def register_function(self, name: str, function: Callable[..., object], returns: str) -> None:
         """Makes a Python function callable in SQL, in queries created from now on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -36,6 +37,19 @@ class Form:
             raise fail("PSK-0009", f"Unknown emit {self.emit!r}.")
         if self.envelope == "upsert" and not self.keys:
             raise fail("PSK-5012", "The envelope 'upsert' needs an object with a key.", hint="Use the envelope 'diff'.")
+
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def of(emit: EmitKind, envelope: EnvelopeKind, keys: tuple[str, ...], names: tuple[str, ...]) -> Form:
+        """The same object for the same form, so that looking one up compares nothing."""
+        return Form(emit, envelope, keys, names)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.emit, self.envelope, self.keys, self.names))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def render(self, table: pa.Table, *, snapshot: bool = False) -> pa.Table:
         """A consolidated or raw Z-set in this form. `snapshot` marks contents instead of changes."""

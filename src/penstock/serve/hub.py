@@ -141,7 +141,7 @@ class Hub:
             raise fail("PSK-8001", "A condition was given to a subscription that has no way to evaluate it.")
         if on_error is not None and on_change is None:
             raise fail("PSK-0009", "on_error goes with on_change; without a callback errors are raised by next().")
-        form = Form(origin.emit, options.envelope, origin.keys, origin.names)
+        form = Form.of(origin.emit, options.envelope, origin.keys, origin.names)
         subscription = self._attached(object_id, origin, options, form)
         try:
             # Messages are queued from here on. Those that the starting point already contains are removed from the queue.

@@ -33,15 +33,16 @@ class Message:
         self._forms: dict[tuple[Form, str | None], pa.Table] = {}
         self._kept: dict[str, pa.Table] = {}
 
-    def rendered(self, form: Form, where: Where | None = None, key: str | None = None) -> pa.Table:
-        """The changes that satisfy a condition, in a form. `key` identifies the condition."""
+    def rendered(self, rendering: tuple[Form, str | None], where: Where | None = None) -> pa.Table:
+        """The changes that satisfy a condition, in a form. The text in `rendering` identifies the condition."""
         with self._lock:
-            found = self._forms.get((form, key))
+            found = self._forms.get(rendering)
             if found is None:
+                form, key = rendering
                 kept = self.table
                 if where is not None and key is not None:
                     kept = self._kept.get(key)
                     if kept is None:
                         kept = self._kept[key] = where(self.table)
-                found = self._forms[form, key] = form.render(kept)
+                found = self._forms[rendering] = form.render(kept)
             return found

@@ -80,6 +80,8 @@ class Subscription:
         self.wants_progress = options.progress
         self._origin = origin
         self._options = options
+        self._up_to_lsn = options.up_to_lsn
+        self._rendering = (form, origin.where_key)
         self._form = form
         self._detach = detach
         self._closing = closing
@@ -417,7 +419,7 @@ class Subscription:
 
     def _wait(self, deadline: float | None, quiet: bool) -> _Do:
         while True:
-            passed = self._passed()
+            passed = self._up_to_lsn is not None and self._passed(self._up_to_lsn)
             with self._lock:
                 do = self._look(passed)
                 if quiet and do in (_Do.RAISE, _Do.END):
@@ -445,10 +447,10 @@ class Subscription:
                 self._sleepers.remove(sleeper)
         return left > 0
 
-    def _passed(self) -> bool:
+    def _passed(self, last: int) -> bool:
         """Whether everything up to the last LSN that is asked for has been published. Called without the lock."""
-        last, head = self._options.up_to_lsn, self._origin.head
-        return last is not None and head is not None and head() >= last
+        head = self._origin.head
+        return head is not None and head() >= last
 
     def _look(self, passed: bool) -> _Do:
         """Decides what to do next. Called with the lock."""
@@ -470,7 +472,7 @@ class Subscription:
             waiting = self._progress is not None and self._progress.lsn >= self._lsn
             return self._error_first(_Do.PROGRESS if waiting else _Do.WAIT)
         first = backlog.first
-        if first is not None and self._beyond(first):
+        if first is not None and self._up_to_lsn is not None and self._beyond(first):
             return _Do.END
         do = _Do.QUEUED if first is not None else _Do.REPLAY
         if self._suspension is not None and epoch > self._suspension.epoch:
@@ -478,8 +480,7 @@ class Subscription:
         return do
 
     def _beyond(self, message: Message) -> bool:
-        last = self._options.up_to_lsn
-        return last is not None and message.point.lsn > last
+        return self._up_to_lsn is not None and message.point.lsn > self._up_to_lsn
 
     def _error_first(self, do: _Do) -> _Do:
         """Raises a pending error first, and holds the step back until the error has healed."""
@@ -587,7 +588,7 @@ class Subscription:
         """Makes the change for a message and moves the position; None if the filter leaves no rows."""
         where, backlog = self._origin.where, self._backlog
         if kind == "changes" and (where is None or self._origin.where_key is not None):
-            table = message.rendered(self._form, where, self._origin.where_key)
+            table = message.rendered(self._rendering, where)
         else:
             kept = message.table if where is None or kind == "progress" else where(message.table)
             table = self._form.render(kept, snapshot=kind in ("snapshot", "resync"))

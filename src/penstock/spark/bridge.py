@@ -34,6 +34,12 @@ ERROR_SCHEMA = pa.schema(
 )
 """The columns of an error: the expression that failed, the reason, and the row as JSON."""
 
+_TIMED_EPOCHS = 10_000
+
+
+def _plain(progress: Any) -> dict[str, Any]:
+    return progress if isinstance(progress, dict) else dict(json.loads(progress.json))
+
 
 class FolderClaim:
     """The JVM's lock on a database folder; it waits until the JVM of a killed process has exited."""
@@ -100,8 +106,10 @@ class KernelJob:
         seeds: Iterable[Seed],
         start: int = 0,
         state_limit: int = 0,
+        codegen: bool = True,
     ) -> None:
         self._spark = spark
+        self._codegen = codegen
         self._job = job
         self._compiled = compiled
         self._folder = folder
@@ -150,6 +158,11 @@ class KernelJob:
                 any(o.native for o in self._compiled.operators)
             ).lower(),
         }
+        if not self._codegen:
+            options |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+        if self._compiled.passed is not None:
+            # Its epochs are timed, all of them.
+            options["spark.sql.streaming.numRecentProgressUpdates"] = str(_TIMED_EPOCHS)
         with translated():
             last = self._last_offset()
             if last is not None:
@@ -273,6 +286,15 @@ class KernelJob:
     def error(self) -> PenstockError | None:
         failure = self._query.exception() if self._query is not None else None
         return translate(failure) if failure is not None else None
+
+    def rows_passed(self) -> int:
+        """Rows that have passed the stateless parts below all operators since the start, if they are counted."""
+        return int(self._compiled.passed.value()) if self._compiled.passed is not None else 0
+
+    def durations(self) -> dict[int, int]:
+        """How long recent epochs took, in milliseconds, by batch id."""
+        recent = self._query.recentProgress if self._query is not None else []
+        return {int(p["batchId"]): int(p["durationMs"].get("triggerExecution", 0)) for p in map(_plain, recent)}
 
     def late_rows(self) -> int:
         return int(self._compiled.late_rows.value()) if self._compiled.late_rows is not None else 0

@@ -89,6 +89,8 @@ class Compiled:
     """The compiled plan of a single query, with the nodes that its operators refer to."""
     guarded: list[p.Node] = field(default_factory=list)
     """The nodes in which a row can fail."""
+    passed: Any = None
+    """The accumulator of rows that have passed the stateless parts below all operators, if they are counted."""
     errors: Any = None
     """The kernel's channel of the rows that fail, where one can; a member of a shared job has none of its own."""
 
@@ -110,6 +112,7 @@ class Compiler:
         *,
         exact_state: bool = False,
         hosted: bool = False,
+        counted: bool = False,
     ) -> None:
         self.spark = spark
         self.job = job
@@ -125,6 +128,9 @@ class Compiler:
         self.carries_late = False
         self.late_rows: Any = None
         self._late_name = ""
+        self.counted = counted
+        """Rows are counted that come out of the stateless parts of the plan below its operators."""
+        self.passed: Any = None
         self.stateful = 0
         self.operators: list[Operator] = []
         self.exact_state = exact_state
@@ -186,6 +192,7 @@ class Compiler:
             self.late_rows,
             root,
             self.guards.nodes,
+            self.passed,
             self.guards.channel if self.guards.nodes else None,
         )
 
@@ -234,6 +241,9 @@ class Compiler:
 
     def node(self, n: p.Node) -> DataFrame:
         """The frame of a node. A part that occurs more than once is compiled at its first occurrence."""
+        below = not self._nodes or not isinstance(self._nodes[-1], LINEAR)
+        if self.counted and below and all(isinstance(m, LINEAR) for m in n.walk()):
+            return self._counting(self._alone(n))
         part = self._places.get(id(n))
         if part is None:
             return self._alone(n)
@@ -244,6 +254,12 @@ class Compiler:
             )
             return DataFrame(self._parts[part].first(), self.spark)
         return DataFrame(self._parts[part].again(json.dumps(n.columns)), self.spark)
+
+    def _counting(self, df: DataFrame) -> DataFrame:
+        name = "penstock_passed_" + self.job.replace("-", "_")
+        if self.passed is None:
+            self.passed = jvm().LateCounter.register(self.spark._jsparkSession, name)
+        return df.where(F.expr(f"{name}(CAST(1 AS BIGINT))"))
 
     def _alone(self, n: p.Node) -> DataFrame:
         self._nodes.append(n)

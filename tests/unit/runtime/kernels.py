@@ -191,6 +191,7 @@ class Kernel:
         for e in entries:
             schema = stored_schema(self._world.storage.info(e.object_id))
             rows += read_entry(log, e, schema).to_pylist() if e.rows else []
+        self.rows_in += len(rows)
         error = self._world.epochs.popleft() if self._world.epochs else None
         if any(r.get("v") == POISON for r in rows) and self._world.sensitive & set(
             getattr(self._compiled, "names", ())
@@ -234,6 +235,15 @@ class Kernel:
 
     def late_rows(self) -> int:
         return 0
+
+    rows_in = 0
+    """Rows that its epochs have read, all of which pass."""
+
+    def rows_passed(self) -> int:
+        return self.rows_in
+
+    def durations(self) -> dict[int, int]:
+        return dict.fromkeys(range(self._number), 1)
 
     def stop(self) -> None:
         self.stops += 1

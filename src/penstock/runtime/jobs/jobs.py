@@ -226,6 +226,7 @@ class Jobs:
                 seeds=planned.seeds,
                 start=solo.start,
                 state_limit=planned.state_limit,
+                codegen=planned.codegen,
             )
 
         told = [*outputs, *([owner] if owner is not None else [])]
@@ -311,9 +312,11 @@ class Jobs:
         self.halt(info)
         self.attempt([info], lambda: self.start(info))
 
-    def lose(self, info: ObjectInfo) -> None:
-        """Stops a query, which begins again when it is started: all that it has emitted is taken back first."""
-        self._stopped(info)
+    def lose(self, info: ObjectInfo, *, told: bool = True) -> None:
+        """Stops a query, which begins again when it is started: all that it has emitted is taken back first. Its subscribers are told,
+        unless it is started again under the same lock."""
+        if told:
+            self._stopped(info)
         self.stop(info)
         shutil.rmtree(self.storage.layout.job(info.id), ignore_errors=True)
         self.planned.pop(info.id, None)

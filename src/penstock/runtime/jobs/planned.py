@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -51,6 +51,8 @@ class Planned:
     """What a job needs of it that it shares with other queries; None if it has a job of its own."""
     alone: str = ""
     """Why it does not share a job."""
+    codegen: bool = True
+    """Whether Spark generates code for it."""
 
     @property
     def fingerprint(self) -> str:
@@ -79,6 +81,7 @@ class Planner:
             limit=state_limit(parsed.options),
             by_id=known_by.by_id,
             alone="" if not info.hidden or info.role is Role.SUBSCRIPTION else "it is a part of another query",
+            options=info.options,
         )
         known = known_by.plans.get(info.id)
         if known is not None and known != planned.fingerprint:
@@ -132,22 +135,34 @@ class Planner:
         limit: int = 0,
         by_id: Callable[[int], ObjectInfo] | None = None,
         alone: str = "",
+        options: Mapping[str, str] | None = None,
     ) -> Planned:
         """Compiles a query for the job of an object. `by_id` knows objects that are not in the catalogue yet; `alone` says why it must have a job of its own."""
         find = by_id or self._storage.catalog.by_id
         job = f"{self._compute.uid}-{object_id}"
-        compiled, company = self.compile(object_id, job, query, find, limit, alone)
+        options = options or {}
+        counted, codegen = "lifecycle" in options, options.get("jit") != "false"
+        alone = alone or ("it has a lifecycle of its own" if counted else "")
+        compiled, company = self.compile(object_id, job, query, find, limit, alone, counted=counted)
         if limit and not compiled.operators:
             raise fail("PSK-1012", "This query keeps no state to limit.", hint="Leave max_state_bytes out.")
         every = query.emit.every.micros // 1000 if query.emit.kind == "every" and query.emit.every else 0
         outputs = (object_id,) if late is None else (object_id, late)
         seeds = self._seeds(object_id, compiled)
         if isinstance(company, str):
-            return Planned(job, query, compiled, outputs, every, seeds, limit, alone=company)
+            return Planned(job, query, compiled, outputs, every, seeds, limit, alone=company, codegen=codegen)
         return Planned(job, query, compiled, outputs, every, seeds, limit, company)
 
     def compile(
-        self, object_id: int | None, job: str, query: p.Query, find: Callable[[int], ObjectInfo], limit: int, alone: str
+        self,
+        object_id: int | None,
+        job: str,
+        query: p.Query,
+        find: Callable[[int], ObjectInfo],
+        limit: int,
+        alone: str,
+        *,
+        counted: bool = False,
     ) -> tuple[Compiled, Membership | str]:
         """A query as it is run: as a member of a shared job, or for one of its own, and why."""
         spark, parallelism = self._compute.spark, self._compute.parallelism
@@ -158,7 +173,8 @@ class Planner:
             if not isinstance(company, str):
                 return compiled, company
             why = company
-        return Compiler(spark, job, find, parallelism, exact_state=limit > 0).compile(query), why
+        made = Compiler(spark, job, find, parallelism, exact_state=limit > 0, counted=counted)
+        return made.compile(query), why
 
     def _settled(self, object_id: int | None, query: p.Query) -> str | None:
         """Why a query stays in a job of its own, or is not to read all that it begins with in one epoch, for which others would wait."""

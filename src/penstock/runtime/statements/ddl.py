@@ -41,7 +41,7 @@ def create_fed(engine: Engine, s: st.CreateSource | st.CreateTable | st.CreateLo
             return
         kind = {st.CreateSource: Kind.SOURCE, st.CreateTable: Kind.TABLE, st.CreateLookupTable: Kind.LOOKUP}[type(s)]
         check_columns(engine, s.columns)
-        _check_retention(s.options)
+        check_retention(s.options)
         connector = _connector(engine, kind, s)
         watermark = s.watermark if isinstance(s, st.CreateSource) else None
         if watermark is not None:
@@ -152,7 +152,7 @@ def add_query(
     objects in it (`Catalog.as_read_by`)."""
     engine = draft.engine
     query = bound or bind(parsed, engine.catalog, statement_text=text)
-    _check_retention(parsed.options)
+    check_retention(parsed.options)
     _unique(query.names)
     for clause, side in (("LATE DATA TO", parsed.late_to), ("ERRORS TO", parsed.errors_to)):
         if side is not None and draft.taken(side):
@@ -168,6 +168,7 @@ def add_query(
             limit=state_limit(parsed.options),
             by_id=draft.by_id,
             alone="" if role in (Role.USER, Role.SUBSCRIPTION) else "it is a part of another query",
+            options=parsed.options,
         )
         _refuse_replaced(draft, name, planned)
         options = dict(parsed.options) | ({"on_error": "dead_letter"} if parsed.errors_to is not None else {})
@@ -179,7 +180,7 @@ def add_query(
             assert parsed.late_to is not None
             _attach(draft, _late_info(late, parsed.late_to, object_id, planned.compiled.outputs[1]))
         if planned.compiled.fallible or parsed.errors_to is not None:
-            _attach(draft, _errors_info(engine.catalog.new_id(), info, parsed.errors_to))
+            _attach(draft, errors_info(engine.catalog.new_id(), info, parsed.errors_to))
         draft.start(info, planned)
         return info
 
@@ -194,7 +195,7 @@ def _add_probe(draft: Draft, probe: Probe, text: str, owner_id: int) -> ObjectIn
     info = replace(info, role=Role.PROBE, owner_id=owner_id, lookup_id=probe.lookup.id)
     _attach(draft, info)
     if planned.compiled.fallible:
-        _attach(draft, _errors_info(draft.engine.catalog.new_id(), info, None))
+        _attach(draft, errors_info(draft.engine.catalog.new_id(), info, None))
     draft.start(info, planned)
     return info
 
@@ -252,7 +253,7 @@ def _late_info(late: int, name: str, of: int, output: Output) -> ObjectInfo:
     )
 
 
-def _errors_info(object_id: int, of: ObjectInfo, name: str | None) -> ObjectInfo:
+def errors_info(object_id: int, of: ObjectInfo, name: str | None) -> ObjectInfo:
     """The view of a query's rows that could not be computed; hidden if the query does not name it."""
     return ObjectInfo(
         id=object_id,
@@ -285,7 +286,7 @@ def _check_time(columns: tuple[Column, ...], name: str) -> None:
         raise fail("PSK-2002", f"Event time must be TIMESTAMP or BIGINT, but {name} is {column.type}.")
 
 
-def _check_retention(options: dict[str, str]) -> None:
+def check_retention(options: dict[str, str]) -> None:
     text = options.get("retain_history")
     if text is not None and size_bytes(text) is None:
         duration_ms(text)

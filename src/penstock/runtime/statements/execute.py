@@ -20,6 +20,7 @@ from penstock.runtime.statements.explain import explain_analyze, explain_object,
 from penstock.runtime.statements.inspect import describe, find, show, show_create
 from penstock.runtime.statements.points import NotPoint
 from penstock.runtime.statements.prepared import Prepared
+from penstock.runtime.statements.rebuild import alter_query
 from penstock.runtime.statements.restart import restart
 from penstock.runtime.statements.rules import create_policy, drop_policy, show_policies
 from penstock.runtime.statements.select import select, select_prepared
@@ -113,7 +114,7 @@ def run(session: Session, s: st.Statement) -> Outcome:
         case st.AlterSourceAddColumn():
             alter.add_column(engine, s)
         case st.AlterQuery():
-            raise fail("PSK-1012", "ALTER … AS is not supported.", hint="Drop and create it again.")
+            alter_query(engine, s)
         case st.Insert() | st.Update() | st.Delete() | st.Begin() | st.Commit() | st.Rollback():
             return dml.run_write(session, s)
         case st.Select():

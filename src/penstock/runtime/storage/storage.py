@@ -353,6 +353,10 @@ class Storage:
         self._attached[info.id] = (info, stored_schema(info))
         self.feeds[info.id] = self._feed(info, defaults)
 
+    def renew(self, info: ObjectInfo) -> None:
+        """The object has another query, and the same columns."""
+        self._attached[info.id] = (info, stored_schema(info))
+
     def save_contents(self) -> None:
         """Writes snapshots of tables and views, so that opening the database no longer needs the log before them."""
         for info in self.catalog.objects(Kind.TABLE, Kind.LOOKUP, Kind.VIEW):

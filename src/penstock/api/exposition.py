@@ -1,0 +1,116 @@
+"""The figures of a database as Prometheus metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from penstock.runtime.engine import Engine
+from penstock.runtime.statements.inspect import ObjectStatus, status
+from penstock.serve.figures import SubscriptionFigures
+
+_OBJECT = ("object", "kind")
+_SUBSCRIPTION = ("id", "name", "object")
+
+OBJECTS: tuple[tuple[str, str, str], ...] = (
+    ("rows_total", "rows", "Rows in, for a source or table, or out, for a query or sink, since the start."),
+    ("epochs_total", "epoch", "Commits of the object."),
+    ("lsn", "lsn", "The last commit of the object."),
+    ("lag_seconds", "lag_ms", "The age of the oldest row that is not processed."),
+    ("watermark_seconds", "watermark", "The watermark, in Unix time."),
+    ("late_rows_total", "late_rows", "Rows that were too late for every window."),
+    ("null_time_rows_total", "dropped_null_time", "Rows without an event time."),
+    ("future_rows_total", "future_rows", "Rows whose event time is too far ahead to count."),
+    ("retained_bytes", "retained_bytes", "What the log keeps of the object."),
+    ("subscribers", "subscribers", "Open subscriptions."),
+    ("state_rows", "state_rows", "Rows of state of all operators."),
+    ("state_bytes", "state_bytes", "Bytes of state of all operators."),
+)
+"""Name, field of `ObjectStatus`, and meaning of each figure of an object."""
+
+SUBSCRIPTIONS: tuple[tuple[str, str, str], ...] = (
+    ("messages_total", "messages", "Messages delivered."),
+    ("rows_total", "rows", "Rows delivered."),
+    ("bytes_total", "bytes", "Bytes of the messages delivered."),
+    ("dropped_epochs_total", "dropped", "Epochs that a snapshot or a newer message replaced."),
+    ("resyncs_total", "resyncs", "Resyncs delivered."),
+    ("pending_messages", "pending_messages", "Messages that wait in memory."),
+    ("pending_bytes", "pending_bytes", "Bytes that wait in memory."),
+    ("behind", "behind", "1 if the next changes come from the log or a resync."),
+    ("lsn", "lsn", "The LSN that the reader has reached."),
+)
+
+
+class DatabaseCollector(Collector):
+    """Reads the figures when it is asked for them; nothing is counted twice or kept."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        engine = self._engine
+        yield _gauge(
+            "penstock_database_uptime_seconds", "Since the database was opened.", time.time() - engine.opened_at
+        )
+        yield _gauge("penstock_log_head_lsn", "The last commit.", engine.log.head)
+        yield _gauge("penstock_log_size_bytes", "The size of the log on disk.", engine.log.size)
+        state = GaugeMetricFamily(
+            "penstock_database_state", "1 for the state that the database is in.", labels=["state"]
+        )
+        state.add_metric([engine.lifecycle.state.value], 1)
+        yield state
+        objects = status(engine)
+        for name, field, text in OBJECTS:
+            family = _family(f"penstock_object_{name}", text, _OBJECT)
+            for o in objects:
+                value = getattr(o, field)
+                if value is not None:
+                    family.add_metric([o.name, o.kind], value / 1000 if name.endswith("_seconds") else value)
+            yield family
+        yield from self._states(objects)
+        yield from _subscriptions([s.figures for s in engine.hub.subscriptions()])
+
+    def _states(self, objects: list[ObjectStatus]) -> Iterator[Metric]:
+        states = GaugeMetricFamily(
+            "penstock_object_state", "1 for the state that an object is in.", labels=[*_OBJECT, "state"]
+        )
+        failing = GaugeMetricFamily("penstock_object_failing", "1 for an object with an error.", labels=_OBJECT)
+        rows = GaugeMetricFamily("penstock_operator_state_rows", "Rows of state.", labels=["object", "operator"])
+        size = GaugeMetricFamily("penstock_operator_state_bytes", "Bytes of state.", labels=["object", "operator"])
+        for o in objects:
+            states.add_metric([o.name, o.kind, o.state], 1)
+            failing.add_metric([o.name, o.kind], o.error is not None)
+            for i, operator in enumerate(o.operators):
+                rows.add_metric([o.name, f"{i} {operator.name}"], operator.state_rows)
+                size.add_metric([o.name, f"{i} {operator.name}"], operator.state_bytes)
+        yield from (states, failing, rows, size)
+
+
+def _subscriptions(figures: list[SubscriptionFigures]) -> Iterator[Metric]:
+    for name, field, text in SUBSCRIPTIONS:
+        family = _family(f"penstock_subscription_{name}", text, _SUBSCRIPTION)
+        for s in figures:
+            family.add_metric([str(s.id), s.name or "", s.object], float(getattr(s, field)))
+        yield family
+
+
+def registry(engine: Engine) -> CollectorRegistry:
+    made = CollectorRegistry()
+    made.register(DatabaseCollector(engine))
+    return made
+
+
+def _family(name: str, text: str, labels: tuple[str, ...]) -> CounterMetricFamily | GaugeMetricFamily:
+    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    return kind(name, text, labels=labels)
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, value=value)

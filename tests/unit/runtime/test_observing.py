@@ -1,0 +1,99 @@
+"""Figures for Prometheus, and reports as JSON lines, of an engine without a JVM."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.unit.runtime.engines import database
+
+from penstock.api.exposition import OBJECTS, SUBSCRIPTIONS, registry
+from penstock.cli.logs import show_logs
+from penstock.config import LoggingSettings
+from penstock.errors import fail
+from penstock.runtime.logs import Reports, log_file
+from penstock.runtime.statements.inspect import ObjectStatus
+from penstock.serve.figures import SubscriptionFigures
+
+
+def samples(engine: Any) -> dict[tuple[str, ...], float]:
+    text = generate_latest(registry(engine)).decode()
+    found = [s for family in text_string_to_metric_families(text) for s in family.samples]
+    assert all(s.name.startswith("penstock_") for s in found)
+    return {
+        (s.name, *(v for k, v in sorted(s.labels.items()) if k in ("object", "operator", "name"))): s.value
+        for s in found
+    }
+
+
+def test_every_figure_is_one_of_its_record() -> None:
+    assert {f for _, f, _ in OBJECTS} <= set(ObjectStatus.__dataclass_fields__)
+    assert {f for _, f, _ in SUBSCRIPTIONS} <= set(SubscriptionFigures.__dataclass_fields__)
+
+
+def test_figures_are_those_of_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with database(tmp_path, monkeypatch) as db:
+        db.run("CREATE TABLE t (k BIGINT PRIMARY KEY); CREATE MATERIALIZED VIEW m AS SELECT k FROM t")
+        db.engine.start()
+        sub = db.run("SUBSCRIBE m WITH (name = 'dash')")
+        db.insert("t", (1,), (2,))
+        assert sub.next(20) is not None
+        db.rows("m")
+        found = samples(db.engine)
+        assert found["penstock_object_rows_total", "t"] == found["penstock_object_rows_total", "m"] == 2
+        assert found["penstock_object_subscribers", "m"] == 1
+        assert found["penstock_subscription_rows_total", "dash", "m"] == 2
+        assert found["penstock_subscription_pending_messages", "dash", "m"] == 0
+        assert found[("penstock_log_head_lsn",)] == db.engine.log.head
+        assert found[("penstock_database_uptime_seconds",)] >= 0
+        assert found["penstock_object_failing", "m"] == 0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    reports = Reports(tmp_path, LoggingSettings(file=True, level="info"))
+    logger = logging.getLogger("penstock.test")
+    level = logging.getLogger("penstock").level
+    logger.debug("not this")
+    logger.info("started %s", "m")
+    try:
+        raise fail("PSK-7001", "no")
+    except Exception as error:
+        logger.error("m failed", exc_info=error)
+    reports.close()
+    reports.close()
+    assert logging.getLogger("penstock").level <= level
+    logger.error("after the end")
+    return tmp_path
+
+
+def test_reports_are_json_lines(folder: Path) -> None:
+    lines = [json.loads(line) for line in log_file(folder).read_text().splitlines()]
+    assert [(line["level"], line["message"], line.get("error")) for line in lines] == [
+        ("info", "started m", None),
+        ("error", "m failed", "PSK-7001"),
+    ]
+    assert lines[0]["time"].endswith("+00:00") and "Traceback" in lines[1]["trace"]
+
+
+def test_reports_are_shown_without_opening_the_database(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with log_file(folder).open("a") as file:
+        file.write("not JSON\n")
+        file.write('{"torn": ')
+    assert show_logs(str(folder), count=10, level="error", follow=False, raw=False) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].endswith("error    penstock.test: m failed") and shown[-1] == "not JSON"
+    assert show_logs(str(folder), count=1, level="info", follow=False, raw=True) == 0
+    assert capsys.readouterr().out == "not JSON\n"
+    assert show_logs(str(folder / "nothing"), count=1, level="info", follow=False, raw=True) == 1
+    assert "logging.file" in capsys.readouterr().err
+
+
+def test_without_the_setting_nothing_is_written(tmp_path: Path) -> None:
+    Reports(tmp_path, LoggingSettings()).close()
+    assert list(tmp_path.iterdir()) == []
