@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pytest
 from tests.postgres import PASSWORD, PostgresServer
+from tests.unit.runtime.storing import eventually, make, opened, part
 
-from penstock.catalog.objects import Connector
-from penstock.connect import Opening, Sink, make_sink
+from penstock.catalog.objects import Connector, Kind
+from penstock.connect import Access, Opening, Sink, make_sink
 from penstock.errors import PenstockError
+from penstock.runtime.connect.sinks import SinkRunner
+from penstock.runtime.lifecycle import SinkState
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("__weight", pa.int64())])
 _numbers = itertools.count(1)
@@ -36,7 +41,7 @@ def table(postgres: PostgresServer) -> Table:
     return make
 
 
-def made(postgres: PostgresServer, table: str, *, changelog: bool = False, **options: str) -> Sink:
+def sink_of(postgres: PostgresServer, table: str, *, changelog: bool = False, **options: str) -> Sink:
     address = {"url": postgres.url, "password": PASSWORD, "table": table}
     return make_sink(Connector("postgres", address | options), changelog=changelog)
 
@@ -70,7 +75,7 @@ def epoch_of(postgres: PostgresServer, table: str) -> int:
 
 def test_rows_and_epoch_are_committed_together(postgres: PostgresServer, table: Table) -> None:
     name = table("k bigint, v text")
-    sink = made(postgres, name)
+    sink = sink_of(postgres, name)
     assert sink.open(opening(name)) == 0
     deliver(sink, {1: changes((1, "a", 1), (2, None, 2)), 3: changes((3, "", 1))})
     assert rows_of(postgres, name) == [(1, "a"), (2, None), (2, None), (3, "")]
@@ -81,14 +86,14 @@ def test_rows_and_epoch_are_committed_together(postgres: PostgresServer, table: 
     sink.close()
     assert rows_of(postgres, name)[-1] == (4, "e") and epoch_of(postgres, name) == 4
     # A crash before the position was written down: the server knows better.
-    again = made(postgres, name)
+    again = sink_of(postgres, name)
     assert again.open(opening(name, committed=1)) == 4
     again.close()
 
 
 def test_a_transaction_that_is_not_committed_is_gone(postgres: PostgresServer, table: Table) -> None:
     name = table()
-    sink = made(postgres, name)
+    sink = sink_of(postgres, name)
     sink.open(opening(name))
     deliver(sink, {1: changes((1, "a", 1))}, commit=False)
     sink.close()
@@ -116,7 +121,7 @@ def test_every_type_arrives(postgres: PostgresServer, table: Table) -> None:
         "item": (pa.struct([("x", pa.string())]), [{"x": "y"}, None]),
     }
     batch = pa.table({n: pa.array(v, t) for n, (t, v) in values.items()})
-    sink = made(postgres, name)
+    sink = sink_of(postgres, name)
     sink.open(opening(name, batch.schema))
     deliver(sink, {1: batch})
     sink.close()
@@ -133,7 +138,7 @@ def test_every_type_arrives(postgres: PostgresServer, table: Table) -> None:
 def test_a_changelog_is_applied(postgres: PostgresServer, table: Table, exactly_once: bool) -> None:
     name = table()
     postgres.execute(f"INSERT INTO {name} VALUES (1, 'before'), (9, 'mine')")
-    sink = made(postgres, name, changelog=True, mode="upsert")
+    sink = sink_of(postgres, name, changelog=True, mode="upsert")
     sink.open(opening(name, exactly_once=exactly_once))
     # The first transaction takes over what is there.
     deliver(sink, {1: changes((1, "a", 1), (2, "b", 1), (3, "c", 1))})
@@ -153,7 +158,7 @@ def test_a_changelog_is_applied(postgres: PostgresServer, table: Table, exactly_
 
 def test_two_rows_with_one_key_are_an_error(postgres: PostgresServer, table: Table) -> None:
     name = table()
-    sink = made(postgres, name, changelog=True, mode="upsert", key="k")
+    sink = sink_of(postgres, name, changelog=True, mode="upsert", key="k")
     sink.open(opening(name))
     for bad in (
         {1: changes((1, "a", 1), (1, "b", 1))},
@@ -175,7 +180,7 @@ def test_two_rows_with_one_key_are_an_error(postgres: PostgresServer, table: Tab
 
 def test_a_repeated_epoch_is_no_error_without_exactly_once(postgres: PostgresServer, table: Table) -> None:
     name = table("K bigint, v text, UNIQUE (k)")
-    sink = made(postgres, name, changelog=True, mode="upsert", key="K")
+    sink = sink_of(postgres, name, changelog=True, mode="upsert", key="K")
     sink.open(opening(name, exactly_once=False, committed=1))
     for _ in range(2):
         deliver(sink, {2: changes((1, "a", 1), (2, "b", 1))})
@@ -185,7 +190,7 @@ def test_a_repeated_epoch_is_no_error_without_exactly_once(postgres: PostgresSer
 
 def test_a_key_may_be_the_whole_row_and_have_several_columns(postgres: PostgresServer, table: Table) -> None:
     name = table("v text, k bigint, PRIMARY KEY (v, k)")
-    sink = made(postgres, name, changelog=True, mode="upsert")
+    sink = sink_of(postgres, name, changelog=True, mode="upsert")
     sink.open(opening(name))
     deliver(sink, {1: changes(*((k, "x", 1) for k in range(3000)))})
     deliver(sink, {2: changes((1, "x", -1), (1, "y", 1), *((k, "x", -1) for k in range(2, 3000)))})
@@ -207,7 +212,7 @@ def test_what_does_not_fit_is_refused(
     postgres: PostgresServer, table: Table, columns: str, options: dict[str, str], message: str
 ) -> None:
     name = table(columns)
-    sink = made(postgres, name, **options)
+    sink = sink_of(postgres, name, **options)
     with pytest.raises(PenstockError, match=message):
         sink.open(opening(name))
     sink.close()
@@ -215,29 +220,29 @@ def test_what_does_not_fit_is_refused(
 
 def test_nested_values_need_a_column_for_json(postgres: PostgresServer, table: Table) -> None:
     name = table("l bigint[]")
-    sink = made(postgres, name)
+    sink = sink_of(postgres, name)
     with pytest.raises(PenstockError, match="nested column l"):
         sink.open(opening(name, pa.schema([("l", pa.list_(pa.int64()))])))
     sink.close()
     with pytest.raises(PenstockError, match="there is no table nowhere"):
-        made(postgres, "nowhere").open(opening("nowhere"))
+        sink_of(postgres, "nowhere").open(opening("nowhere"))
 
 
 def test_a_server_that_has_lost_epochs_is_refused(postgres: PostgresServer, table: Table) -> None:
     name = table()
-    sink = made(postgres, name)
+    sink = sink_of(postgres, name)
     sink.open(opening(name))
     deliver(sink, {5: changes((1, "a", 1))})
     sink.close()
     for told in (f"UPDATE penstock_sinks SET epoch = 4 WHERE sink = 'sink of {name}'", "DELETE FROM penstock_sinks"):
         postgres.execute(told)
         with pytest.raises(PenstockError, match="PSK-5017"):
-            made(postgres, name).open(opening(name, committed=5))
+            sink_of(postgres, name).open(opening(name, committed=5))
 
 
 def test_a_second_copy_of_the_database_is_kept_out(postgres: PostgresServer, table: Table) -> None:
     name = table()
-    one, other = made(postgres, name), made(postgres, name)
+    one, other = sink_of(postgres, name), sink_of(postgres, name)
     for sink in (one, other):
         sink.open(opening(name))
     deliver(one, {1: changes((1, "a", 1))})
@@ -250,7 +255,7 @@ def test_a_second_copy_of_the_database_is_kept_out(postgres: PostgresServer, tab
 
 def test_a_call_that_waits_for_a_lock_can_be_cancelled(postgres: PostgresServer, table: Table) -> None:
     name = table()
-    sink = made(postgres, name)
+    sink = sink_of(postgres, name)
     sink.open(opening(name))
     with psycopg.connect(postgres.url, password=PASSWORD) as holder:
         holder.execute(f"LOCK TABLE {name}")
@@ -272,7 +277,7 @@ def test_a_call_that_waits_for_a_lock_can_be_cancelled(postgres: PostgresServer,
         assert not thread.is_alive() and caught[0].code == "PSK-5002"
     sink.close()
     # The lock on the record was released with the connection.
-    again = made(postgres, name)
+    again = sink_of(postgres, name)
     assert again.open(opening(name)) == 0
     deliver(again, {1: changes((1, "a", 1))})
     again.close()
@@ -280,7 +285,36 @@ def test_a_call_that_waits_for_a_lock_can_be_cancelled(postgres: PostgresServer,
 
 
 def test_secrets_are_not_shown(postgres: PostgresServer) -> None:
-    sink = made(postgres, "t", user="nobody_here")
+    sink = sink_of(postgres, "t", user="nobody_here")
     with pytest.raises(PenstockError, match="PSK-5002") as refused:
         sink.open(opening("t"))
     assert PASSWORD not in str(refused.value)
+
+
+def test_a_server_that_goes_away_gets_every_row_once(postgres: PostgresServer, table: Table, tmp_path: Path) -> None:
+    name = table("k bigint, v text")
+    address = {"url": postgres.url, "password": PASSWORD, "table": name}
+    with opened(tmp_path) as storage:
+        stream = make(storage, "s", Kind.STREAM, changelog=False)
+        sink = make(
+            storage,
+            "out",
+            Kind.SINK,
+            changelog=False,
+            depends_on=(stream.id,),
+            connector=Connector("postgres", address),
+            identity="away",
+        )
+        runner = SinkRunner(storage, sink, Access, lambda: None)
+        keys = itertools.count()
+        for _ in range(2):
+            for _ in range(5):
+                storage.commit([part(stream, (next(keys), "x"))])
+            postgres.stop()
+            storage.commit([part(stream, (next(keys), "x"))])
+            eventually(lambda: runner.state is SinkState.RETRYING, "the failure", 30)
+            assert runner.error is not None and runner.error.code == "PSK-5002"
+            postgres.start()
+            assert runner.settle(time.monotonic() + 60)
+        runner.stop()
+    assert [k for k, _ in rows_of(postgres, name)] == list(range(next(keys)))
