@@ -46,7 +46,7 @@ def _cell(value: object) -> str:
     return "NULL" if value is None else str(value)
 
 
-@register_sink("CONSOLE", _OPTIONS)
+@register_sink("CONSOLE", _OPTIONS, exactly_once=False)
 def _make(connector: Connector, access: Access) -> ConsoleSink:
     check_options("CONSOLE", connector.options, _OPTIONS)
     if connector.format or connector.format_options:

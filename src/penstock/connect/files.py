@@ -202,7 +202,7 @@ def _text(value: Any) -> str:
 _ENCODERS = {"parquet": _parquet, "csv": _csv, "json": _json}
 
 
-@register_sink("FILES", _OPTIONS)
+@register_sink("FILES", _OPTIONS, exactly_once=True)
 def _make(connector: Connector, access: Access) -> FilesSink:
     options = connector.options
     check_options("FILES", options, _OPTIONS)

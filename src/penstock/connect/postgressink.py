@@ -353,7 +353,7 @@ def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column
 
 
-@register_sink("POSTGRES", _OPTIONS)
+@register_sink("POSTGRES", _OPTIONS, exactly_once=True)
 def _make(connector: Connector, access: Access) -> PostgresSink:
     options = connector.options
     check_options("POSTGRES", options, _OPTIONS)

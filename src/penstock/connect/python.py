@@ -124,7 +124,7 @@ def _called(name: str, call: Callable[..., object], *arguments: object) -> None:
         raise fail("PSK-5002", f"PYTHON: {name} raised {type(why).__name__}: {why}") from why
 
 
-@register_sink("PYTHON", _OPTIONS)
+@register_sink("PYTHON", _OPTIONS, exactly_once=True)
 def _make(connector: Connector, access: Access) -> Sink:
     check_options("PYTHON", connector.options, _OPTIONS)
     if connector.format or connector.format_options:

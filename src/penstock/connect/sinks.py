@@ -84,14 +84,17 @@ class Sink:
 Factory = Callable[[Connector, Access], Sink]
 _FACTORIES: dict[str, Factory] = {}
 SINK_OPTIONS: dict[str, tuple[str, ...]] = {}
+SINK_DELIVERY: dict[str, str] = {}
+"""The strongest guarantee of the sinks of a connector."""
 
 
-def register_sink(name: str, options: tuple[str, ...]) -> Callable[[Factory], Factory]:
-    """Registers a factory under a connector name. The factory must check all options."""
+def register_sink(name: str, options: tuple[str, ...], *, exactly_once: bool) -> Callable[[Factory], Factory]:
+    """Registers a factory under a connector name. The factory must check all options. `exactly_once`: some of its sinks can deliver exactly once."""
 
     def register(factory: Factory) -> Factory:
         _FACTORIES[name.upper()] = factory
         SINK_OPTIONS[name.upper()] = options
+        SINK_DELIVERY[name.upper()] = "exactly-once" if exactly_once else "at-least-once"
         return factory
 
     return register

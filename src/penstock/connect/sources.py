@@ -37,6 +37,9 @@ _SOURCES: dict[str, _Kind] = {"WEBSOCKET": _Kind(WebSocketSource, replayable=Fal
 SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {"WEBSOCKET": (*WEBSOCKET_OPTIONS, f"{COLUMN_PREFIX}<column>")}
 
 
+SOURCE_DELIVERY: dict[str, str] = {n: "replayable" if k.replayable else "not replayable" for n, k in _SOURCES.items()}
+
+
 def source_names() -> list[str]:
     return sorted(_SOURCES)
 

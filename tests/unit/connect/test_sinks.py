@@ -80,14 +80,14 @@ def test_suggestions() -> None:
     with pytest.raises(PenstockError, match="Did you mean 'path'"):
         make_sink(Connector("FILES", {"pth": "x"}), changelog=False)
     assert sink_names() == ["CONSOLE", "FILES", "POSTGRES", "PYTHON"]
-    assert [(c.name, c.direction) for c in connectors()] == [
-        ("CONSOLE", "sink"),
-        ("FILES", "lookup"),
-        ("FILES", "sink"),
-        ("POSTGRES", "lookup"),
-        ("POSTGRES", "sink"),
-        ("PYTHON", "sink"),
-        ("WEBSOCKET", "source"),
+    assert [(c.name, c.direction, c.delivery) for c in connectors()] == [
+        ("CONSOLE", "sink", "at-least-once"),
+        ("FILES", "lookup", None),
+        ("FILES", "sink", "exactly-once"),
+        ("POSTGRES", "lookup", None),
+        ("POSTGRES", "sink", "exactly-once"),
+        ("PYTHON", "sink", "exactly-once"),
+        ("WEBSOCKET", "source", "not replayable"),
     ]
 
 

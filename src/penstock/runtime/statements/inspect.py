@@ -269,8 +269,8 @@ def show(engine: Engine, what: str) -> pa.Table:
         return _show_log(engine)
     if what == "subscriptions":
         return _show_subscriptions(engine)
-    known = [{"name": c.name, "direction": c.direction} for c in connectors()]
-    return pa.Table.from_pylist(known, schema=pa.schema([("name", pa.string()), ("direction", pa.string())]))
+    known = [{"name": c.name, "direction": c.direction, "delivery": c.delivery} for c in connectors()]
+    return pa.Table.from_pylist(known, schema=pa.schema([(n, pa.string()) for n in ("name", "direction", "delivery")]))
 
 
 def _show_log(engine: Engine) -> pa.Table:
