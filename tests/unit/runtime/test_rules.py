@@ -59,7 +59,7 @@ def test_a_select_sees_only_what_the_rules_show(db: Database) -> None:
 
 def test_the_rules_apply_through_a_view_that_is_not_materialized(db: Database) -> None:
     db.run("CREATE VIEW named AS SELECT k, owner FROM t")
-    with pytest.raises(PenstockError, match="PSK-1008.*not materialized"):
+    with pytest.raises(PenstockError, match=r"PSK-1008.*not materialized"):
         db.run("CREATE POLICY own ON named USING (k = 1)")
     sub = asked(db, "SUBSCRIBE named", who="ann")
     assert {db.engine.catalog.by_id(i).name for i in sub.reads} & {"t"} == set()
