@@ -23,6 +23,6 @@ def with_penstock(quick: bool) -> Figures:
 WORK = Work(
     name="cold",
     programs={PENSTOCK: with_penstock},
-    rows=(Row("new process to first result", "seconds", "s", (AtMost(8.0),), better="less", digits=1),),
+    rows=(Row("new process to first result", "seconds", "s", (AtMost(5.0),), better="less", digits=1),),
     repeats=5,
 )

@@ -14,6 +14,7 @@ from pyspark.find_spark_home import _find_spark_home
 
 from penstock.config import Settings
 from penstock.errors import fail
+from penstock.spark import compilation
 from penstock.spark.kernel import CHECKPOINT_FILES, END_WITH_CONTEXT, SESSION_EXTENSION
 from penstock.spark.process import HEAP_EXIT
 
@@ -102,7 +103,7 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
             # Sort pages must be smaller than half a region: larger ones make the collector start marking.
             # Classes beyond MetaspaceSize make it mark too; a session has some 130 MB of them.
             f'{java} -XX:+UseG1GC -XX:G1HeapRegionSize=8m -XX:MetaspaceSize=256m "-Djava.io.tmpdir={scratch}"'
-            f" -Dlog4j2.configurationFile={(scratch / 'log4j2.properties').as_uri()} {classes}"
+            f" -Dlog4j2.configurationFile={(scratch / 'log4j2.properties').as_uri()} {compilation.java_options(scratch)} {classes}"
         ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -17,6 +17,7 @@ from penstock.config import Settings
 from penstock.errors import PenstockError, fail
 from penstock.spark.calls import end_calls
 from penstock.spark.classes import ClassArchive
+from penstock.spark.compilation import write_directives
 from penstock.spark.configuration import LOG4J, environment, kernel_jar, spark_conf
 from penstock.spark.context import check_free, close_context, forget_context, forget_modules, open_context
 from penstock.spark.gateway import Gateway, connect, start_process
@@ -168,6 +169,7 @@ class Spark:
                 undo.callback(scratch.remove)
                 undo.callback(forget_modules, scratch.path)
                 (scratch.path / "log4j2.properties").write_text(LOG4J)
+                write_directives(scratch.path)
                 conf = spark_conf(settings, scratch.path, classes.options if classes else "")
                 process = start_process(conf, scratch, environment(settings, scratch.path))
                 undo.callback(process.stop, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from penstock.config import load_settings
 from penstock.errors import PenstockError
+from penstock.spark.compilation import java_options, write_directives
 from penstock.spark.configuration import Master, environment, kernel_jar, spark_conf
 
 SCRATCH = Path("/scratch")
@@ -89,6 +91,22 @@ def test_a_setting_of_the_user_goes_before_ours_and_a_list_is_added_to() -> None
     assert made["spark.driver.extraClassPath"] == f"{kernel_jar()}{os.pathsep}/mine"
     assert made["spark.driver.extraJavaOptions"] == "-Dmine=1"
     assert "-XX:+ExitOnOutOfMemoryError" in made["spark.driver.defaultJavaOptions"]
+
+
+def test_code_that_prepares_queries_is_not_optimized(tmp_path: Path) -> None:
+    write_directives(tmp_path)
+    options = java_options(tmp_path)
+    (file,) = tmp_path.iterdir()
+    assert f"-XX:CompilerDirectivesFile={file}" in options
+    (rule,) = json.loads(file.read_text())
+    assert "org/antlr/*.*" in rule["match"] and rule["c2"] == {"Exclude": True}
+    # Rows go through these.
+    data_path = (
+        "dev/penstock/",
+        "org/apache/spark/sql/catalyst/expressions/codegen/UnsafeRowWriter",
+        "org/apache/arrow/",
+    )
+    assert not any(d.startswith(m.removesuffix("*.*")) for d in data_path for m in rule["match"])
 
 
 def test_workers_in_this_process_write_into_its_own_folder(tmp_path: Path) -> None:
