@@ -170,3 +170,37 @@ def test_release_and_register_race(db: Database, host: PersistentHost, plan: Com
         t.join()
     assert host.subscribers("c") is None
     assert {k: v for k, v in db.state().items() if k != "log"} == {k: v for k, v in before.items() if k != "log"}
+
+
+def test_nothing_grows_with_plans_that_come_and_go(db: Database, host: PersistentHost, plan: CompiledPlan) -> None:
+    """A query that stays keeps the shared job of its table alive, in which the others come and go."""
+    db.run("CREATE TABLE t (k BIGINT PRIMARY KEY)")
+    keeper = db.run("SUBSCRIBE (SELECT k FROM t WHERE k > 100)")
+    db.insert("t", (101,))
+
+    def cycle(i: int) -> None:
+        with db.run(f"SUBSCRIBE (SELECT k FROM t WHERE k > {i}) WITH (snapshot = true)") as sub:
+            assert sub.next(20) is not None
+        host.register_or_seed("c", plan, {"events": [(1, 1)]}, 1, 1)
+        host.push_table_diff("c", "events", (i, i), 1, 2)
+        host.release("c", 1)
+
+    def sizes() -> dict[str, Any]:
+        engine = db.engine
+        job = engine.jobs.by_object[db.engine.hidden[next(iter(engine.hidden))].info.id]
+        known = {k: v for k, v in db.state().items() if k not in ("log", "shared")}
+        facts = (
+            engine.writer._locks,
+            engine.storage._orders,
+            job.figures.rows_out,
+            engine.hidden,
+            engine.storage.feeds,
+        )
+        return known | {"sizes": [len(f) for f in facts], "threads": threading.active_count()}
+
+    cycle(0)
+    before = sizes()
+    for i in range(1, times(10)):
+        cycle(i)
+    assert sizes() == before
+    keeper.cancel()

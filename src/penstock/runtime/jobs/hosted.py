@@ -347,6 +347,8 @@ class _Host:
             slot, _ = self.places.pop(object_id, (0, None))
             if object_id in self._objects:
                 self._objects.remove(object_id)
+            if self._made is not None:
+                self._made.figures.rows_out.pop(object_id, None)
             if self._kernel is not None and slot:
                 self._kernel.leave(slot)
 

@@ -115,6 +115,7 @@ def remove_remains(engine: Engine, info: ObjectInfo) -> None:
         ("source", lookup.close if lookup is not None else None),
         ("query", lambda: engine.jobs.forget(info)),
         ("rows", lambda: engine.storage.detach(info.id)),
+        ("lock", lambda: engine.writer.forget(info.id)),
     ]
     for what, step in steps:
         try:

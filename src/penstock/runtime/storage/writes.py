@@ -75,6 +75,11 @@ class TableWriter:
         with lock:
             yield from self._hold(ids[1:])
 
+    def forget(self, object_id: int) -> None:
+        """The object was dropped; nothing waits for its lock that would not be refused."""
+        with self._lock:
+            self._locks.pop(object_id, None)
+
     def commit(self, writes: Sequence[Write], *, fresh: bool = False) -> int:
         """Makes one atomic commit; later writes see earlier ones. `fresh`: the deleted rows were read under `alone`, so they still exist.
 
