@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.source import SourceHandle
 from penstock.api.statements import Params, RestrictedSession, Statements
+from penstock.api.statusfile import StatusFile
 from penstock.catalog.objects import ObjectInfo
 from penstock.config import Settings
 from penstock.connect import Receiver, Transactional, register_callable
@@ -56,7 +57,7 @@ def opened(folder: Path | None, settings: Settings, start: bool, progress: Calla
                 progress("starting queries")
             engine.start()
     except BaseException:
-        engine.close()
+        database.close()
         raise
     return database
 
@@ -96,6 +97,7 @@ class Database(Statements):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(Session(engine))
+        self._status = StatusFile(engine) if engine.settings.logging.status else None
 
     # Statements
 
@@ -152,6 +154,9 @@ class Database(Statements):
         self._engine.stop()
 
     def close(self) -> None:
+        status, self._status = self._status, None
+        if status is not None:
+            status.close()
         for cursor in builtins.list(self._session.cursors.values()):
             cursor.cancel()
         self._engine.close()

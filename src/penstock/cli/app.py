@@ -11,7 +11,7 @@ import typer
 from penstock.cli import console, failure, options
 from penstock.cli.commands import SWITCH, Command, Group
 from penstock.cli.interrupts import INTERRUPTED, interrupts
-from penstock.cli.options import Debug, Folder, Format, Level, Output
+from penstock.cli.options import Debug, Folder, Format, Level, Output, Sort
 from penstock.cli.version import version
 
 app = typer.Typer(
@@ -52,6 +52,7 @@ def penstock(
       penstock shell ./data            a shell on a folder
       penstock run pipeline.sql        run a script
       penstock sql -c "SELECT 1"       run one statement
+      penstock top ./data              watch a database that another process has open
       penstock logs ./data             what the process that has it open reports
       penstock demo                    watch a market-data pipeline at work
       penstock doctor                  check the installation
@@ -173,6 +174,33 @@ def logs(
     from penstock.cli.logs import show_logs
 
     raise typer.Exit(show_logs(folder, count=count, level=level.value, follow=follow, raw=raw))
+
+
+@app.command(cls=Command)
+def top(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="The database's folder.")],
+    sort: Annotated[Sort, typer.Option("--sort", "-s", help="The column to sort by.")] = Sort.NAME,
+    name: Annotated[
+        str | None, typer.Option("--object", "-o", metavar="NAME", help="All figures of one object, and its operators.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", metavar=SWITCH, help="Show the figures once and exit.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Watch a database that another process has open.
+
+    The database must be opened with the setting logging.status = true.
+    Ctrl-C ends it.
+
+    [bold]Examples[/bold]
+
+    \b
+      penstock top ./data
+      penstock top ./data --sort lag_ms
+      penstock top ./data --object vwap --once
+    """
+    from penstock.cli.top import show_top
+
+    raise typer.Exit(show_top(folder, sort=sort.value, name=name, once=once))
 
 
 @app.command(cls=Command)

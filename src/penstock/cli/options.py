@@ -36,6 +36,17 @@ class Level(StrEnum):
     ERROR = "error"
 
 
+class Sort(StrEnum):
+    """Columns of `penstock top`; numbers are sorted from the largest."""
+
+    NAME = "name"
+    ROWS = "rows"
+    RATE = "rate"
+    LAG = "lag_ms"
+    LATE = "late_rows"
+    STATE = "state_bytes"
+
+
 Debug = Annotated[
     bool, typer.Option("--debug", callback=_set_debug, metavar=SWITCH, help="Show the Python traceback of an error.")
 ]

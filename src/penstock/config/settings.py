@@ -231,6 +231,10 @@ class LoggingSettings(Section):
         description="Write reports to `logs/penstock.jsonl` in the database folder, one JSON object per line; `penstock logs` shows them. The three "
         "last files of 10 MB are kept.",
     )
+    status: bool = Field(
+        default=False,
+        description="Write the figures of all objects and subscriptions to `logs/status.json` once a second, for `penstock top`.",
+    )
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least important reports that the file gets."
     )

@@ -64,3 +64,8 @@ class Reports:
 
 def log_file(folder: Path) -> Path:
     return folder / "logs" / NAME
+
+
+def status_file(folder: Path) -> Path:
+    """The figures of a database that is open."""
+    return folder / "logs" / "status.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console
 from tests.unit.runtime.engines import database
 
 from penstock.api.exposition import OBJECTS, SUBSCRIPTIONS, registry
+from penstock.api.statusfile import StatusFile
 from penstock.cli.logs import show_logs
+from penstock.cli.top import screen, show_top
 from penstock.config import LoggingSettings
 from penstock.errors import fail
 from penstock.runtime.logs import Reports, log_file
@@ -97,3 +101,49 @@ def test_reports_are_shown_without_opening_the_database(folder: Path, capsys: py
 def test_without_the_setting_nothing_is_written(tmp_path: Path) -> None:
     Reports(tmp_path, LoggingSettings()).close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_top_shows_the_figures_of_a_database_that_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with database(tmp_path, monkeypatch) as db:
+        db.run("CREATE TABLE t (k BIGINT PRIMARY KEY); CREATE MATERIALIZED VIEW m AS SELECT k FROM t")
+        db.engine.start()
+        sub = db.run("SUBSCRIBE m WITH (name = 'dash')")
+        db.insert("t", (1,), (2,))
+        assert sub.next(20) is not None
+        file = StatusFile(db.engine)
+        file.write()
+        assert show_top(str(tmp_path), sort="rows", name=None, once=True) == 0
+        shown = capsys.readouterr().out
+        assert "Running" in shown and "dash" in shown and "materialized view" in shown
+        assert show_top(str(tmp_path), sort="rows", name="M", once=True) == 0
+        assert "retained bytes" in capsys.readouterr().out
+        assert show_top(str(tmp_path), sort="rows", name="nothing", once=True) == 1
+        file.close()
+        assert show_top(str(tmp_path), sort="rows", name=None, once=True) == 1
+        assert "logging.status" in capsys.readouterr().err
+
+
+def test_rates_and_order_come_from_two_readings() -> None:
+    def facts(at: float, **rows: int) -> dict[str, Any]:
+        zero = dict.fromkeys(("lag_ms", "late_rows", "state_rows", "state_bytes", "subscribers"), 0)
+        objects = [
+            {"name": n, "kind": "table", "state": "ready", "rows": r, "error": None, "warning": None} | zero
+            for n, r in rows.items()
+        ]
+        return {
+            "time": at,
+            "opened": 0.0,
+            "state": "Running",
+            "lsn": 1,
+            "log_bytes": 0,
+            "objects": objects,
+            "subscriptions": [],
+        }
+
+    console = Console(width=200, file=io.StringIO())
+    console.print(screen(facts(12.0, a=100, b=50), facts(10.0, a=98, b=10), "rate", None))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text.index(" b ") < text.index(" a ") and " 20 " in text and " 1 " in text
