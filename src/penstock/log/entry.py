@@ -12,6 +12,7 @@ class Entry(NamedTuple):
     record-batch message, with offsets from the start of the file. `watermark` is the object's watermark after this part, `epoch` counts
     the object's entries from 1, `time_ms` is the wall clock of the commit. `input_lsn` is the commit that caused this one: the commit itself
     or, for the output of a query, the last commit of its input. `idle` and `before` (empty, or one number per message) are those of the part.
+    `checks` has the CRC32C of each message; it is empty if the format of the segment has none.
     """
 
     lsn: int
@@ -29,3 +30,4 @@ class Entry(NamedTuple):
     input_lsn: int
     idle: bool = False
     before: tuple[int, ...] = ()
+    checks: tuple[int, ...] = ()

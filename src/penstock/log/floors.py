@@ -1,15 +1,17 @@
-"""The durable trim position (floor) of each object."""
+"""What was removed from the log: the trim position (floor) of each object, and the segments that were deleted."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import google_crc32c
 
-from penstock.disk import write_durably
+from penstock.disk import unpack_json, write_json
 from penstock.errors import fail
+
+FORMAT = 2
 
 FORGOTTEN = 2**63 - 1
 """The floor of an object that was dropped."""
@@ -18,33 +20,63 @@ FORGOTTEN = 2**63 - 1
 class Floors:
     """Entries at or below an object's floor are no longer needed, even if their segment still exists.
 
-    The floor of a dropped object is kept as long as a segment may contain its frames.
+    The floor of a dropped object is kept as long as a segment may contain its frames. A segment that is missing and was not `removed` is lost.
     """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "floors.json"
         self._values: dict[int, int] = {}
-        self._saved: dict[int, int] = {}
+        self._removed: set[int] = set()
+        self._saved: tuple[dict[int, int], set[int]] = ({}, set())
         self._dropped_at: dict[int, int] = {}
+        self._older = False
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
             return
         except OSError as error:
             raise fail("PSK-6001", f"{self._path} cannot be read: {error.strerror or error}.") from error
-        self._values = self._parse(data)
-        self._saved = dict(self._values)
+        self._parse(data)
+        self._saved = dict(self._values), set(self._removed)
 
-    def _parse(self, data: bytes) -> dict[int, int]:
+    def _parse(self, data: bytes) -> None:
         try:
             stored = json.loads(data)
-            values = {int(k): int(v) for k, v in stored["floors"].items()}
-            sound = stored["crc"] == _checksum(values)
+            if "content" in stored:
+                stored = unpack_json(data, FORMAT, self._path)
+            else:
+                self._older = True
+            self._values = {int(k): int(v) for k, v in stored["floors"].items()}
+            if self._older:
+                sound = stored["crc"] == _checksum(self._values)
+            else:
+                self._removed = {n for first, last in stored["removed"] for n in range(first, last + 1)}
+                sound = True
         except (ValueError, KeyError, TypeError, AttributeError):
             sound = False
         if not sound:
-            raise fail("PSK-6001", f"{self._path} is damaged at offset 0: its checksum does not match.")
-        return values
+            raise fail(
+                "PSK-6001",
+                f"{self._path} is damaged: which segments were removed is unknown.",
+                hint="Restore the file from a backup.",
+            )
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Segments are about to be deleted: after `save` they may be missing."""
+        self._removed.update(numbers)
+
+    def missing(self, found: Sequence[tuple[int, int]]) -> list[int]:
+        """The segments that are lost; `found` has number and format of those that there are. What a format before 3 has removed is not known."""
+        lost: list[int] = []
+        before = 0
+        for number, format in found:
+            gap = set(range(before + 1, number)) - self._removed
+            if self._older or format < 3:
+                self._removed |= gap
+            else:
+                lost += sorted(gap)
+            before = number
+        return lost
 
     def __getitem__(self, object_id: int) -> int:
         return self._values.get(object_id, 0)
@@ -80,12 +112,22 @@ class Floors:
 
     def save(self) -> None:
         """Makes the floors durable. Entries below them may only be deleted after this."""
-        values = dict(self._values)
-        if values == self._saved:
+        values, removed = dict(self._values), set(self._removed)
+        if (values, removed) == self._saved:
             return
-        content = {"floors": {str(k): v for k, v in sorted(values.items())}, "crc": _checksum(values)}
-        write_durably(self._path, json.dumps(content).encode())
-        self._saved = values
+        floors = {str(k): v for k, v in sorted(values.items())}
+        write_json(self._path, {"floors": floors, "removed": _ranges(removed)}, FORMAT)
+        self._saved, self._older = (values, removed), False
+
+
+def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = ranges[-1][0], number
+        else:
+            ranges.append((number, number))
+    return ranges
 
 
 def _checksum(values: dict[int, int]) -> int:

@@ -1,11 +1,12 @@
 """The header of a frame, as bytes.
 
-A frame is one object's part of one commit. Its header is a fixed struct, then a table of (offset, length, rows) for each
+A frame is one object's part of one commit. Its header is a fixed struct, then a table of (offset, length, rows, CRC32C) for each
 record-batch message, then optionally the watermark in force for each of them, then for an external file its length and path; it is
 zero-padded to a multiple of eight. The payload follows.
-The header's CRC32C covers everything after the CRC field; the payload has its own.
+The header's CRC32C covers everything after the CRC field.
 
-All frames of a segment have the segment's format. Format 1 has no `input_lsn`, `since`, `idle` and `before`.
+All frames of a segment have the segment's format. Format 1 has no `input_lsn`, `since`, `idle` and `before`. Format 2 has no range of a job's
+epoch, and one CRC32C for the whole payload.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from penstock.log.state import NO_WATERMARK
 
-FORMAT = 2
+FORMAT = 3
 MAGIC = b"PSKf"
 _COMMIT = 1
 _EXTERNAL = 2
@@ -26,12 +27,18 @@ _IDLE = 4
 _BEFORE = 8
 
 # magic, crc, header length, flags | lsn, durable lsn, payload length | payload crc, object id
-# | rows, watermark, epoch, job epoch, time | column count, number of batches | input lsn, since
-_FIXED = {1: struct.Struct("<4sIII QQQ II QqQqq II"), 2: struct.Struct("<4sIII QQQ II QqQqq II QQ")}
+# | rows, watermark, epoch, job epoch, time | column count, number of batches | input lsn, since | after, reach, beat
+_FIXED = {
+    1: struct.Struct("<4sIII QQQ II QqQqq II"),
+    2: struct.Struct("<4sIII QQQ II QqQqq II QQ"),
+    3: struct.Struct("<4sIII QQQ II QqQqq II QQ QQQ"),
+}
 # The latest format without the magic and the CRC.
-_CHECKED = struct.Struct("<II QQQ II QqQqq II QQ")
+_CHECKED = struct.Struct("<II QQQ II QqQqq II QQ QQQ")
 _START = struct.Struct("<4sII")
-_BATCH = struct.Struct("<QQQ")
+# offset, length, rows, crc
+_BATCH = struct.Struct("<QQII")
+_UNCHECKED_BATCH = struct.Struct("<QQQ")
 _WATERMARK = struct.Struct("<q")
 _EXTERNAL_LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
@@ -43,7 +50,8 @@ class Frame(NamedTuple):
 
     `durable_lsn` is the last commit known to be on disk when this frame was written: damage to a commit at or before
     it cannot be a torn write. `last` marks the last frame of its commit. The object's epochs from `since` up to this one had no rows.
-    Offsets in `batches` are relative to the start of the payload, or of the external file.
+    Offsets in `batches` are relative to the start of the payload, or of the external file; `checks` has the CRC32C of each message, if the
+    format has them. An epoch of a job has read the commits in (`after`, `reach`], with `beat` in its offset.
     """
 
     lsn: int
@@ -65,11 +73,18 @@ class Frame(NamedTuple):
     external_length: int = 0
     idle: bool = False
     before: tuple[int, ...] = ()
+    checks: tuple[int, ...] = ()
+    after: int = 0
+    reach: int = 0
+    beat: int = 0
 
 
 def pack(frame: Frame) -> bytes:
     """Serialises a header; its length is a multiple of eight."""
-    tail = _BATCH.pack(*frame.batches[0]) if len(frame.batches) == 1 else _table(frame.batches)
+    if len(frame.batches) == 1:
+        tail = _BATCH.pack(*frame.batches[0], frame.checks[0] if frame.checks else 0)
+    else:
+        tail = _table(frame.batches, frame.checks)
     flags = (_COMMIT if frame.last else 0) | (_IDLE if frame.idle else 0)
     if frame.before:
         flags |= _BEFORE
@@ -96,6 +111,9 @@ def pack(frame: Frame) -> bytes:
         len(frame.batches),
         frame.input_lsn,
         frame.since,
+        frame.after,
+        frame.reach,
+        frame.beat,
     )
     checked += tail
     if padding:
@@ -103,8 +121,10 @@ def pack(frame: Frame) -> bytes:
     return MAGIC + _CRC.pack(google_crc32c.value(checked)) + checked
 
 
-def _table(batches: tuple[tuple[int, int, int], ...]) -> bytes:
-    return b"".join([_BATCH.pack(*batch) for batch in batches])
+def _table(batches: tuple[tuple[int, int, int], ...], checks: tuple[int, ...]) -> bytes:
+    return b"".join(
+        [_BATCH.pack(*batch, crc) for batch, crc in zip(batches, checks or [0] * len(batches), strict=True)]
+    )
 
 
 def header_length(batches: int, version: int, *, before: int = 0, external_path: str | None = None) -> int:
@@ -150,14 +170,23 @@ def _unpack(data: pa.Buffer, position: int, length: int, version: int) -> Frame:
         *later,
     ) = fixed.unpack_from(data, position)
     # Format 1 does not store when the last rows came.
-    input_lsn, since = later or (lsn, epoch)
+    input_lsn, since, *covered = later or (lsn, epoch)
+    after, reach, beat = covered or (0, 0, 0)
     at = position + fixed.size
     path, external_length = None, 0
     before: tuple[int, ...] = ()
-    if count == 1:
-        batches: tuple[tuple[int, int, int], ...] = (_BATCH.unpack_from(data, at),)
+    batches: tuple[tuple[int, int, int], ...]
+    checks: tuple[int, ...] = ()
+    if version < 3:
+        batches = tuple([_UNCHECKED_BATCH.unpack_from(data, at + i * _BATCH.size) for i in range(count)])
+        if count == 1 and batches[0][:2] == (0, payload_length):
+            checks = (payload_crc,)
+    elif count == 1:
+        *one, crc = _BATCH.unpack_from(data, at)
+        batches, checks = (tuple(one),), (crc,)
     else:
-        batches = tuple([_BATCH.unpack_from(data, at + i * _BATCH.size) for i in range(count)])
+        found = [_BATCH.unpack_from(data, at + i * _BATCH.size) for i in range(count)]
+        batches, checks = tuple([f[:3] for f in found]), tuple([f[3] for f in found])
     at += count * _BATCH.size
     if flags & _BEFORE:
         before = tuple([_WATERMARK.unpack_from(data, at + i * _WATERMARK.size)[0] for i in range(count)])
@@ -166,6 +195,7 @@ def _unpack(data: pa.Buffer, position: int, length: int, version: int) -> Frame:
         (external_length,) = _EXTERNAL_LENGTH.unpack_from(data, at)
         at += _EXTERNAL_LENGTH.size
         path = data.slice(at, position + length - at).to_pybytes().rstrip(b"\0").decode()
+        checks = ()
     return Frame(
         lsn,
         durable_lsn,
@@ -186,4 +216,20 @@ def _unpack(data: pa.Buffer, position: int, length: int, version: int) -> Frame:
         external_length,
         bool(flags & _IDLE),
         before,
+        checks,
+        after,
+        reach,
+        beat,
     )
+
+
+def is_whole(frame: Frame, payload: pa.Buffer) -> bool:
+    """Whether a payload has the checksums of its header."""
+    if frame.external_path is not None or not frame.payload_length:
+        return True
+    if payload.size < frame.payload_length:
+        return False
+    if not frame.checks:
+        return bool(google_crc32c.value(payload.slice(0, frame.payload_length)) == frame.payload_crc)
+    messages = zip(frame.batches, frame.checks, strict=True)
+    return all(google_crc32c.value(payload.slice(at, size)) == crc for (at, size, _), crc in messages)

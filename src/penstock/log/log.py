@@ -9,9 +9,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Self, get_args
 
+import google_crc32c
 import pyarrow as pa
 
-from penstock.disk import make_folder, unwritable
+from penstock.disk import Witness, make_folder, unwritable
 from penstock.errors import PenstockError, fail
 from penstock.log.commit import Commit
 from penstock.log.entry import Entry
@@ -22,8 +23,8 @@ from penstock.log.maps import Maps
 from penstock.log.part import Part
 from penstock.log.payload import prepare
 from penstock.log.recovery import recover
-from penstock.log.segment import Segment
-from penstock.log.state import ObjectState
+from penstock.log.segment import Segment, bury
+from penstock.log.state import Covered, ObjectState
 from penstock.log.thin import disk_bytes, merge, space_of, thin_out
 from penstock.log.writer import Mode, Writer, Written
 
@@ -70,7 +71,8 @@ class Log:
         self._maps = Maps()
         make_folder(self._folder)
         self._floors = Floors(self._folder)
-        state = recover(self._database, self._folder, self._floors)
+        witness = Witness(self._folder / "head")
+        state = recover(self._database, self._folder, self._floors, witness.number)
         self._index: Index = state.index
         self._segments: list[Segment] = state.segments
         self._head = state.next_lsn - 1
@@ -83,6 +85,7 @@ class Log:
             mode=mode,
             async_interval_ms=async_interval_ms,
             segment_bytes=segment_bytes,
+            witness=witness,
             publish=self._publish,
             rolled=self._rolled,
         )
@@ -207,24 +210,28 @@ class Log:
         """The job epoch of the object's last part from a job; -1 if there is none."""
         return self._index.states.get(object_id, _NOTHING).job_epoch
 
+    def covered(self, object_id: int) -> Covered:
+        """What the epoch had read that made the object's last part from a job."""
+        return self._index.states.get(object_id, _NOTHING).covers
+
     def read(self, entry: Entry, schema: pa.Schema) -> pa.Table:
-        """The rows of an entry, backed by memory-mapped files. Raises PSK-5011 if they were trimmed."""
+        """The rows of an entry, backed by memory-mapped files. Raises PSK-5011 if they were trimmed, PSK-6001 if they are damaged."""
         if not entry.batches:
             return schema.empty_table()
         try:
             data = self._maps.slice(entry.path, entry.offset, entry.length)
         except FileNotFoundError:
             raise _gone(entry) from None
-        begin = entry.batches[0][0] - entry.offset
-        # A message never begins with zeros.
-        if data.size != entry.length or not data.slice(begin, _BEGIN).to_pybytes().strip(b"\0"):
+        messages = []
+        if data.size == entry.length:
+            messages = [data.slice(offset - entry.offset, length) for offset, length, _ in entry.batches]
+        if not messages or not _is_whole(entry, messages):
             with self._lock:
                 needed = self._index.has(entry.object_id, entry.lsn)
             if not needed:
                 # Its segment was thinned out.
                 raise _gone(entry)
-            raise fail("PSK-6001", f"{entry.path} is damaged at offset {entry.offset}: commit {entry.lsn} is missing.")
-        messages = (data.slice(offset - entry.offset, length) for offset, length, _ in entry.batches)
+            raise damaged(entry)
         return pa.Table.from_batches([pa.ipc.read_record_batch(m, schema) for m in messages], schema)
 
     def forget(self, object_id: int) -> None:
@@ -266,14 +273,14 @@ class Log:
                 self._floors.settle(lambda i, lsn: not any(s.may_hold(i, lsn) for s in self._segments))
             freed = 0
             if unneeded or files or pinned:
+                self._floors.remove(s.number for s in unneeded)
                 try:
                     self._floors.save()
                 except PenstockError:
-                    # Trimming matters most on a full disk. The oldest segments can be deleted without saved floors, because the
+                    # Trimming matters most on a full disk. The oldest segments can be given up without saved floors, because the
                     # remaining ones have no gaps. That frees the space for the floors.
                     leading = [s for s, of in zip(unneeded, self._segments, strict=False) if s is of]
-                    freed += self._delete_segments(leading)
-                    unneeded = unneeded[len(leading) :]
+                    freed += sum([bury(s) for s in leading])
                     self._floors.save()
             freed += self._delete_files(files)
             freed += self._delete_segments(unneeded)
@@ -394,6 +401,22 @@ def _unlink(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(path, error) from error
+
+
+def _is_whole(entry: Entry, messages: Sequence[pa.Buffer]) -> bool:
+    if entry.checks:
+        return all(google_crc32c.value(m) == crc for m, crc in zip(messages, entry.checks, strict=True))
+    # A message never begins with zeros.
+    return bool(messages[0].slice(0, _BEGIN).to_pybytes().strip(b"\0"))
+
+
+def damaged(entry: Entry) -> PenstockError:
+    """The PSK-6001 error for rows that do not have their checksum."""
+    return fail(
+        "PSK-6001",
+        f"{entry.path} is damaged at offset {entry.offset}: the {entry.rows} rows of commit {entry.lsn} are lost.",
+        hint="Restore the file from a backup.",
+    )
 
 
 def _gone(entry: Entry) -> PenstockError:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.log.state import Covered
+
 
 @dataclass(frozen=True, slots=True)
 class ExternalFile:
@@ -27,7 +29,8 @@ class Part:
     The batches have the first `column_count` columns (0: all) of the object's canonical Arrow schema. `watermark` (Unix ms) is the object's watermark
     after this part; it never lowers the current one. `job_epoch` is Spark's batch id for the output of a job, otherwise -1.
     `input_lsn` is the commit that caused this part; None means its own commit. An `idle` object holds back no watermark until its
-    next part. `before` has, for each batch, the watermark in force for its rows; it is empty if that is the object's own.
+    next part. `before` has, for each batch, the watermark in force for its rows; it is empty if that is the object's own. `covers` is what the
+    epoch of a job has read.
     """
 
     object_id: int
@@ -39,3 +42,4 @@ class Part:
     input_lsn: int | None = None
     idle: bool = False
     before: tuple[int, ...] = ()
+    covers: Covered | None = None

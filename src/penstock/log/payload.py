@@ -26,7 +26,7 @@ class Payload(NamedTuple):
     before: tuple[int, ...]
     rows: int
     length: int
-    crc: int
+    checks: tuple[int, ...]
 
 
 def prepare(parts: Sequence[Part], database: Path) -> list[Payload]:
@@ -42,12 +42,14 @@ def prepare(parts: Sequence[Part], database: Path) -> list[Payload]:
 
 def _check_numbers(part: Part) -> None:
     """Rejects values that do not fit in the header here, so that they fail this commit and not its whole group."""
-    if not 0 <= part.object_id < 2**32 or not 0 <= part.column_count < 2**32:
+    if not 0 <= part.object_id < 2**32 or not 0 <= part.column_count < 2**28:
         raise fail("PSK-0009", f"Object {part.object_id} with {part.column_count} columns is out of range.")
     if part.watermark is not None and not -(2**63) < part.watermark < 2**63:
         raise fail("PSK-0009", f"Watermark {part.watermark} is out of range.")
     if not -1 <= part.job_epoch < 2**63:
         raise fail("PSK-0009", f"Job epoch {part.job_epoch} is out of range.")
+    if part.covers is not None and not all(0 <= n < 2**63 for n in part.covers):
+        raise fail("PSK-0009", f"The range {part.covers} is out of range.")
     if part.input_lsn is not None and not 0 <= part.input_lsn < 2**63:
         raise fail("PSK-0009", f"Input LSN {part.input_lsn} is out of range.")
     if part.before:
@@ -61,24 +63,23 @@ def _serialise(part: Part) -> Payload:
     messages: list[bytes | pa.Buffer] = []
     batches: list[tuple[int, int, int]] = []
     before: list[int] = []
-    rows = offset = crc = 0
+    checks: list[int] = []
+    rows = offset = 0
     for i, batch in enumerate(part.batches):
         _refuse_dictionaries(batch.schema)
         for piece in _pieces(batch):
             message = piece.serialize()
             length = message.size
             messages.append(message)
-            crc = google_crc32c.extend(crc, message)
+            checks.append(google_crc32c.value(message))
             if length % 8:
-                padding = bytes(-length % 8)
-                messages.append(padding)
-                crc = google_crc32c.extend(crc, padding)
+                messages.append(bytes(-length % 8))
             batches.append((offset, length, piece.num_rows))
             offset += length + -length % 8
             rows += piece.num_rows
             if part.before:
                 before.append(part.before[i])
-    return Payload(part, tuple(messages), tuple(batches), tuple(before), rows, offset, crc)
+    return Payload(part, tuple(messages), tuple(batches), tuple(before), rows, offset, tuple(checks))
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -123,4 +124,4 @@ def _adopt(part: Part, file: ExternalFile, database: Path) -> Payload:
     if size < file.length:
         raise fail("PSK-0009", f"{path} has {size} bytes, not {file.length}.")
     sync_file(path)
-    return Payload(part, (), file.batches, (), file.rows, 0, 0)
+    return Payload(part, (), file.batches, (), file.rows, 0, ())

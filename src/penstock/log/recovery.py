@@ -11,9 +11,11 @@ from penstock.log.floors import Floors
 from penstock.log.frame import Frame
 from penstock.log.index import Index
 from penstock.log.scan import open_segment, scan_segment
-from penstock.log.segment import Segment, SegmentWriter, create_segment, list_segments
-from penstock.log.state import ObjectState
+from penstock.log.segment import Segment, SegmentWriter, create_segment, is_buried, list_segments, segment_path
+from penstock.log.state import Covered, ObjectState
 from penstock.log.thin import disk_bytes
+
+_WAYS = "Restore the folder from a backup, or the file alone if you have it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +28,37 @@ class Recovered:
     next_lsn: int
 
 
-def recover(database: Path, folder: Path, floors: Floors) -> Recovered:
-    """Builds the index from the segments, truncates an unfinished tail, and opens the last segment for writing."""
+def recover(database: Path, folder: Path, floors: Floors, attested: int) -> Recovered:
+    """Builds the index from the segments, truncates an unfinished tail, and opens the last segment for writing.
+
+    `attested` is a commit that was acknowledged: the log must reach it.
+    """
     try:
-        return _recover(database, folder, floors)
+        return _recover(database, folder, floors, attested)
     except OSError as error:
         raise unwritable(folder, error) from error
 
 
-def _recover(database: Path, folder: Path, floors: Floors) -> Recovered:
+def _recover(database: Path, folder: Path, floors: Floors, attested: int) -> Recovered:
     for leftover in folder.glob(f"*{TEMPORARY}"):
         leftover.unlink()
     index = Index(database)
+    for number, path in list_segments(folder):
+        if is_buried(path):
+            floors.remove([number])
+            path.unlink()
     found = list_segments(folder)
+    if not found and attested:
+        raise fail("PSK-6001", f"All segments in {folder} are missing: commits 1 to {attested} are lost.", hint=_WAYS)
     if not found:
         segment = create_segment(folder, 1, 1, {})
         return Recovered(index, [segment], SegmentWriter(segment, segment.size), 1)
     segments: list[Segment] = []
     seen: set[int] = set()
     expected = 0
-    for number, path in found:
-        opened = open_segment(path, number)
+    heads = [open_segment(path, number) for number, path in found]
+    _check_present(folder, floors, [(n, o.head.version) for (n, _), o in zip(found, heads, strict=True)])
+    for (number, path), opened in zip(found, heads, strict=True):
         if segments:
             _check_follows(segments[-1], number, opened.first_lsn, expected)
         segment = Segment(number, path, opened.first_lsn, opened.data.size, opened.head.version)
@@ -62,11 +74,24 @@ def _recover(database: Path, folder: Path, floors: Floors) -> Recovered:
             segment.disk_bytes = segment.size
     if opened.map is not None:
         raise fail("PSK-6001", f"{path} was thinned out, but the segments after it are missing.")
+    if expected <= attested:
+        raise fail(
+            "PSK-6001",
+            f"{path} is damaged at offset {segments[-1].size}: it ends with commit {expected - 1}, and commits up to {attested} were acknowledged.",
+            hint=_WAYS,
+        )
     floors.dropped(seen, expected - 1)
     active = SegmentWriter(segments[-1], segments[-1].size)
     # Commits that were written but not synced before a crash become visible now, so they must be durable.
     active.withdraw()
     return Recovered(index, segments, active, expected)
+
+
+def _check_present(folder: Path, floors: Floors, found: list[tuple[int, int]]) -> None:
+    lost = floors.missing(found)
+    if lost:
+        names = ", ".join(segment_path(folder, n).name for n in lost[:5]) + (" …" if len(lost) > 5 else "")
+        raise fail("PSK-6001", f"{folder} has lost {names}, and all commits in it.", hint=_WAYS)
 
 
 def _check_follows(previous: Segment, number: int, first_lsn: int, expected: int) -> None:
@@ -96,7 +121,8 @@ class _Replay:
             known = states.get(object_id, ObjectState())
             job_epoch = frame.job_epoch if frame.job_epoch >= 0 else known.job_epoch
             row_epoch = frame.epoch if frame.rows else frame.since - 1
-            states[object_id] = ObjectState(frame.watermark, frame.epoch, job_epoch, row_epoch)
+            covers = Covered(frame.after, frame.reach, frame.beat) if frame.reach else known.covers
+            states[object_id] = ObjectState(frame.watermark, frame.epoch, job_epoch, row_epoch, covers)
         if frame.lsn > self._floors[object_id]:
             if frame.external_path is not None:
                 self._check_external(frame, frame.external_path)

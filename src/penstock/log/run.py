@@ -20,8 +20,8 @@ _AT, _LENGTH, _ROWS, _WATERMARK, _EPOCH, _JOB_EPOCH, _TIME, _INPUT_LSN, _BEFORE,
 _FIELDS = 10
 _RECORD = struct.Struct(f"{_FIELDS}q")
 
-# Bits of the form, from the lowest: the column count, how the rows are stored, whether the object is idle.
-_KIND_AT, _IDLE_AT = 32, 34
+# Bits of the form, from the lowest: the column count, how the rows are stored, whether the object is idle, the checksum of a single message.
+_KIND_AT, _IDLE_AT, _CRC_AT = 28, 30, 31
 _SCHEMA, _KIND = (1 << _KIND_AT) - 1, 3
 _NONE, _ONE, _ONE_BEFORE, _OTHER = range(4)
 
@@ -32,6 +32,7 @@ class Other(NamedTuple):
     batches: tuple[tuple[int, int, int], ...]
     before: tuple[int, ...]
     file: str | None
+    checks: tuple[int, ...]
 
     def header_length(self, version: int) -> int:
         return header_length(len(self.batches), version, before=len(self.before), external_path=self.file)
@@ -77,6 +78,10 @@ class Run:
             file_length,
             idle,
             before,
+            checks,
+            _,
+            _,
+            _,
         ) = frame
         if file is not None:
             kind, length = _OTHER, file_length
@@ -87,12 +92,13 @@ class Run:
         else:
             kind = _OTHER
         if kind == _OTHER:
-            self._others[lsn] = Other(batches, before, file)
+            self._others[lsn] = Other(batches, before, file, checks)
         self.size += length
         self._lsns.append(lsn)
         wm = NO_WATERMARK if watermark is None else watermark
         mark = before[0] if kind == _ONE_BEFORE else 0
-        form = idle << _IDLE_AT | kind << _KIND_AT | column_count
+        crc = checks[0] if checks and kind in (_ONE, _ONE_BEFORE) else 0
+        form = crc << _CRC_AT | idle << _IDLE_AT | kind << _KIND_AT | column_count
         self._values.frombytes(_RECORD.pack(at, length, rows, wm, epoch, job_epoch, time_ms, input_lsn, mark, form))
 
     def marks(self, i: int) -> bool:
@@ -150,11 +156,12 @@ class Run:
             kind, path = form >> _KIND_AT & _KIND, file
             batches: tuple[tuple[int, int, int], ...] = ()
             before: tuple[int, ...] = ()
+            checks: tuple[int, ...] = ()
             if kind in (_ONE, _ONE_BEFORE):
-                batches = ((at, length, rows),)
+                batches, checks = ((at, length, rows),), (form >> _CRC_AT,)
                 before = (before_one,) if kind == _ONE_BEFORE else ()
             elif kind == _OTHER:
-                stored, before, external = self._others[lsn]
+                stored, before, external, checks = self._others[lsn]
                 if external is not None:
                     path, at = str(database / external), 0
                 batches = tuple([(at + offset, size, count) for offset, size, count in stored])
@@ -175,8 +182,9 @@ class Run:
                         time_ms,
                         form & _SCHEMA,
                         input_lsn,
-                        bool(form >> _IDLE_AT),
+                        bool(form >> _IDLE_AT & 1),
                         before,
+                        checks,
                     )
                 )
             )

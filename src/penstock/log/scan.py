@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import google_crc32c
 import pyarrow as pa
 
 from penstock.errors import PenstockError, fail
@@ -92,10 +91,8 @@ def _frame_at(data: pa.Buffer, position: int, lsn: int, version: int, *, verify:
     start, found = header
     if start + found.payload_length > data.size:
         return None
-    if verify and found.payload_length:
-        payload = data.slice(start, found.payload_length)
-        if google_crc32c.value(payload) != found.payload_crc:
-            return None
+    if verify and not frame.is_whole(found, data.slice(start, found.payload_length)):
+        return None
     return header
 
 

@@ -13,12 +13,13 @@ from typing import NamedTuple
 import google_crc32c
 import pyarrow as pa
 
-from penstock.disk import datasync, reserve, write_all, write_durably
+from penstock.disk import datasync, reserve, unwritable, write_all, write_durably
 from penstock.errors import PenstockError, fail
 from penstock.log.frame import FORMAT
 from penstock.log.state import ObjectState, pack_states, unpack_states
 
 _MAGIC = b"PSKs"
+_BURIED = b"PSKx"
 # magic, crc, format of the frames, length of the head | number, first lsn
 _HEAD = struct.Struct("<4sIII QQ")
 HEAD_LENGTH = _HEAD.size
@@ -93,6 +94,27 @@ def create_segment(folder: Path, number: int, first_lsn: int, states: dict[int, 
         path.unlink(missing_ok=True)
         raise
     return Segment(number, path, first_lsn, len(head))
+
+
+def bury(segment: Segment) -> int:
+    """Frees the space of a segment that is about to be deleted, without needing any; returns the bytes freed. What is left of it says that it is not lost."""
+    try:
+        fd = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.pwrite(fd, _BURIED, 0)
+            os.fsync(fd)
+            os.ftruncate(fd, len(_BURIED))
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise unwritable(segment.path, error) from error
+    freed, segment.disk_bytes = segment.disk_bytes, 0
+    return freed
+
+
+def is_buried(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_BURIED)) == _BURIED
 
 
 def pack_head(number: int, version: int, place: int, rest: bytes = b"") -> bytes:

@@ -6,45 +6,58 @@ import struct
 from typing import NamedTuple
 
 NO_WATERMARK = -(2**63)
-_RECORD = struct.Struct("<QqQqQ")
-_FIRST_RECORD = struct.Struct("<QqQq")
+# object id, watermark, epoch, job epoch | last epoch with rows | after, reach, beat
+_RECORDS = {1: struct.Struct("<QqQq"), 2: struct.Struct("<QqQq Q"), 3: struct.Struct("<QqQq Q QQQ")}
+_RECORD = _RECORDS[3]
+
+
+class Covered(NamedTuple):
+    """What an epoch of a job has read: the commits in (`after`, `reach`], with `beat` in its offset."""
+
+    after: int = 0
+    reach: int = 0
+    beat: int = 0
 
 
 class ObjectState(NamedTuple):
     """The state of an object after its last part. It outlives the entries: every segment begins with the states of all objects.
 
-    `row_epoch` is the last epoch that had rows.
+    `row_epoch` is the last epoch that had rows, `covers` the range of the last epoch of its job.
     """
 
     watermark: int | None = None
     epoch: int = 0
     job_epoch: int = -1
     row_epoch: int = 0
+    covers: Covered = Covered()
 
-    def after(self, watermark: int | None, job_epoch: int, rows: int) -> ObjectState:
-        """The state after one more part. The watermark never falls, and a part without a job keeps the job epoch."""
+    def after(self, watermark: int | None, job_epoch: int, rows: int, covers: Covered | None = None) -> ObjectState:
+        """The state after one more part. The watermark never falls, and a part without a job keeps the job epoch and its range."""
         if watermark is None or (self.watermark is not None and self.watermark > watermark):
             watermark = self.watermark
         epoch = self.epoch + 1
         return ObjectState(
-            watermark, epoch, job_epoch if job_epoch >= 0 else self.job_epoch, epoch if rows else self.row_epoch
+            watermark,
+            epoch,
+            job_epoch if job_epoch >= 0 else self.job_epoch,
+            epoch if rows else self.row_epoch,
+            covers or self.covers,
         )
 
 
 def pack_states(states: dict[int, ObjectState]) -> bytes:
     return b"".join(
-        _RECORD.pack(i, NO_WATERMARK if c.watermark is None else c.watermark, c.epoch, c.job_epoch, c.row_epoch)
+        _RECORD.pack(
+            i, NO_WATERMARK if c.watermark is None else c.watermark, c.epoch, c.job_epoch, c.row_epoch, *c.covers
+        )
         for i, c in sorted(states.items())
     )
 
 
 def unpack_states(data: bytes, version: int) -> dict[int, ObjectState]:
-    if version == 1:
+    states = {}
+    for i, wm, epoch, job_epoch, *later in _RECORDS[version].iter_unpack(data):
         # Format 1 does not store the last epoch with rows; assume that it was the last epoch.
-        records = [(*record, record[2]) for record in _FIRST_RECORD.iter_unpack(data)]
-    else:
-        records = list(_RECORD.iter_unpack(data))
-    return {
-        i: ObjectState(None if wm == NO_WATERMARK else wm, epoch, job_epoch, row_epoch)
-        for i, wm, epoch, job_epoch, row_epoch in records
-    }
+        row_epoch, *covers = later or [epoch]
+        states[i] = ObjectState(None if wm == NO_WATERMARK else wm, epoch, job_epoch, row_epoch, Covered(*covers))
+    return states

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
-from penstock.disk import unwritable
+from penstock.disk import Witness, unwritable
 from penstock.errors import PenstockError, fail
 from penstock.log import frame
 from penstock.log.commit import Commit
@@ -68,7 +68,7 @@ class Writer:
     """Numbers, writes and syncs commits.
 
     `publish` is called on the writer's thread, once for each group, before its commits are acknowledged; it updates the states in
-    `states`. `rolled` is called with every new segment before anything is written to it.
+    `states`. `rolled` is called with every new segment before anything is written to it. `witness` attests the last durable commit.
 
     While the disk fails, commits fail. Each group first repairs the damage of the last failure, so the writer recovers as soon as the disk does.
     """
@@ -84,6 +84,7 @@ class Writer:
         mode: Mode,
         async_interval_ms: int,
         segment_bytes: int,
+        witness: Witness,
         publish: Callable[[Written], None],
         rolled: Callable[[Segment], None],
     ) -> None:
@@ -96,6 +97,7 @@ class Writer:
         self._sync_each = mode == "sync"
         self._interval = async_interval_ms / 1000
         self._segment_bytes = segment_bytes
+        self._witness = witness
         self._publish = publish
         self._rolled = rolled
         self._queue: SimpleQueue[_Work | None] = SimpleQueue()
@@ -110,6 +112,8 @@ class Writer:
         self._sync_due: float | None = None
         self._crowd = 1
         self._last_failure: PenstockError | None = None
+        if self._durable_lsn > witness.number:
+            witness.attest(self._durable_lsn)
         self._thread = threading.Thread(target=self._run, name="penstock-log", daemon=True)
         self._thread.start()
 
@@ -136,6 +140,8 @@ class Writer:
             self._active.close()
         except OSError as error:
             raise unwritable(self._active.segment.path, error) from error
+        finally:
+            self._witness.close()
         if self._last_failure is not None:
             raise self._last_failure
 
@@ -244,7 +250,7 @@ class Writer:
             for n, payload in enumerate(work.payloads):
                 part = payload.part
                 known = states.get(part.object_id) or self._states.get(part.object_id) or ObjectState()
-                state = states[part.object_id] = known.after(part.watermark, part.job_epoch, payload.rows)
+                state = states[part.object_id] = known.after(part.watermark, part.job_epoch, payload.rows, part.covers)
                 header = _frame(
                     payload, state, lsn, self._durable_lsn, time_ms, since=known.row_epoch + 1, last=n == final
                 )
@@ -264,7 +270,7 @@ class Writer:
         active.accept(length)
         self._next_lsn = first + len(group)
         if self._sync_each:
-            self._durable_lsn = self._next_lsn - 1
+            self._durable(self._next_lsn - 1)
         else:
             self._sync_later(base, buffers, length)
         file, database = active.segment.file, self._database
@@ -333,7 +339,12 @@ class Writer:
         self._unsynced.clear()
         self._unsynced_bytes = 0
         self._unsure = False
-        self._durable_lsn = self._next_lsn - 1
+        self._durable(self._next_lsn - 1)
+
+    def _durable(self, lsn: int) -> None:
+        if lsn != self._durable_lsn:
+            self._durable_lsn = lsn
+            self._witness.attest(lsn)
 
 
 def entry_of(header: Frame, segment: str, payload: int, database: Path) -> Entry:
@@ -357,6 +368,7 @@ def entry_of(header: Frame, segment: str, payload: int, database: Path) -> Entry
         header.input_lsn,
         header.idle,
         header.before,
+        header.checks,
     )
     # This runs for every commit, and is twice as fast as the constructor.
     return Entry._make(values)
@@ -380,11 +392,13 @@ def _frame(
         lsn if part.input_lsn is None else part.input_lsn,
         since,
         payload.length,
-        payload.crc,
+        0,
         payload.batches,
         part.file.path if part.file else None,
         part.file.length if part.file else 0,
         part.idle,
         payload.before,
+        payload.checks,
+        *(part.covers or (0, 0, 0)),
     )
     return Frame._make(values)

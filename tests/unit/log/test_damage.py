@@ -8,6 +8,7 @@ import pytest
 from tests.effort import EFFORT
 from tests.unit.log.rows import SCHEMA, part
 
+from penstock.disk import Witness
 from penstock.errors import PenstockError
 from penstock.log import Log
 
@@ -53,13 +54,14 @@ def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
-def copies(folder: Path, data: bytes) -> Path:
-    """The log with `data` as its first segment. The copy is made once: opening a log of one segment changes nothing else."""
+def copies(folder: Path, data: bytes, acknowledged: int = 0) -> Path:
+    """The log with `data` as its first segment, of which so many commits were acknowledged."""
     copy = folder.parent / "copy"
     if not copy.exists():
         shutil.copytree(folder, copy)
     segment(copy).write_bytes(data)
-    assert [p.name for p in (copy / "log").iterdir()] == [segment(copy).name]
+    Witness(copy / "log" / "head").attest(acknowledged)
+    assert sorted(p.name for p in (copy / "log").iterdir()) == [segment(copy).name, "head"]
     return copy
 
 
@@ -72,7 +74,12 @@ def test_a_tail_torn_at_any_byte_is_cut_off(three: tuple[Path, list[int]]) -> No
     for cut in range(ends[1], ends[2], EVERY):
         # The lost bytes are missing or, in reserved space, zero; zeros that stand for zeros lose nothing.
         zeros = cut % 2 == 1 and data[cut:].strip(b"\0") != b""
-        copy = copies(folder, data[:cut] + (bytes(len(data) - cut + 64) if zeros else b""))
+        rest = data[:cut] + (bytes(len(data) - cut + 64) if zeros else b"")
+        if not zeros:
+            with pytest.raises(PenstockError, match="commits up to 3 were acknowledged") as error:
+                Log.open(copies(folder, rest, acknowledged=3))
+            assert error.value.code == "PSK-6001"
+        copy = copies(folder, rest, acknowledged=2)
         assert reopened(copy) == (2, without)
         assert segment(copy).stat().st_size == ends[1]
     copy = copies(folder, data[: ends[1] + 50])
@@ -111,6 +118,9 @@ def test_a_group_of_which_only_later_commits_reached_the_disk_is_torn(tmp_path: 
     data = bytearray(segment(tmp_path).read_bytes())
     data[first.offset] ^= 1
     segment(tmp_path).write_bytes(data)
+    with pytest.raises(PenstockError, match="commits up to 3 were acknowledged"):
+        Log.open(tmp_path)
+    (tmp_path / "log" / "head").unlink()
     assert reopened(tmp_path) == (0, {})
 
 
@@ -168,7 +178,74 @@ def test_damaged_floors_are_reported(many: Path) -> None:
     log.trim({1: 10})
     log.close()
     floors = many / "log" / "floors.json"
-    floors.write_text(floors.read_text().replace("10", "11"))
-    with pytest.raises(PenstockError, match=r"floors\.json") as error:
+    text = floors.read_text()
+    for damaged in (text.replace("10", "11"), "", text[:20], "[1]"):
+        floors.write_text(damaged)
+        with pytest.raises(PenstockError, match=r"floors\.json is damaged") as error:
+            Log.open(many)
+        assert error.value.code == "PSK-6001"
+
+
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_a_segment_that_is_missing_is_reported(many: Path, number: int) -> None:
+    expected = reopened(many)
+    path = segment(many, number)
+    data = path.read_bytes()
+    path.unlink()
+    for _ in range(2):
+        with pytest.raises(PenstockError, match=r"lost 0000000\d\.seg|were acknowledged") as error:
+            Log.open(many)
+        assert error.value.code == "PSK-6001" and "backup" in str(error.value.hint)
+    path.write_bytes(data)
+    assert reopened(many) == expected
+
+
+def test_a_log_without_segments_is_not_new(many: Path) -> None:
+    for path in many.glob("log/*.seg"):
+        path.unlink()
+    with pytest.raises(PenstockError, match="commits 1 to 20 are lost"):
         Log.open(many)
+
+
+def test_segments_that_were_trimmed_are_not_missing(many: Path) -> None:
+    log = Log.open(many)
+    log.append([part(2, 1)])
+    log.trim({1: 8})
+    log.close()
+    assert not segment(many).exists()
+    assert reopened(many)[0] == 21
+    # What was removed is recorded in the file, so without it nothing shows that nothing is lost.
+    (many / "log" / "floors.json").unlink()
+    with pytest.raises(PenstockError, match=r"lost 00000001\.seg"):
+        Log.open(many)
+
+
+def test_a_flipped_bit_in_an_older_segment_is_never_served(many: Path) -> None:
+    log = Log.open(many)
+    entry = log.entries(1)[1]
+    log.close()
+    path = segment(many)
+    data = bytearray(path.read_bytes())
+    # The last bytes of a message are values.
+    data[entry.offset + entry.length - 12] ^= 1
+    path.write_bytes(data)
+    log = Log.open(many)
+    assert [e.path for e in log.entries(1)[:2]] == [str(path)] * 2
+    with pytest.raises(
+        PenstockError, match=r"00000001\.seg is damaged at offset \d+: the 1 rows of commit 2 are lost"
+    ) as error:
+        log.read(log.entries(1)[1], SCHEMA)
     assert error.value.code == "PSK-6001"
+    assert log.read(log.entries(1)[0], SCHEMA)["k"].to_pylist() == [0]
+    log.close()
+
+
+def test_the_last_segment_as_it_was_before_is_reported(many: Path) -> None:
+    last = max(many.glob("log/*.seg"))
+    older = last.read_bytes()
+    log = Log.open(many)
+    log.append([part(1, 99)])
+    log.close()
+    last.write_bytes(older)
+    with pytest.raises(PenstockError, match="commits up to 21 were acknowledged"):
+        Log.open(many)

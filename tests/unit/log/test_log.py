@@ -12,9 +12,9 @@ from tests.effort import times
 from tests.unit.log.rows import SCHEMA, batch, part
 
 from penstock import disk
+from penstock.disk import checked as checked_module
 from penstock.errors import PenstockError
 from penstock.log import Entry, ExternalFile, Log, Part
-from penstock.log import floors as floors_module
 from penstock.log import segment as segment_module
 
 
@@ -398,11 +398,11 @@ def test_trimming_makes_room_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.
     first = tmp_path / "log" / "00000001.seg"
 
     def full_while_the_first_segment_is_there(path: Path, data: bytes) -> None:
-        if first.exists():
+        if first.stat().st_size > 4:
             raise disk.unwritable(path, OSError(errno.ENOSPC, "No space left on device"))
         real(path, data)
 
-    monkeypatch.setattr(floors_module, "write_durably", full_while_the_first_segment_is_there)
+    monkeypatch.setattr(checked_module, "write_durably", full_while_the_first_segment_is_there)
     assert log.trim({1: 15}) > 0
     assert not first.exists()
     log.close()

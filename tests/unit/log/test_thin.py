@@ -352,7 +352,7 @@ def test_dropped_objects_are_forgotten_for_good(tmp_path: Path) -> None:
     """Each query of a subscription is an object of its own, and there may be millions of them."""
 
     def floors() -> set[int]:
-        return {int(i) for i in json.loads((tmp_path / "log" / "floors.json").read_text())["floors"]}
+        return {int(i) for i in json.loads((tmp_path / "log" / "floors.json").read_text())["content"]["floors"]}
 
     log = Log.open(tmp_path, segment_bytes=SEGMENT)
     log.append([part(2, 1)])
