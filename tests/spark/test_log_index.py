@@ -63,7 +63,9 @@ def entry(chance: random.Random, lsn: int, watermark: int | None) -> Entry:
     path = f"/log/{lsn // 10}.seg"
     before = tuple(range(len(batches))) if chance.random() < 0.3 else ()
     idle = not rows and chance.random() < 0.3
-    return Entry(lsn, OBJECT, path, lsn * 1000, 240, rows, tuple(batches), watermark, lsn, -1, 0, 4, lsn, idle, before)
+    checks = tuple(chance.choice([0, 1, 2**32 - 1]) for _ in batches) if chance.random() < 0.7 else ()
+    place = (lsn, OBJECT, path, lsn * 1000, 240, rows, tuple(batches))
+    return Entry(*place, watermark, lsn, -1, 0, 4, lsn, idle, before, checks)
 
 
 def kept(items: list[Item], one: Entry) -> list[Item]:
@@ -105,11 +107,13 @@ def test_the_index_against_a_list(spark: SparkSession, seed: int, monkeypatch: p
             assert [java.fields(e, "lsn", "rows") for e in found] == [(e.lsn, e.rows) for e in expected]
             for have, want in list(zip(found, expected, strict=True))[:3]:
                 slices = [
-                    java.fields(s, "path", "lsn", "offset", "length", "rows", "before")
+                    java.fields(s, "path", "lsn", "offset", "length", "rows", "check", "before")
                     for s in java.call(have, "slices")
                 ]
                 before = want.before or [NONE] * len(want.batches)
-                assert slices == [(want.path, want.lsn, *b, w) for b, w in zip(want.batches, before, strict=True)]
+                checks = want.checks or [-1] * len(want.batches)
+                expected_slices = zip(want.batches, checks, before, strict=True)
+                assert slices == [(want.path, want.lsn, *b, c, w) for b, c, w in expected_slices]
             changed = any(i.entry.lsn > after and i.first <= up_to for i in items)
             assert java.call(index, "changed", OBJECT, after, up_to) == changed
             marks = [(i.entry.watermark, i.entry.idle) for i in (*gone[-1:], *items) if i in gone or i.first <= up_to]

@@ -42,6 +42,7 @@ class Content:
     solo: Mapping[int, Solo]
     hosted: Mapping[str, Hosting]
     home: str | None
+    serial: int = 0
 
 
 def write_catalog(path: Path, content: Content) -> None:
@@ -54,6 +55,7 @@ def write_catalog(path: Path, content: Content) -> None:
         "solo": {str(i): dataclasses.asdict(s) for i, s in content.solo.items()},
         "hosted": {key: _hosting_to_json(h) for key, h in content.hosted.items()},
         "home": content.home,
+        "serial": content.serial,
     }
     whole = {"format": FORMAT, "crc": _checksum(catalog), "catalog": catalog}
     write_durably(path, json.dumps(whole, indent=1).encode())
@@ -91,6 +93,7 @@ def _content(whole: dict[str, Any]) -> Content:
         solo={int(i): Solo(**s) for i, s in catalog["solo"].items()},
         hosted={key: _hosting(h) for key, h in catalog.get("hosted", {}).items()},
         home=catalog["home"],
+        serial=int(catalog.get("serial", 0)),
     )
 
 

@@ -7,10 +7,12 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 from penstock.catalog.file import Content, read_catalog, write_catalog
 from penstock.catalog.objects import Checkpoint, Hosting, Kind, ObjectInfo, Solo
+from penstock.disk import Witness
 from penstock.errors import fail
 
 
@@ -22,7 +24,8 @@ class Catalog:
     again; `hosted`, the jobs that queries share, by the objects that they read; and `home`,
     the folder of the database when it last ran. Change these within `edit`.
 
-    `expected`: the folder has a database, so a missing file is damage (PSK-6001) and not a new catalogue.
+    `expected`: the folder has a database, so a missing file is damage (PSK-6001) and not a new catalogue. Every write has a serial number, to which a
+    witness attests: an older file than the last is damage too.
     """
 
     def __init__(self, path: Path, *, expected: bool = False) -> None:
@@ -37,15 +40,25 @@ class Catalog:
         self.solo: dict[int, Solo] = {}
         self.hosted: dict[str, Hosting] = {}
         self.home: str | None = None
+        self._witness = Witness(path.with_name("catalog.serial"))
+        self._serial = 0
         found = read_catalog(path)
         if found is not None:
             self._next_id = found.next_id
+            self._serial = found.serial
             self._restore(found)
-        elif expected:
+        if found is None and (expected or self._witness.number):
             raise fail(
                 "PSK-6001",
                 f"{path} is missing, but the log next to it has rows.",
                 hint="Restore the file from a backup. Without it the rows in the log cannot be interpreted.",
+            )
+        if self._serial < self._witness.number:
+            raise fail(
+                "PSK-6001",
+                f"{path} is an older one: it has change {self._serial}, and change {self._witness.number} was written. "
+                "Objects created or changed since are lost.",
+                hint="Restore the newest file. The rows of objects that it does not know would be removed.",
             )
         self._saved = self._content()
 
@@ -172,9 +185,14 @@ class Catalog:
             home=self.home,
         )
 
+    def close(self) -> None:
+        self._witness.close()
+
     def _write(self) -> None:
-        content = self._content()
+        content = replace(self._content(), serial=self._serial + 1)
         write_catalog(self._path, content)
+        self._serial += 1
+        self._witness.attest(self._serial)
         self._saved = content
 
     def _restore(self, content: Content) -> None:

@@ -17,6 +17,7 @@ from penstock.errors import PenstockError, fail
 from penstock.plan.nodes import Join
 from penstock.spark.calls import interruptible
 from penstock.spark.compile import Compiled
+from penstock.spark.index import packed_slices
 from penstock.spark.kernel import LOG_SINK
 from penstock.spark.operators import Operator, StateFigures
 from penstock.spark.session import jvm, releasing
@@ -86,6 +87,7 @@ class Seed:
     columns: int
     path: str
     batches: tuple[tuple[int, int, int], ...]
+    checks: tuple[int, ...] = ()
 
 
 class KernelJob:
@@ -125,7 +127,7 @@ class KernelJob:
         }
         self._clock = kernel.EpochClock.create(job, json.dumps(spec | self._spec()))
         for s in seeds:
-            slices = ";".join(f"{o},{n},{r}" for o, n, r in s.batches)
+            slices = packed_slices(s.batches, s.checks)
             self._clock.seed(s.object_id, s.lsn, s.columns, s.path, slices)
         self._box = kernel.Outbox.create(job)
         if compiled.errors is not None:

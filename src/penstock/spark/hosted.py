@@ -23,6 +23,7 @@ from penstock.plan import nodes as p
 from penstock.plan.linear import LINEAR
 from penstock.spark.bridge import Epoch, KernelJob, Seed
 from penstock.spark.compile import UNIT_OBJECT, Compiled, Timed, log_schema, unit_schema
+from penstock.spark.index import packed_slices
 from penstock.spark.operators import StateFigures
 from penstock.spark.session import jvm, releasing
 from penstock.spark.translate import translate, translated
@@ -195,7 +196,7 @@ class HostJob(KernelJob):
             self._places[slot] = place
             self._table.put(self._spark._jsparkSession, slot, place.membership.member)
             for s in place.seeds:
-                slices = ";".join(f"{o},{n},{r}" for o, n, r in s.batches)
+                slices = packed_slices(s.batches, s.checks)
                 self._clock.seedOf(slot, s.object_id, s.lsn, s.columns, s.path, slices)
             self._clock.join(slot, place.membership.schema, place.state_limit)
             self._joined = max(self._joined, slot)

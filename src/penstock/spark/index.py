@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from queue import Empty, SimpleQueue
 
 from penstock.log import Entry
@@ -124,10 +124,17 @@ class KernelIndex:
             _logger.exception("the kernel did not receive commits of the log; they are sent again")
 
 
+def packed_slices(batches: Iterable[tuple[int, int, int]], checks: Sequence[int], before: Sequence[int] = ()) -> str:
+    """Messages as the kernel reads them: offset, length, rows, checksum, and the watermark in force, if they have these."""
+    if before:
+        known: Sequence[int | str] = checks or [""] * len(before)
+        return ";".join([f"{o},{n},{r},{c},{b}" for (o, n, r), c, b in zip(batches, known, before, strict=True)])
+    if checks:
+        return ";".join([f"{o},{n},{r},{c}" for (o, n, r), c in zip(batches, checks, strict=True)])
+    return ";".join([f"{o},{n},{r}" for o, n, r in batches])
+
+
 def _line(e: Entry) -> str:
     wm = "" if e.watermark is None else str(e.watermark)
-    if e.before:
-        slices = ";".join([f"{o},{n},{r},{b}" for (o, n, r), b in zip(e.batches, e.before, strict=True)])
-    else:
-        slices = ";".join([f"{o},{n},{r}" for o, n, r in e.batches])
+    slices = packed_slices(e.batches, e.checks, e.before)
     return f"{e.lsn}\t{e.object_id}\t{wm}\t{int(e.idle)}\t{e.column_count}\t{e.path}\t{slices}\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import google_crc32c
 import pyarrow as pa
 
 from penstock.log import Entry
@@ -18,25 +19,27 @@ def write_seed(path: Path, object_id: int, lsn: int, table: pa.Table, changelog:
     """Writes an object's contents; each row has weight 1 if the object has weights."""
     if changelog:
         table = table.append_column("__weight", pa.array([1] * table.num_rows, pa.int64()))
-    batches = _write(path, table)
-    return Seed(object_id, lsn, table.num_columns, str(path), batches)
+    batches, checks = _write(path, table)
+    return Seed(object_id, lsn, table.num_columns, str(path), batches, checks)
 
 
 def unit_entry(path: Path) -> Entry:
     """The single row of the unit object, as an entry of the first commit of the log."""
-    batches = _write(path, pa.table({"u": pa.array([1], pa.int64())}))
-    return Entry(1, UNIT_OBJECT, str(path), 0, path.stat().st_size, 1, batches, None, 1, -1, 0, 1, 1)
+    batches, checks = _write(path, pa.table({"u": pa.array([1], pa.int64())}))
+    return Entry(1, UNIT_OBJECT, str(path), 0, path.stat().st_size, 1, batches, None, 1, -1, 0, 1, 1, checks=checks)
 
 
-def _write(path: Path, table: pa.Table) -> tuple[tuple[int, int, int], ...]:
-    out = []
+def _write(path: Path, table: pa.Table) -> tuple[tuple[tuple[int, int, int], ...], tuple[int, ...]]:
+    """Writes messages durably; returns offset, length and rows of each, and their checksums."""
+    out, checks = [], []
     position = 0
     with path.open("wb") as f:
         for batch in table.combine_chunks().to_batches(max_chunksize=_ROWS):
             message = batch.serialize()
             f.write(message)
             out.append((position, message.size, batch.num_rows))
+            checks.append(int(google_crc32c.value(message)))
             position += message.size
         f.flush()
         os.fsync(f.fileno())
-    return tuple(out)
+    return tuple(out), tuple(checks)

@@ -37,6 +37,10 @@ _TOO_LARGE = (RESULT_TOO_LARGE, "spark.driver.maxResultSize")
 """The text in the message when a result is too large."""
 
 
+_DAMAGED = re.compile(r"PSK-6001: (.*? are lost\.)")
+"""What the kernel says of rows that do not have their checksum."""
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Translates every error of Spark, and the effects of an exiting JVM, into a PenstockError."""
@@ -67,6 +71,8 @@ def translate(error: BaseException) -> PenstockError:
     if isinstance(error, PySparkException):
         condition = error.getCondition() or ""
         text = error.getMessage() or text
+    if (found := _DAMAGED.search(f"{error} {text}")) is not None:
+        return fail("PSK-6001", found[1], hint="Restore the file from a backup.")
     if any(sign in text for sign in _TOO_LARGE):
         return fail("PSK-7009", "The result is too large to be held in memory.")
     return fail(_code(condition, text), _sentence(text))

@@ -84,7 +84,7 @@ def test_everything_is_there_after_opening_again(tmp_path: Path) -> None:
     assert (after.objects(Kind.VIEW), after.dependents(1)) == ([VIEW], [VIEW, PROBE])
     assert after.new_id() == 4
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert list(tmp_path.iterdir()) == [path]
+    assert sorted(tmp_path.iterdir()) == [path, tmp_path / "catalog.serial"]
 
 
 def test_what_is_removed_takes_its_plan_with_it(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_change_that_cannot_be_written_has_not_happened(tmp_path: Path, change
         CHANGES[change](catalog)
     assert error.value.code == "PSK-7004"
     assert state(catalog) == state(Catalog(path)) == before
-    assert list(tmp_path.iterdir()) == [path]
+    assert sorted(tmp_path.iterdir()) == [path, tmp_path / "catalog.serial"]
     CHANGES[change](catalog)
     assert state(Catalog(path)) == state(catalog) != before
 
@@ -348,3 +348,25 @@ def test_threads_add_and_remove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert set(Catalog(path).names()) == set(catalog.names()) == expected
     assert set(catalog.plans) == {o.id for o in catalog.objects()}
     assert Catalog(path).new_id() == 41
+
+
+def test_an_older_catalogue_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.json"
+    filled(path)
+    older = path.read_bytes()
+    catalog = Catalog(path)
+    catalog.remove(3)
+    newest = path.read_bytes()
+    path.write_bytes(older)
+    with pytest.raises(PenstockError, match="is an older one") as error:
+        Catalog(path)
+    assert error.value.code == "PSK-6001"
+    path.unlink()
+    with pytest.raises(PenstockError, match="is missing"):
+        Catalog(path)
+    path.write_bytes(newest)
+    assert not Catalog(path).has_id(3)
+    # Without its witness there is nothing to compare with.
+    (tmp_path / "catalog.serial").unlink()
+    path.write_bytes(older)
+    assert Catalog(path).has_id(3)

@@ -102,7 +102,7 @@ STEPS: dict[str, Fault] = {
     "columns": failing(Batch, "check_columns"),
     "defaults": failing(Batch, "defaults"),
     "compile": failing(Compiler, "compile"),
-    "seeds": failing(planned_module, "write_durably"),
+    "seeds": failing(planned_module, "write_json"),
     "hub": failing(Hub, "open"),
     "attach": failing(Storage, "attach"),
     "attached": failing(Storage, "attach", after=True),

@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 from tests.unit.runtime.storing import drop, in_contents, make, opened, part, together
 
+from penstock.catalog.objects import ObjectInfo
 from penstock.errors import PenstockError
+from penstock.runtime.storage.storage import Storage
 from penstock.serve.sealed import unsealed
 
 ROWS = [(i, f"value {i}", 1) for i in range(40)]
@@ -44,12 +46,20 @@ DAMAGES: list[Callable[[Path], object]] = [
 ]
 
 
+def forgotten(storage: Storage, up_to: int, *objects: ObjectInfo) -> None:
+    """Trims the log, durably although no segment can be deleted."""
+    storage.log.trim({o.id: up_to for o in objects})
+    storage.log._floors.save()
+
+
 def test_a_damaged_snapshot_damages_its_object_alone(tmp_path: Path) -> None:
     with opened(tmp_path) as storage:
         sound, *bad = (make(storage, f"t{i}") for i in range(len(DAMAGES) + 1))
         storage.commit([part(t, *ROWS) for t in (sound, *bad)])
         storage.save_contents()
+        head = storage.log.head
         storage.commit([part(t, (*ROWS[0][:2], -1)) for t in (sound, *bad)])
+        forgotten(storage, head, sound, *bad)
     for table, damage in zip(bad, DAMAGES, strict=True):
         damage(storage.layout.snapshot(table.id))
     with opened(tmp_path) as storage:
@@ -65,6 +75,32 @@ def test_a_damaged_snapshot_damages_its_object_alone(tmp_path: Path) -> None:
         assert not storage.damage
     with opened(tmp_path) as storage:
         assert [o.id for o in storage.catalog.objects()] == [sound.id] and not storage.damage
+
+
+def test_a_snapshot_that_is_missing_or_older_damages_its_object(tmp_path: Path) -> None:
+    with opened(tmp_path) as storage:
+        missing, older = make(storage, "missing"), make(storage, "older")
+        storage.commit([part(t, *ROWS[:1]) for t in (missing, older)])
+        storage.save_contents()
+        before = storage.layout.snapshot(older.id).read_bytes()
+        head = storage.commit([part(t, *ROWS[1:]) for t in (missing, older)]).lsn
+        storage.save_contents()
+        forgotten(storage, head, missing, older)
+    storage.layout.snapshot(missing.id).unlink()
+    storage.layout.snapshot(older.id).write_bytes(before)
+    with opened(tmp_path) as storage:
+        assert sorted(storage.damage) == [missing.id, older.id]
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, Path.unlink], ids=lambda d: d.__name__)
+def test_contents_are_rebuilt_while_the_log_has_all_changes(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    with opened(tmp_path) as storage:
+        table = make(storage, "t")
+        storage.commit([part(table, *ROWS)])
+        storage.save_contents()
+    damage(storage.layout.snapshot(table.id))
+    with opened(tmp_path) as storage:
+        assert not storage.damage and in_contents(storage, table) == Counter(r[:2] for r in ROWS)
 
 
 def test_a_snapshot_without_a_seal_is_read(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from penstock.catalog.objects import ObjectInfo, Role
 from penstock.catalog.store import Catalog
 from penstock.config import substitute
-from penstock.disk import make_folder, write_durably
-from penstock.errors import fail
+from penstock.disk import make_folder, unpack_json, write_json
+from penstock.errors import PenstockError, fail
 from penstock.plan import nodes as p
 from penstock.plan.explain import explain
 from penstock.runtime.jobs.checkpoint import begun
@@ -33,6 +33,9 @@ from penstock.sql.statements import CreateSink, CreateStream, CreateView
 
 _ORDERED = (p.LookupJoin, p.TemporalJoin)
 """Joins whose result depends on when a row of their table arrived."""
+
+
+_SEEDS_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -194,6 +197,8 @@ class Planner:
         index = folder / "seeds.json"
         if index.exists():
             return _stored_seeds(index)
+        if begun(folder):
+            raise _unseeded(index, "it is missing")
         seeds = []
         make_folder(folder)
         for input_id in compiled.objects:
@@ -207,7 +212,7 @@ class Planner:
             seeds.append(write_seed(folder / f"seed-{input_id}.arrow", input_id, lsn, table, info.changelog))
         # A folder can be moved, so paths are stored relative to it.
         relative = [asdict(replace(s, path=Path(s.path).name)) for s in seeds]
-        write_durably(index, json.dumps(relative).encode())
+        write_json(index, relative, _SEEDS_FORMAT)
         return tuple(seeds)
 
     def _from_history(self, info: ObjectInfo, compiled: Compiled) -> bool:
@@ -224,7 +229,9 @@ class Planner:
 
 def _stored_seeds(index: Path) -> tuple[Seed, ...]:
     try:
-        stored = json.loads(index.read_text())
+        data = index.read_bytes()
+        # Before format 2 it was a list without a checksum.
+        stored = json.loads(data) if data.startswith(b"[") else unpack_json(data, _SEEDS_FORMAT, index)
         return tuple(
             Seed(
                 object_id=int(s["object_id"]),
@@ -232,15 +239,20 @@ def _stored_seeds(index: Path) -> tuple[Seed, ...]:
                 columns=int(s["columns"]),
                 path=str(index.parent / s["path"]),
                 batches=tuple((int(a), int(b), int(c)) for a, b, c in s["batches"]),
+                checks=tuple(int(c) for c in s.get("checks", ())),
             )
             for s in stored
         )
-    except (ValueError, KeyError, TypeError) as why:
-        raise fail(
-            "PSK-6001",
-            f"{index} is damaged: the start position of the query is unknown.",
-            hint="Drop the query and create it again.",
-        ) from why
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as why:
+        raise _unseeded(index, str(why) or type(why).__name__) from why
+
+
+def _unseeded(index: Path, why: str) -> PenstockError:
+    return fail(
+        "PSK-6001",
+        f"{index} is damaged: {why}. With which contents the query began is unknown.",
+        hint="RESTART … FROM BEGINNING computes the query again; or restore the file from a backup.",
+    )
 
 
 __all__ = ["Planned", "Planner"]

@@ -98,8 +98,9 @@ class Storage:
             self.backpressure = Backpressure(self.log, lambda: self.settings, self._stood_still)
             """Decides which sources accept no rows now, because too many wait for queries."""
             self.catalog = Catalog(self.layout.catalog, expected=self.log.head > 1)
+            undo.callback(self.catalog.close)
             # An undone statement or a crash may have left an id in the log that is not in the catalogue. The log accepts no
-            # # more commits for it, so it must not be reused.
+            # more commits for it, so it must not be reused.
             self.catalog.reserve(self.log.highest_id)
             self.hub = Hub()
             self.store = ViewStore(
@@ -272,14 +273,40 @@ class Storage:
 
     def _fill(self, info: ObjectInfo) -> None:
         schema = stored_schema(info)
-        self.store.create(info.id, schema_of(info.columns), keys=info.key, append_only=not info.changelog)
+        self._create(info)
         path = self.layout.snapshot(info.id)
         if path.exists():
-            self.store.load(info.id, path)
+            try:
+                self.store.load(info.id, path)
+                self._check_agrees(info, path)
+            except PenstockError as error:
+                if not self.log.reaches_back(info.id, 0):
+                    raise
+                _logger.warning("the contents of %s are rebuilt from the log: %s", info.name, error.detail)
+                self.store.drop(info.id)
+                self._create(info)
+        elif not self.log.reaches_back(info.id, 0):
+            raise fail("PSK-6001", f"{path} is missing, and the log no longer has all changes of {info.name}.")
         _, lsn = self.store.position(info.id)
         for entry in self.log.iterate(info.id, after=lsn):
             table = read_entry(self.log, entry, schema) if entry.rows else schema.empty_table()
             self.store.apply(info.id, table, epoch=entry.epoch, lsn=entry.lsn)
+
+    def _create(self, info: ObjectInfo) -> None:
+        self.store.create(info.id, schema_of(info.columns), keys=info.key, append_only=not info.changelog)
+
+    def _check_agrees(self, info: ObjectInfo, path: Path) -> None:
+        """A snapshot must not be ahead of the log, and the log must have all changes after it."""
+        epoch, lsn = self.store.position(info.id)
+        if epoch > self.log.epoch(info.id) or lsn > self.log.head:
+            raise fail(
+                "PSK-6001", f"{path} has epoch {epoch} of {info.name}; the log ends with {self.log.epoch(info.id)}."
+            )
+        if not self.log.reaches_back(info.id, epoch):
+            raise fail(
+                "PSK-6001",
+                f"{path} is an older one: it has epoch {epoch} of {info.name}, and the log no longer has all changes after it.",
+            )
 
     def _damaged(self, object_id: int, error: Exception) -> None:
         found = self._attached.get(object_id)
@@ -376,6 +403,7 @@ class Storage:
         """Releases all resources, then raises the first error."""
         with ExitStack() as last:
             last.callback(self.store.close)
+            last.callback(self.catalog.close)
             last.callback(self.log.close)
             last.callback(self.hub.close)
 

@@ -36,7 +36,7 @@ public final class LogIndex {
 
   /**
    * Adds entries, one a line: {@code lsn TAB object TAB watermark-or-empty TAB idle (1 or 0) TAB columns TAB path TAB
-   * offset,length,rows[,before];…} and makes everything up to {@code newHead} visible. Entries that are known are skipped: the caller repeats
+   * offset,length,rows[,check-or-empty[,before]];…} and makes everything up to {@code newHead} visible. Entries that are known are skipped: the caller repeats
    * a call whose answer it did not get.
    */
   public synchronized void add(String lines, long newHead) {

@@ -1,11 +1,15 @@
 package dev.penstock.kernel.log;
 
 import dev.penstock.kernel.state.EventTime;
+import java.io.ByteArrayInputStream;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.Channels;
 import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.List;
+import java.util.zip.CRC32C;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.VectorLoader;
 import org.apache.arrow.vector.VectorSchemaRoot;
@@ -57,6 +61,7 @@ final class LogReaderFactory implements PartitionReaderFactory {
   private final class Reader implements PartitionReader<ColumnarBatch> {
     private final LogPartition partition;
     private final BufferAllocator allocator;
+    private ByteBuffer bytes = ByteBuffer.allocate(0);
     private int next;
     private FileChannel file;
     private String path;
@@ -92,14 +97,15 @@ final class LogReaderFactory implements PartitionReaderFactory {
         file = FileChannel.open(Path.of(slice.path), StandardOpenOption.READ);
         path = slice.path;
       }
-      file.position(slice.offset);
+      ByteBuffer message = message(slice);
       if (stored == null || stored.getFields().size() != slice.columns) {
         List<Field> all = ArrowUtils$.MODULE$.toArrowSchema(full, "UTC", true, false, false).getFields();
         stored = new Schema(all.subList(0, slice.columns));
       }
       root = VectorSchemaRoot.create(stored, allocator);
-      try (ArrowRecordBatch message = MessageSerializer.deserializeRecordBatch(new ReadChannel(file), allocator)) {
-        new VectorLoader(root).load(message);
+      try (ReadChannel bytes = new ReadChannel(Channels.newChannel(new ByteArrayInputStream(message.array(), 0, message.limit())));
+          ArrowRecordBatch rows = MessageSerializer.deserializeRecordBatch(bytes, allocator)) {
+        new VectorLoader(root).load(rows);
       }
       int rows = root.getRowCount();
       ColumnVector[] vectors = new ColumnVector[required.size()];
@@ -109,6 +115,31 @@ final class LogReaderFactory implements PartitionReaderFactory {
         vectors[i] = at < slice.columns ? LogColumn.of(f.dataType(), root.getVector(at)) : constant(f, at, rows, slice);
       }
       return new ColumnarBatch(vectors, rows);
+    }
+
+    /** The bytes of a slice, verified before anybody makes sense of them. */
+    private ByteBuffer message(LogSlice slice) throws IOException {
+      if (bytes.capacity() < slice.length) {
+        bytes = ByteBuffer.allocate(Math.max(slice.length, 2 * bytes.capacity()));
+      }
+      bytes.clear().limit(slice.length);
+      long at = slice.offset;
+      while (bytes.hasRemaining()) {
+        int read = file.read(bytes, at);
+        if (read < 0) {
+          throw new Damaged(slice);
+        }
+        at += read;
+      }
+      bytes.flip();
+      if (slice.check != LogSlice.UNCHECKED) {
+        CRC32C sum = new CRC32C();
+        sum.update(bytes.array(), 0, slice.length);
+        if (sum.getValue() != slice.check) {
+          throw new Damaged(slice);
+        }
+      }
+      return bytes;
     }
 
     private ColumnarBatch heartbeat() {

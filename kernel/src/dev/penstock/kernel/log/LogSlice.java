@@ -7,10 +7,12 @@ import java.util.List;
 /**
  * One Arrow record-batch message in a file: where it is, the commit that it belongs to, how many rows it has and with how many
  * columns it was written. {@code before} is the watermark that was in force for its rows: in the index that of the object, as the log has
- * it ({@link JobTime#NONE}: that of the commit before), in an epoch that of the job. {@code to} says which members of a shared job read it (see {@link Roster}).
+ * it ({@link JobTime#NONE}: that of the commit before), in an epoch that of the job. {@code to} says which members of a shared job read it (see {@link Roster}). {@code check} is
+ * the CRC32C of the message, {@link #UNCHECKED} if it has none: an older version wrote it.
  */
 final class LogSlice implements Serializable {
   private static final long serialVersionUID = 1L;
+  static final long UNCHECKED = -1;
 
   final String path;
   final long lsn;
@@ -18,35 +20,38 @@ final class LogSlice implements Serializable {
   final int length;
   final int rows;
   final int columns;
+  final long check;
   final long before;
   final int to;
 
-  LogSlice(String path, long lsn, long offset, int length, int rows, int columns, long before) {
-    this(path, lsn, offset, length, rows, columns, before, 0);
+  LogSlice(String path, long lsn, long offset, int length, int rows, int columns, long check, long before) {
+    this(path, lsn, offset, length, rows, columns, check, before, 0);
   }
 
-  private LogSlice(String path, long lsn, long offset, int length, int rows, int columns, long before, int to) {
+  private LogSlice(
+      String path, long lsn, long offset, int length, int rows, int columns, long check, long before, int to) {
     this.path = path;
     this.lsn = lsn;
     this.offset = offset;
     this.length = length;
     this.rows = rows;
     this.columns = columns;
+    this.check = check;
     this.before = before;
     this.to = to;
   }
 
   /** The same slice with another watermark in force. */
   LogSlice with(long watermark) {
-    return watermark == before ? this : new LogSlice(path, lsn, offset, length, rows, columns, watermark, to);
+    return watermark == before ? this : new LogSlice(path, lsn, offset, length, rows, columns, check, watermark, to);
   }
 
   /** The same slice for other members. */
   LogSlice to(int members) {
-    return members == to ? this : new LogSlice(path, lsn, offset, length, rows, columns, before, members);
+    return members == to ? this : new LogSlice(path, lsn, offset, length, rows, columns, check, before, members);
   }
 
-  /** Reads {@code offset,length,rows[,before];…}. */
+  /** Reads {@code offset,length,rows[,check-or-empty[,before]];…}. */
   static List<LogSlice> parse(String path, long lsn, int columns, String packed) {
     List<LogSlice> out = new ArrayList<>();
     if (packed.isEmpty()) {
@@ -54,9 +59,10 @@ final class LogSlice implements Serializable {
     }
     for (String one : packed.split(";")) {
       String[] p = one.split(",");
-      long before = p.length > 3 ? Long.parseLong(p[3]) : JobTime.NONE;
+      long check = p.length > 3 && !p[3].isEmpty() ? Long.parseLong(p[3]) : UNCHECKED;
+      long before = p.length > 4 ? Long.parseLong(p[4]) : JobTime.NONE;
       out.add(new LogSlice(
-          path, lsn, Long.parseLong(p[0]), Integer.parseInt(p[1]), Integer.parseInt(p[2]), columns, before));
+          path, lsn, Long.parseLong(p[0]), Integer.parseInt(p[1]), Integer.parseInt(p[2]), columns, check, before));
     }
     return out;
   }

@@ -46,9 +46,11 @@ final class LogTrack {
       if (stored != null) {
         return stored;
       }
-      int columns = (int) (numbers[at + FORM] >> 1);
+      int columns = (int) (numbers[at + FORM] & COLUMNS) >> 1;
       int length = (int) numbers[at + LENGTH];
-      return List.of(new LogSlice(run.path, lsn, numbers[at + PLACE], length, (int) rows, columns, JobTime.NONE));
+      long check = (numbers[at + FORM] >>> CHECK_AT) - 1;
+      return List.of(
+          new LogSlice(run.path, lsn, numbers[at + PLACE], length, (int) rows, columns, check, JobTime.NONE));
     }
   }
 
@@ -58,8 +60,10 @@ final class LogTrack {
   private static final int PLACE = 2;
   private static final int LENGTH = 3;
   private static final int ROWS = 4;
-  /** How many columns there are, and in the lowest bit whether the object is idle. */
+  /** In the lowest bit whether the object is idle, then how many columns there are, then the checksum of a single message plus one. */
   private static final int FORM = 5;
+  private static final int CHECK_AT = 30;
+  private static final long COLUMNS = (1L << CHECK_AT) - 1;
   private static final int FIELDS = 6;
 
   /** The entries in one file, at {@code [start, end)} of {@code numbers}. The numbers of an entry with rows never change. */
@@ -152,7 +156,8 @@ final class LogTrack {
     }
     LogSlice first = slices.get(0);
     Run run = run(path);
-    run.add(lsn, mark.watermark(), first.offset, first.length, rows, form(columns, mark));
+    long form = form(columns, mark) | first.check + 1 << CHECK_AT;
+    run.add(lsn, mark.watermark(), first.offset, first.length, rows, form);
     if (slices.size() > 1 || first.before != JobTime.NONE) {
       run.stored.put(lsn, slices);
     }
