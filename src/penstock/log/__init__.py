@@ -8,6 +8,7 @@ from penstock.log.holding import Holding, Kept
 from penstock.log.lock import FolderLock
 from penstock.log.log import Log
 from penstock.log.part import ExternalFile, Part
+from penstock.log.state import Covered
 from penstock.log.writer import Mode
 
-__all__ = ["Commit", "Entry", "ExternalFile", "FolderLock", "Holding", "Kept", "Log", "Mode", "Part"]
+__all__ = ["Commit", "Covered", "Entry", "ExternalFile", "FolderLock", "Holding", "Kept", "Log", "Mode", "Part"]

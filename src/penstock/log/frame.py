@@ -17,7 +17,7 @@ from typing import NamedTuple
 import google_crc32c
 import pyarrow as pa
 
-from penstock.log.state import NO_WATERMARK
+from penstock.log.state import NO_WATERMARK, NOTHING_COVERED, Covered
 
 FORMAT = 3
 MAGIC = b"PSKf"
@@ -27,14 +27,14 @@ _IDLE = 4
 _BEFORE = 8
 
 # magic, crc, header length, flags | lsn, durable lsn, payload length | payload crc, object id
-# | rows, watermark, epoch, job epoch, time | column count, number of batches | input lsn, since | after, reach, beat
+# | rows, watermark, epoch, job epoch, time | column count, number of batches | input lsn, since | after, reach, watermark in force, beat
 _FIXED = {
     1: struct.Struct("<4sIII QQQ II QqQqq II"),
     2: struct.Struct("<4sIII QQQ II QqQqq II QQ"),
-    3: struct.Struct("<4sIII QQQ II QqQqq II QQ QQQ"),
+    3: struct.Struct("<4sIII QQQ II QqQqq II QQ QQqQ"),
 }
 # The latest format without the magic and the CRC.
-_CHECKED = struct.Struct("<II QQQ II QqQqq II QQ QQQ")
+_CHECKED = struct.Struct("<II QQQ II QqQqq II QQ QQqQ")
 _START = struct.Struct("<4sII")
 # offset, length, rows, crc
 _BATCH = struct.Struct("<QQII")
@@ -51,7 +51,7 @@ class Frame(NamedTuple):
     `durable_lsn` is the last commit known to be on disk when this frame was written: damage to a commit at or before
     it cannot be a torn write. `last` marks the last frame of its commit. The object's epochs from `since` up to this one had no rows.
     Offsets in `batches` are relative to the start of the payload, or of the external file; `checks` has the CRC32C of each message, if the
-    format has them. An epoch of a job has read the commits in (`after`, `reach`], with `beat` in its offset.
+    format has them. `covers` is what the epoch of a job has read.
     """
 
     lsn: int
@@ -74,9 +74,7 @@ class Frame(NamedTuple):
     idle: bool = False
     before: tuple[int, ...] = ()
     checks: tuple[int, ...] = ()
-    after: int = 0
-    reach: int = 0
-    beat: int = 0
+    covers: Covered = NOTHING_COVERED
 
 
 def pack(frame: Frame) -> bytes:
@@ -111,9 +109,7 @@ def pack(frame: Frame) -> bytes:
         len(frame.batches),
         frame.input_lsn,
         frame.since,
-        frame.after,
-        frame.reach,
-        frame.beat,
+        *frame.covers,
     )
     checked += tail
     if padding:
@@ -171,7 +167,6 @@ def _unpack(data: pa.Buffer, position: int, length: int, version: int) -> Frame:
     ) = fixed.unpack_from(data, position)
     # Format 1 does not store when the last rows came.
     input_lsn, since, *covered = later or (lsn, epoch)
-    after, reach, beat = covered or (0, 0, 0)
     at = position + fixed.size
     path, external_length = None, 0
     before: tuple[int, ...] = ()
@@ -217,9 +212,7 @@ def _unpack(data: pa.Buffer, position: int, length: int, version: int) -> Frame:
         bool(flags & _IDLE),
         before,
         checks,
-        after,
-        reach,
-        beat,
+        Covered(*covered) if covered else NOTHING_COVERED,
     )
 
 

@@ -48,7 +48,7 @@ def _check_numbers(part: Part) -> None:
         raise fail("PSK-0009", f"Watermark {part.watermark} is out of range.")
     if not -1 <= part.job_epoch < 2**63:
         raise fail("PSK-0009", f"Job epoch {part.job_epoch} is out of range.")
-    if part.covers is not None and not all(0 <= n < 2**63 for n in part.covers):
+    if part.covers is not None and not all(-(2**63) <= n < 2**63 for n in part.covers):
         raise fail("PSK-0009", f"The range {part.covers} is out of range.")
     if part.input_lsn is not None and not 0 <= part.input_lsn < 2**63:
         raise fail("PSK-0009", f"Input LSN {part.input_lsn} is out of range.")

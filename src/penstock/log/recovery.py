@@ -12,7 +12,7 @@ from penstock.log.frame import Frame
 from penstock.log.index import Index
 from penstock.log.scan import open_segment, scan_segment
 from penstock.log.segment import Segment, SegmentWriter, create_segment, is_buried, list_segments, segment_path
-from penstock.log.state import Covered, ObjectState
+from penstock.log.state import ObjectState
 from penstock.log.thin import disk_bytes
 
 _WAYS = "Restore the folder from a backup, or the file alone if you have it."
@@ -121,7 +121,7 @@ class _Replay:
             known = states.get(object_id, ObjectState())
             job_epoch = frame.job_epoch if frame.job_epoch >= 0 else known.job_epoch
             row_epoch = frame.epoch if frame.rows else frame.since - 1
-            covers = Covered(frame.after, frame.reach, frame.beat) if frame.reach else known.covers
+            covers = frame.covers if frame.covers.reach else known.covers
             states[object_id] = ObjectState(frame.watermark, frame.epoch, job_epoch, row_epoch, covers)
         if frame.lsn > self._floors[object_id]:
             if frame.external_path is not None:

@@ -80,8 +80,6 @@ class Run:
             before,
             checks,
             _,
-            _,
-            _,
         ) = frame
         if file is not None:
             kind, length = _OTHER, file_length

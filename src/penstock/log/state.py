@@ -6,17 +6,27 @@ import struct
 from typing import NamedTuple
 
 NO_WATERMARK = -(2**63)
-# object id, watermark, epoch, job epoch | last epoch with rows | after, reach, beat
-_RECORDS = {1: struct.Struct("<QqQq"), 2: struct.Struct("<QqQq Q"), 3: struct.Struct("<QqQq Q QQQ")}
+# object id, watermark, epoch, job epoch | last epoch with rows | after, reach, watermark in force, beat
+_RECORDS = {1: struct.Struct("<QqQq"), 2: struct.Struct("<QqQq Q"), 3: struct.Struct("<QqQq Q QQqQ")}
 _RECORD = _RECORDS[3]
 
 
 class Covered(NamedTuple):
-    """What an epoch of a job has read: the commits in (`after`, `reach`], with `beat` in its offset."""
+    """What an epoch of a job has read: the commits in (`after`, `reach`]. Epochs that reach equally far are told apart by the watermark that was in force, and
+    then by the beat in their offsets."""
 
     after: int = 0
     reach: int = 0
+    watermark: int = NO_WATERMARK
     beat: int = 0
+
+    @property
+    def position(self) -> tuple[int, int, int]:
+        """By this the epochs of a job are ordered."""
+        return self.reach, self.watermark, self.beat
+
+
+NOTHING_COVERED = Covered()
 
 
 class ObjectState(NamedTuple):
@@ -29,7 +39,7 @@ class ObjectState(NamedTuple):
     epoch: int = 0
     job_epoch: int = -1
     row_epoch: int = 0
-    covers: Covered = Covered()
+    covers: Covered = NOTHING_COVERED
 
     def after(self, watermark: int | None, job_epoch: int, rows: int, covers: Covered | None = None) -> ObjectState:
         """The state after one more part. The watermark never falls, and a part without a job keeps the job epoch and its range."""

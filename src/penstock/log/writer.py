@@ -25,7 +25,7 @@ from penstock.log.entry import Entry
 from penstock.log.frame import Frame
 from penstock.log.payload import Payload
 from penstock.log.segment import Segment, SegmentWriter, create_segment
-from penstock.log.state import ObjectState
+from penstock.log.state import NOTHING_COVERED, ObjectState
 
 Mode = Literal["sync", "async"]
 
@@ -399,6 +399,6 @@ def _frame(
         part.idle,
         payload.before,
         payload.checks,
-        *(part.covers or (0, 0, 0)),
+        part.covers or NOTHING_COVERED,
     )
     return Frame._make(values)

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import PenstockError, fail
+from penstock.log import Covered
 from penstock.plan.nodes import Join
 from penstock.spark.calls import interruptible
 from penstock.spark.compile import Compiled
@@ -68,6 +69,10 @@ class Epoch:
     before: tuple[tuple[int, ...], ...]
     """For each batch the watermark in force for its rows if they are behind it, otherwise `NO_WATERMARK`."""
     files: tuple[Path, ...]
+    after: int = 0
+    """The epoch has read the commits after this one, up to `lsn`."""
+    beat: int = 0
+    """Tells epochs apart that reach equally far."""
     objects: tuple[int, ...] | None = None
     """In a shared job whose members change: the objects of the outputs."""
     errors: tuple[pa.Table | None, ...] = ()
@@ -109,6 +114,7 @@ class KernelJob:
         start: int = 0,
         state_limit: int = 0,
         codegen: bool = True,
+        recorded: Covered | None = None,
     ) -> None:
         self._spark = spark
         self._codegen = codegen
@@ -126,6 +132,8 @@ class KernelJob:
             "stateLimit": state_limit,
         }
         self._clock = kernel.EpochClock.create(job, json.dumps(spec | self._spec()))
+        if recorded is not None:
+            self._clock.recorded(recorded.after, recorded.reach)
         for s in seeds:
             slices = packed_slices(s.batches, s.checks)
             self._clock.seed(s.object_id, s.lsn, s.columns, s.path, slices)
@@ -252,6 +260,8 @@ class KernelJob:
             tuple(tuple(o) for o in outputs.values()),
             tuple(tuple(b) for b in before.values()),
             tuple(files),
+            head["after"],
+            head["beat"],
             tuple(objects[o] for o in schemas) if objects is not None else None,
             tuple(pa.Table.from_batches(e, ERROR_SCHEMA) if e else None for e in errors.values()),
         )

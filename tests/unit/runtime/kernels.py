@@ -32,6 +32,8 @@ class Epoch:
     errors: tuple[pa.Table | None, ...] = ()
     idle: bool = False
     objects: tuple[int, ...] | None = None
+    after: int = 0
+    beat: int = 0
 
     @property
     def before(self) -> tuple[tuple[int, ...], ...]:

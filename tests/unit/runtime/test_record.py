@@ -15,6 +15,7 @@ from tests.unit.runtime.storing import Row, added, drop, in_contents, in_log, ma
 from penstock.catalog.objects import Column, Kind, ObjectInfo, Role
 from penstock.catalog.types import stored_schema
 from penstock.errors import PenstockError, fail
+from penstock.log import Covered
 from penstock.runtime.storage.record import Recorder, _ordered, change_part
 from penstock.runtime.storage.storage import Storage
 
@@ -32,6 +33,8 @@ class Epoch:
     watermark: int | None = None
     errors: tuple[pa.Table | None, ...] = ()
     idle: bool = False
+    after: int = 0
+    beat: int = 0
     arrived: tuple[tuple[int, ...], ...] = ()
 
     @property
@@ -75,6 +78,39 @@ def test_an_epoch_is_one_commit_and_a_replay_of_it_is_dropped(storage: Storage) 
     assert in_contents(storage, view) == {ONE: 1, TWO: 1} and storage.log.job_epoch(view.id) == 1
 
 
+def test_a_replay_is_known_by_what_it_has_read_and_not_by_its_number(storage: Storage) -> None:
+    view = make(storage, "v", Kind.VIEW)
+    r = recorder(storage, view)
+    for n in (1, 2, 3):
+        record(r, Epoch(n, 10 * n, (batches(view, (n, "x", 1)),), after=10 * (n - 1)))
+    # The checkpoint was lost: the same commits come in another epoch, with a number that is new or old, and then one that is new.
+    for number in (0, 3, 9):
+        record(r, Epoch(number, 30, (batches(view, (1, "x", 1), (2, "x", 1), (3, "x", 1)),)))
+    assert r.recorded() == Covered(20, 30)
+    record(r, Epoch(1, 31, (batches(view, (4, "x", 1)),), after=30))
+    assert in_contents(storage, view) == {(n, "x"): 1 for n in (1, 2, 3, 4)}
+
+
+def test_epochs_that_reach_equally_far_are_told_apart(storage: Storage) -> None:
+    view = make(storage, "v", Kind.VIEW)
+    r = recorder(storage, view)
+    epochs = [
+        Epoch(n, 7, (batches(view, (n, "x", 1)),), watermark=watermark, beat=beat)
+        for n, (watermark, beat) in enumerate([(None, 0), (5, 0), (5, 1), (6, 0)])
+    ]
+    for i, epoch in enumerate(epochs):
+        record(r, epoch)
+        for again in epochs[: i + 1]:
+            record(recorder(storage, view), again)
+    assert in_contents(storage, view) == {(n, "x"): 1 for n in range(4)}
+    # A query that begins again has nothing recorded, whatever it had read before.
+    again = recorder(storage, view, base=GENERATION)
+    assert again.recorded() is None
+    record(again, Epoch(0, 3, (batches(view, (9, "x", 1)),)))
+    record(again, Epoch(0, 3, (batches(view, (9, "x", 1)),)))
+    assert in_contents(storage, view)[(9, "x")] == 1
+
+
 def test_a_replay_is_known_after_the_database_was_opened_again(tmp_path: Path) -> None:
     with opened(tmp_path) as storage:
         view = make(storage, "v", Kind.VIEW)
@@ -105,7 +141,7 @@ def test_consolidated_rows_are_only_put_in_order(storage: Storage) -> None:
     view = make(storage, "v", Kind.VIEW, columns=(Column("x", "double"),))
     r = recorder(storage, view, outputs=[Output(consolidated=True)])
     record(r, Epoch(0, 1, (batches(view, (1.5, 1), (-0.0, 1)),)))
-    record(r, Epoch(1, 1, (batches(view, (2.5, 1), (0.0, -1), (3.5, 1), (1.5, -1)),)))
+    record(r, Epoch(1, 2, (batches(view, (2.5, 1), (0.0, -1), (3.5, 1), (1.5, -1)),)))
     (first, last) = storage.log.entries(view.id)
     assert str(storage.log.read(first, stored_schema(view))["x"].to_pylist()) == "[1.5, 0.0]"
     assert storage.log.read(last, stored_schema(view)).to_pydict() == {

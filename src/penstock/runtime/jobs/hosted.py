@@ -385,6 +385,7 @@ class _Host:
                 start=self._hosting.start,
                 places=dict(self.places.values()),
                 parallelism=jobs.compute.parallelism,
+                recorded=self._recorder.resume(),
             )
             return self._kernel
 

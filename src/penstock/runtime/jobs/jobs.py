@@ -23,14 +23,12 @@ from penstock.runtime.lifecycle import JobState
 from penstock.runtime.storage.backpressure import Reader
 from penstock.runtime.storage.contents import complete, contents
 from penstock.runtime.storage.interrupts import uninterrupted
-from penstock.runtime.storage.record import Recorder, change_part
+from penstock.runtime.storage.record import GENERATION, Recorder, change_part
 from penstock.runtime.storage.storage import Storage
 from penstock.serve.zset import negated
 from penstock.spark.bridge import KernelJob
 
 QUERIES = (Kind.STREAM, Kind.VIEW)
-_EPOCHS = 1 << 40
-"""A multiple of this is added to the numbers of epochs, so that they rise when a query goes from one job to another."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ class Jobs:
 
     def after(self, object_id: int, start: int = 0) -> Solo:
         """Where a query begins again, with epoch numbers above all that it has had."""
-        return Solo(start, (self.recorded(object_id) // _EPOCHS + 1) * _EPOCHS)
+        return Solo(start, (self.recorded(object_id) // GENERATION + 1) * GENERATION)
 
     def check_repeatable(self, info: ObjectInfo) -> None:
         """Raises PSK-6003 or PSK-5011 for a query that cannot start over: its output cannot be retracted, or not be recomputed."""
@@ -211,6 +209,7 @@ class Jobs:
         settings = storage.settings.engine
         asks = self._asks(info)
         owner = storage.info(info.owner_id) if info.role is Role.PROBE and info.owner_id is not None else None
+        recorder = Recorder(storage, outputs, planned.compiled.outputs, solo.base, asks, [self.errors_of(info)])
 
         def make() -> KernelJob:
             return KernelJob(
@@ -227,6 +226,7 @@ class Jobs:
                 start=solo.start,
                 state_limit=planned.state_limit,
                 codegen=planned.codegen,
+                recorded=recorder.recorded(),
             )
 
         told = [*outputs, *([owner] if owner is not None else [])]
@@ -234,7 +234,7 @@ class Jobs:
             name=f"lookups of {owner.name}" if owner is not None else info.name,
             objects=planned.output_ids,
             make=make,
-            recorder=Recorder(storage, outputs, planned.compiled.outputs, solo.base, asks, [self.errors_of(info)]),
+            recorder=recorder,
             failed=self.teller(told),
             healed=self.healer(told),
             erred=self.erred,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,8 +14,8 @@ from penstock.catalog.check import Unfit, check_memory
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.catalog.types import stored_schema
 from penstock.errors import PenstockError, fail
-from penstock.log import Part
-from penstock.log.state import NO_WATERMARK
+from penstock.log import Covered, Log, Part
+from penstock.log.state import NO_WATERMARK, NOTHING_COVERED
 from penstock.runtime.storage.storage import Storage
 from penstock.serve.zset import canonical, consolidate
 
@@ -55,10 +55,26 @@ class Parts:
     failed: bool
 
 
+GENERATION = 1 << 40
+"""A multiple of this is added to the numbers of epochs when a query begins again: nothing that was recorded before is a replay of what comes then."""
+
+
+def last_covered(log: Log, object_ids: Iterable[int], base: int) -> Covered | None:
+    """What the last recorded epoch of a job has read; None if nothing of this generation is recorded."""
+    of = [log.covered(i) for i in object_ids if log.job_epoch(i) >= base]
+    return max(of, key=lambda c: c.position, default=None)
+
+
+def covered_by(epoch: Epoch) -> Covered:
+    """What an epoch has read."""
+    watermark = NO_WATERMARK if epoch.watermark is None else epoch.watermark
+    return Covered(epoch.after, epoch.lsn, watermark, epoch.beat)
+
+
 class Recorder:
     """Records the epochs of one job into `objects`, one per output.
 
-    `base` is added to Spark's batch id, so that the epochs of an object keep rising when another job produces its rows.
+    An epoch that reaches no further than the last one that is recorded is a replay: of an epoch that was recorded before a crash, or, after one, of several. `base` names the generation.
     `asks` is the on-demand lookup table that answers the rows of an epoch; the answers are recorded with the epoch. `errors` are the objects that
     receive the rows that could not be computed, one for each query of the job that can have such rows.
     """
@@ -79,6 +95,7 @@ class Recorder:
         self._base = base
         self._asks = asks
         self._errors = errors
+        self._owned = [o.id for o in (*objects, *errors) if o is not None]
 
     def record(self, epoch: Epoch, stopping: Callable[[], bool]) -> bool:
         """Commits an epoch; True if the errors of a query have changed."""
@@ -97,13 +114,23 @@ class Recorder:
         asks.answer(asks.asked(made.tables[0]), stopping, commit)
         return made.failed
 
-    def parts(self, epoch: Epoch) -> Parts:
-        """What an epoch adds to the log; nothing if it is there already."""
-        log = self._storage.log
+    def recorded(self) -> Covered | None:
+        """What the last recorded epoch has read; None if none is recorded."""
+        return last_covered(self._storage.log, self._owned, self._base)
+
+    def _number(self) -> int:
+        return max(self._storage.log.job_epoch(i) for i in self._owned)
+
+    def parts(self, epoch: Epoch, beyond: Covered | None = None) -> Parts:
+        """What an epoch adds to the log; nothing if it is there already. `beyond` is the last epoch that is recorded of the whole job."""
         number = self._base + epoch.number
-        owned = [*self._objects, *(o for o in self._errors if o is not None)]
-        if number <= max(log.job_epoch(o.id) for o in owned):
-            return Parts([], [], False)  # A replay of an epoch that was recorded before a crash.
+        covers = covered_by(epoch)
+        last = self.recorded()
+        if last is not None:
+            last = max(last, beyond or last, key=lambda c: c.position)
+            # Before format 3 the log had numbers alone.
+            if covers.position <= last.position or (not last.reach and number <= self._number()):
+                return Parts([], [], False)
         tables = [
             _ordered(pa.Table.from_batches(b, s), o)
             for b, s, o in zip(epoch.batches, self._schemas, self._outputs, strict=True)
@@ -122,16 +149,17 @@ class Recorder:
                 job_epoch=number,
                 input_lsn=inputs,
                 column_count=len(t.schema),
+                covers=covers,
             )
             for info, t, output, batches, before in zip(
                 self._objects, tables, self._outputs, epoch.batches, epoch.before, strict=True
             )
             if t.num_rows or epoch.watermark is not None or epoch.idle
         ]
-        failed = self._failed(epoch, number, inputs)
+        failed = self._failed(epoch, number, inputs, covers)
         return Parts([*parts, *failed], tables, bool(failed))
 
-    def _failed(self, epoch: Epoch, number: int, input_lsn: int) -> list[Part]:
+    def _failed(self, epoch: Epoch, number: int, input_lsn: int, covers: Covered) -> list[Part]:
         """The changes of each query's errors."""
         parts = []
         for info, changes in zip(self._errors, epoch.errors, strict=False):
@@ -143,7 +171,7 @@ class Recorder:
             table = consolidate(changes)
             if table.num_rows:
                 part = change_part(info, table.cast(stored_schema(info)))
-                parts.append(replace(part, job_epoch=number, input_lsn=input_lsn))
+                parts.append(replace(part, job_epoch=number, input_lsn=input_lsn, covers=covers))
         return parts
 
     def _input_lsn(self, lsn: int) -> int:
@@ -183,6 +211,13 @@ class MemberRecorder:
         self._kept = kept
         self._recorded = recorded
         self._evict = evict
+        self._last: Covered | None = None
+
+    def resume(self) -> Covered | None:
+        """What the last epoch has read that is recorded of any member: the rows of all members are one commit. To be called before a job goes on."""
+        known = (last for m in self.members.values() if (last := m.recorder.recorded()) is not None)
+        self._last = max(known, key=lambda c: c.position, default=None)
+        return self._last
 
     def record(self, epoch: Epoch, stopping: Callable[[], bool]) -> bool:
         """Commits an epoch; True if the errors of a query have changed."""
@@ -200,7 +235,7 @@ class MemberRecorder:
             if member is None or not (epoch.batches[i] or epoch.errors[i] or epoch.watermark is not None or epoch.idle):
                 continue
             try:
-                made = member.recorder.parts(epoch.of(i))
+                made = member.recorder.parts(epoch.of(i), self._last)
             except Exception as why:
                 error = why if isinstance(why, PenstockError) else fail("PSK-8001", f"{type(why).__name__}: {why}")
                 self._evict(object_id, error)
@@ -209,6 +244,7 @@ class MemberRecorder:
             failed = failed or made.failed
         if parts:
             self._storage.commit(parts)
+            self._last = max(self._last or NOTHING_COVERED, covered_by(epoch), key=lambda c: c.position)
         return failed
 
     def guard(self, object_id: int) -> Guard | None:

@@ -14,6 +14,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
@@ -44,6 +45,8 @@ public final class EpochClock {
   private final long stateLimit;
 
   private final Set<Integer> asked = new HashSet<>();
+  /** Where epochs end in any case. */
+  private final TreeSet<Long> ends = new TreeSet<>();
   private LogOffset initial;
   private LogOffset target;
   private boolean looked;
@@ -101,6 +104,14 @@ public final class EpochClock {
   /** Contents of an object as of an LSN, read before what the log has after it. */
   public void seed(int object, long lsn, int columns, String path, String slices) {
     inputs.seed(object, lsn, LogSlice.parse(path, lsn, columns, slices));
+  }
+
+  /** The log has an epoch of the job that has read the commits in (after, reach]. One that repeats it must not read a part of them, or others besides. */
+  public void recorded(long after, long reach) {
+    synchronized (index) {
+      ends.add(after);
+      ends.add(reach);
+    }
   }
 
   // Members of a shared job
@@ -221,8 +232,10 @@ public final class EpochClock {
       long wait = poll.left();
       long tick = pace.left();
       if (tick <= 0) {
-        long head = inputs.bounded(base.lsn, index.head());
-        int slots = roster.ready(base.roster, index.head());
+        Long end = ends.higher(base.lsn);
+        long limit = end == null ? index.head() : Math.min(end, index.head());
+        long head = inputs.bounded(base.lsn, limit);
+        int slots = roster.ready(base.roster, limit);
         if (inputs.changed(base.lsn, head) || slots > base.roster) {
           looked = false;
           pace.begun();
@@ -273,14 +286,15 @@ public final class EpochClock {
     }
   }
 
-  /** How far the epoch goes that is being written now, and the newest slot of a shared job that has begun. */
-  record Reach(long lsn, long watermark, boolean idle, int roster, boolean news) {}
+  /** What the epoch reads that is being written now, and the newest slot of a shared job that has begun. */
+  record Reach(long after, long lsn, long watermark, long beat, boolean idle, int roster, boolean news) {}
 
   /** The position of the output of the epoch that is being written, and whether it is new. */
   Reach reach() {
     synchronized (index) {
       return new Reach(
-          progress.epochLsn(), progress.epochWatermark(), progress.epochIdle(), progress.epochRoster(), progress.tells());
+          progress.epochAfter(), progress.epochLsn(), progress.epochWatermark(), progress.epochBeat(),
+          progress.epochIdle(), progress.epochRoster(), progress.tells());
     }
   }
 

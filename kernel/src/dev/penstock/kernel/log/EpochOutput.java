@@ -47,7 +47,9 @@ final class EpochOutput {
       head.put("epoch", epoch);
       head.put("wm", reach.watermark());
       head.put("idle", reach.idle());
+      head.put("after", reach.after());
       head.put("lsn", reach.lsn());
+      head.put("beat", reach.beat());
       head.put("roster", reach.roster());
       outbox.deliver(packet(head, body));
     }

@@ -44,6 +44,15 @@ final class EpochProgress {
     runningRows.put(object, rows);
   }
 
+  /** The epoch that is being written reads what comes after this LSN. */
+  long epochAfter() {
+    return running != null ? runningStart.lsn : committed.lsn;
+  }
+
+  long epochBeat() {
+    return (running == null ? committed : running).beat;
+  }
+
   long epochLsn() {
     return running != null ? running.lsn : committed.lsn;
   }
