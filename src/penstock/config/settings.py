@@ -93,6 +93,11 @@ class LogSettings(Section):
         ge=0,
         description="History retained for each object whose statement has no `retain_history`.",
     )
+    scrub_bytes: Count = Field(
+        default=4_194_304,
+        ge=0,
+        description="How much of the log is verified each second, in the background, in bytes; 0: none. Damage is reported in the status of the objects whose rows are damaged.",
+    )
     max_bytes: Count = Field(
         default=0,
         ge=0,

@@ -218,21 +218,30 @@ class Log:
         """The rows of an entry, backed by memory-mapped files. Raises PSK-5011 if they were trimmed, PSK-6001 if they are damaged."""
         if not entry.batches:
             return schema.empty_table()
+        messages = self._messages(entry)
+        return pa.Table.from_batches([pa.ipc.read_record_batch(m, schema) for m in messages], schema)
+
+    def check(self, entry: Entry) -> PenstockError | None:
+        """Why the rows of an entry cannot be read; None if they are whole, or were trimmed."""
+        try:
+            self._messages(entry)
+        except PenstockError as error:
+            return error if error.code == "PSK-6001" else None
+        return None
+
+    def _messages(self, entry: Entry) -> list[pa.Buffer]:
         try:
             data = self._maps.slice(entry.path, entry.offset, entry.length)
         except FileNotFoundError:
             raise _gone(entry) from None
-        messages = []
         if data.size == entry.length:
             messages = [data.slice(offset - entry.offset, length) for offset, length, _ in entry.batches]
-        if not messages or not _is_whole(entry, messages):
-            with self._lock:
-                needed = self._index.has(entry.object_id, entry.lsn)
-            if not needed:
-                # Its segment was thinned out.
-                raise _gone(entry)
-            raise damaged(entry)
-        return pa.Table.from_batches([pa.ipc.read_record_batch(m, schema) for m in messages], schema)
+            if _is_whole(entry, messages):
+                return messages
+        with self._lock:
+            needed = self._index.has(entry.object_id, entry.lsn)
+        # What is not needed was thinned out.
+        raise _damaged(entry) if needed else _gone(entry)
 
     def forget(self, object_id: int) -> None:
         """Forgets a dropped object: its entries are no longer needed, even after a restart, and it accepts no more commits. Its id must not be reused.
@@ -410,8 +419,7 @@ def _is_whole(entry: Entry, messages: Sequence[pa.Buffer]) -> bool:
     return bool(messages[0].slice(0, _BEGIN).to_pybytes().strip(b"\0"))
 
 
-def damaged(entry: Entry) -> PenstockError:
-    """The PSK-6001 error for rows that do not have their checksum."""
+def _damaged(entry: Entry) -> PenstockError:
     return fail(
         "PSK-6001",
         f"{entry.path} is damaged at offset {entry.offset}: the {entry.rows} rows of commit {entry.lsn} are lost.",

@@ -17,6 +17,7 @@ from penstock.runtime.lifecycle import State
 from penstock.runtime.retention import Retention
 from penstock.runtime.storage.alignment import GROUP
 from penstock.runtime.storage.pervalue import ValueWatermark
+from penstock.runtime.storage.scrub import Scrub
 
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
@@ -28,6 +29,7 @@ _WATERMARK = "the watermark"
 _IDLE = "the mark of an idle source"
 _HISTORY = "the removal of history"
 _TIMEOUT = "the time limit of a sink"
+_SCRUB = "the verification of the log"
 
 
 @dataclass
@@ -45,6 +47,7 @@ class Ticker:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.retention = Retention(engine)
+        self._scrub = Scrub(engine.storage)
         self._quiet: dict[int, _Quiet] = {}
         self._errors: dict[tuple[str, int | None], str] = {}
         self._stop = threading.Event()
@@ -53,6 +56,9 @@ class Ticker:
 
     def error(self, object_id: int) -> str | None:
         """The current error of the tasks for an object, or of those for all objects."""
+        found = self._scrub.findings.get(object_id)
+        if found is not None:
+            return str(found)
         return next((e for (_, of), e in list(self._errors.items()) if of is None or of == object_id), None)
 
     def _run(self) -> None:
@@ -62,6 +68,7 @@ class Ticker:
             self._try(_WATERMARK, None, self._heartbeats)
             for object_id, sink in list(self._engine.sinks.items()):
                 self._try(_TIMEOUT, object_id, sink.look)
+            self._try(_SCRUB, None, self.scrub)
             if ticks % _RETENTION_TICKS == 0:
                 self._try(_HISTORY, None, self.trim)
 
@@ -140,6 +147,10 @@ class Ticker:
         for info in known.values():
             self._try(_HISTORY, info.id, partial(self.retention.look, info))
         self.retention.trim()
+
+    def scrub(self) -> None:
+        """Verifies the next part of the log."""
+        self._scrub.step(self._engine.settings.log.scrub_bytes)
 
     def stop(self) -> None:
         self._stop.set()

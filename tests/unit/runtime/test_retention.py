@@ -19,6 +19,7 @@ from penstock.log import writer as log_writer
 from penstock.runtime import retention as retention_module
 from penstock.runtime.lifecycle import JobState, State
 from penstock.runtime.retention import HISTORY, Floor, Retention
+from penstock.runtime.storage.scrub import Scrub
 from penstock.runtime.storage.storage import Storage
 from penstock.runtime.ticker import Ticker
 
@@ -267,6 +268,7 @@ def test_nobody_can_ask_for_the_past_of_what_is_looked_up_on_demand(engine: Engi
 def ticker(engine: Any) -> Ticker:
     """A ticker without its thread."""
     made = object.__new__(Ticker)
+    made._scrub = Scrub(engine.storage)
     made._engine = engine
     made._errors = {}
     made._stop = threading.Event()

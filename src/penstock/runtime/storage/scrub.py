@@ -1,0 +1,47 @@
+"""Verifies the log in the background, so that damage is found before somebody needs the rows."""
+
+from __future__ import annotations
+
+from penstock.errors import PenstockError
+from penstock.runtime.storage.storage import Storage
+
+_PAGE = 500
+
+
+class Scrub:
+    """Goes through the rows of one object after the other, again and again. One thread."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._object = 0
+        self._after = 0
+        self._seen: dict[int, PenstockError] = {}
+        self.findings: dict[int, PenstockError] = {}
+        """Objects with damaged rows, and where. One that is sound again is found so when its turn comes."""
+
+    def step(self, budget: int) -> None:
+        """Verifies about so many bytes; at most all that there is."""
+        log = self._storage.log
+        turns = len(log.object_ids()) + 1
+        while budget > 0 and turns > 0:
+            page = log.entries(self._object, after=self._after, limit=_PAGE)
+            for entry in page:
+                if entry.rows and (error := log.check(entry)) is not None:
+                    self._seen[self._object] = self.findings[self._object] = error
+                self._after = entry.lsn
+                budget -= entry.length
+                if budget <= 0:
+                    return
+            if len(page) < _PAGE:
+                self._next()
+                turns -= 1
+
+    def _next(self) -> None:
+        if self._object not in self._seen:
+            self.findings.pop(self._object, None)
+        ids = self._storage.log.object_ids()
+        self._object = next((i for i in ids if i > self._object), 0)
+        self._after = 0
+        self._seen.pop(self._object, None)
+        for gone in [i for i in self.findings if i not in ids]:
+            del self.findings[gone]
