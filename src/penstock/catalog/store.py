@@ -185,6 +185,11 @@ class Catalog:
             home=self.home,
         )
 
+    @property
+    def serial(self) -> int:
+        """The number of its last change."""
+        return self._serial
+
     def close(self) -> None:
         self._witness.close()
 

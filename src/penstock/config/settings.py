@@ -155,6 +155,21 @@ class EngineSettings(Section):
     )
 
 
+class CheckpointSettings(Section):
+    """Checkpoints, from which queries go on after a power cut."""
+
+    interval_ms: Count = Field(
+        default=30_000,
+        ge=0,
+        description="How often a checkpoint is made while queries make progress; 0: only `CHECKPOINT` and `close` make one. The log keeps what queries have read since.",
+    )
+    max_retained: Count = Field(
+        default=2,
+        ge=1,
+        description="How many checkpoints are kept. The log keeps what queries have read since the oldest of them.",
+    )
+
+
 class ServeSettings(Section):
     """The contents of tables and views, and the queries on them."""
 
@@ -251,6 +266,7 @@ class Settings(Section):
     spark: SparkSettings = SparkSettings()
     log: LogSettings = LogSettings()
     engine: EngineSettings = EngineSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
     serve: ServeSettings = ServeSettings()
     subscribe: SubscribeSettings = SubscribeSettings()
     read: ReadSettings = ReadSettings()

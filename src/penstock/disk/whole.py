@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -52,6 +53,16 @@ def make_folder(path: Path) -> None:
             sync_folder(folder.parent)
         except OSError as error:
             raise unwritable(folder, error) from error
+
+
+def link(path: Path, target: Path) -> None:
+    """Gives a file that never changes another name, or copies it where that is not possible. Raises OSError. The caller syncs."""
+    try:
+        os.link(path, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(path, target)
 
 
 def sync_file(path: Path) -> None:

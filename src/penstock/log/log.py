@@ -183,6 +183,11 @@ class Log:
         with self._lock:
             return self._index.reaches_back(object_id, epoch)
 
+    def retains(self, object_id: int, after: int) -> bool:
+        """Whether all entries after an LSN are retained."""
+        with self._lock:
+            return self._floors[object_id] <= after
+
     def amount(self, object_id: int, after: int = 0, up_to: int | None = None) -> tuple[int, int]:
         """The bytes and rows of the entries with `after` < LSN <= `up_to` (default: the head)."""
         with self._lock:

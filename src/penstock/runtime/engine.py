@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from penstock.catalog.objects import Kind, ObjectInfo, Role
@@ -20,6 +21,7 @@ from penstock.disk import make_folder
 from penstock.errors import PenstockError, fail
 from penstock.log import FolderLock, Log, Part
 from penstock.runtime.connect.delivery import Delivery
+from penstock.runtime.checkpoints import Checkpoints
 from penstock.runtime.connect.intake import Intake
 from penstock.runtime.connect.lookups import FedLookup
 from penstock.runtime.connect.ondemand import OnDemand
@@ -87,6 +89,7 @@ class Engine:
             for info in self.catalog.objects():
                 self._recover(info)
             self.writer = TableWriter(self.storage)
+            self.checkpoints = Checkpoints(self)
             self.ticker = Ticker(self)
             undo.pop_all()
 
@@ -280,11 +283,12 @@ class Engine:
                 keep_classes()
 
     def _save(self) -> None:
-        try:
-            self.storage.save_contents()
-        except PenstockError as error:
-            # The log has all data; only the next open takes longer.
-            _logger.warning("the contents were not written at the end: %s", error)
+        for save in (self.storage.save_contents, partial(self.checkpoints.make, always=False)):
+            try:
+                save()
+            except PenstockError as error:
+                # The log has all data; only the next open takes longer.
+                _logger.warning("not everything was written at the end: %s", error)
 
     @property
     def running(self) -> bool:

@@ -30,6 +30,7 @@ _IDLE = "the mark of an idle source"
 _HISTORY = "the removal of history"
 _TIMEOUT = "the time limit of a sink"
 _SCRUB = "the verification of the log"
+_CHECKPOINT = "a checkpoint"
 
 
 @dataclass
@@ -69,6 +70,7 @@ class Ticker:
             for object_id, sink in list(self._engine.sinks.items()):
                 self._try(_TIMEOUT, object_id, sink.look)
             self._try(_SCRUB, None, self.scrub)
+            self._try(_CHECKPOINT, None, self._engine.checkpoints.tick)
             if ticks % _RETENTION_TICKS == 0:
                 self._try(_HISTORY, None, self.trim)
 

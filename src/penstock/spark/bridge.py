@@ -20,6 +20,7 @@ from penstock.spark.calls import interruptible
 from penstock.spark.compile import Compiled
 from penstock.spark.index import packed_slices
 from penstock.spark.kernel import LOG_SINK
+from penstock.spark.offsets import Reached, numbered, offset_in
 from penstock.spark.operators import Operator, StateFigures
 from penstock.spark.session import jvm, releasing
 from penstock.spark.translate import translate, translated
@@ -120,7 +121,7 @@ class KernelJob:
         self._codegen = codegen
         self._job = job
         self._compiled = compiled
-        self._folder = folder
+        self.folder = self._folder = folder
         self._schemas = schemas
         kernel = jvm()
         spec = {
@@ -131,7 +132,8 @@ class KernelJob:
             "start": start,
             "stateLimit": state_limit,
         }
-        self._clock = kernel.EpochClock.create(job, json.dumps(spec | self._spec()))
+        with translated():
+            self._clock = kernel.EpochClock.create(job, json.dumps(spec | self._spec()))
         if recorded is not None:
             self._clock.recorded(recorded.after, recorded.reach)
         for s in seeds:
@@ -198,15 +200,13 @@ class KernelJob:
     def _last_offset(self) -> str | None:
         """The offset of the last epoch that Spark committed; None if there is none, or if Spark will report that it cannot be read."""
         checkpoint = self._folder / "checkpoint"
-        committed = [int(f.name) for f in (checkpoint / "commits").glob("*") if f.name.isdecimal()]
+        committed = numbered(checkpoint / "commits")
         if not committed:
             return None
         try:
-            lines = (checkpoint / "offsets" / str(max(committed))).read_text().splitlines()
-        except OSError:
+            return offset_in((checkpoint / "offsets" / str(committed[-1])).read_bytes())
+        except (OSError, ValueError):
             return None
-        # A header, settings, and the offset of each scan; those of one epoch are the same.
-        return next((line for line in lines[2:] if line.startswith("{")), None)
 
     def take(self, ack: bool, timeout_ms: int) -> Epoch | None:
         """Acknowledges the previous epoch, if `ack`, and waits for the next one; None after the timeout."""
@@ -278,6 +278,11 @@ class KernelJob:
     @property
     def durable_lsn(self) -> int:
         return int(self._clock.durableLsn())
+
+    def durable(self, reached: Reached) -> None:
+        """The job will not go on from before this position: a checkpoint of it is on disk."""
+        with releasing():
+            self._clock.durable(reached.lsn, reached.roster)
 
     @property
     def position(self) -> tuple[int, int | None, int]:

@@ -31,14 +31,15 @@ _BY_CONDITION = {
     "NUM_COLUMNS_MISMATCH": "PSK-1016",
     "INCOMPATIBLE_COLUMN_TYPE": "PSK-1007",
     "RECURSION_TOO_DEEP": "PSK-4003",
+    "CANNOT_LOAD_STATE_STORE": "PSK-6001",
 }
 
 _TOO_LARGE = (RESULT_TOO_LARGE, "spark.driver.maxResultSize")
 """The text in the message when a result is too large."""
 
 
-_DAMAGED = re.compile(r"PSK-6001: (.*? are lost\.)")
-"""What the kernel says of rows that do not have their checksum."""
+_DAMAGED = re.compile(r"PSK-6001 \{(.*?)\}")
+"""What the kernel says of a file that does not have its checksum."""
 
 
 @contextmanager

@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from penstock.catalog.types import stored_schema
 from penstock.errors import PenstockError, fail
+from penstock.log import Covered
 from penstock.runtime.storage.contents import read_entry
 from penstock.runtime.storage.storage import Storage
+from penstock.spark.offsets import Reached
 
 POISON = "poison"
 """A row with this value makes the queries fail that cannot take it."""
@@ -90,16 +92,29 @@ class World:
         folder: Path,
         schemas: Any,
         start: int = 0,
+        recorded: Covered | None = None,
         **_: Any,
     ) -> Any:
         made = Kernel(self, job, compiled, folder, schemas, start)
+        made.recorded(recorded)
         self.made.append(made)
         return made
 
     def host(
-        self, spark: object, uid: object, job: str, compiled: Any, *, folder: Path, start: int, places: Any, **_: Any
+        self,
+        spark: object,
+        uid: object,
+        job: str,
+        compiled: Any,
+        *,
+        folder: Path,
+        start: int,
+        places: Any,
+        recorded: Covered | None = None,
+        **_: Any,
     ) -> Any:
         made = HostKernel(self, job, compiled, folder, start, places)
+        made.recorded(recorded)
         self.made.append(made)
         return made
 
@@ -129,6 +144,8 @@ class Kernel:
         self._changed = threading.Condition()
         self._number, self._lsn, self._until = 0, start, None
         self._taken: tuple[int, int] | None = None
+        self._ends: set[int] = set()
+        self._durable = start
 
     def start(self) -> None:
         error = self._world.starts.popleft() if self._world.starts else None
@@ -140,6 +157,20 @@ class Kernel:
         self._resume()
         # One that was stopped before it was started runs all the same.
         self._started, self._closed = True, False
+
+    def recorded(self, covered: Covered | None) -> None:
+        """Epochs end where this one began and ended."""
+        if covered is not None:
+            self._ends = {covered.after, covered.reach}
+
+    def _limit(self) -> int:
+        """How far the next epoch may go."""
+        if self._until is not None:
+            return self._until
+        return min([self._world.storage.log.head, *(end for end in self._ends if end > self._lsn)])
+
+    def durable(self, reached: Reached) -> None:
+        self._durable = max(self._durable, reached.lsn)
 
     def _resume(self) -> None:
         """Reads its checkpoint."""
@@ -182,7 +213,7 @@ class Kernel:
         with self._changed:
             if self.resting:
                 return None
-            entries = [e for i in self._compiled.objects for e in log.entries(i, after=self._lsn, up_to=self._until)]
+            entries = [e for i in self._compiled.objects for e in log.entries(i, after=self._lsn, up_to=self._limit())]
             if not entries:
                 return None
             lsn = max(e.lsn for e in entries)
@@ -204,7 +235,7 @@ class Kernel:
             return None
         if error is not None:
             raise error
-        return Epoch(self._number, lsn, tuple(self._output(rows, s) for s in self._schemas))
+        return Epoch(self._number, lsn, tuple(self._output(rows, s) for s in self._schemas), after=self._lsn)
 
     def _output(self, rows: list[dict[str, Any]], schema: pa.Schema) -> tuple[pa.RecordBatch, ...]:
         made = [{n: r.get(n, 1) for n in schema.names} for r in rows]
@@ -226,7 +257,7 @@ class Kernel:
 
     @property
     def durable_lsn(self) -> int:
-        return self._lsn
+        return self._durable
 
     @property
     def position(self) -> tuple[int, int | None, int]:
@@ -291,7 +322,7 @@ class HostKernel(Kernel):
         with self._changed:
             places = dict(self.places)
             roster = self._until_roster or max([self._roster, *places])
-            head = log.head if self._until is None else self._until
+            head = self._limit()
             entries = [e for i in self._compiled.objects for e in log.entries(i, up_to=head)]
             fresh = [e for e in entries if e.lsn > self._lsn]
             if not fresh and roster <= self._roster:
@@ -317,7 +348,8 @@ class HostKernel(Kernel):
             return None
         if error is not None:
             raise error
-        return Epoch(self._number, lsn, tuple(batches), errors=tuple(None for _ in batches), objects=tuple(objects))
+        errors = tuple(None for _ in batches)
+        return Epoch(self._number, lsn, tuple(batches), errors=errors, objects=tuple(objects), after=self._lsn)
 
     def _seeded(self, seeds: Sequence[Any]) -> list[dict[str, Any]]:
         """The contents that a member begins with."""

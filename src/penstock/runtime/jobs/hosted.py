@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 from penstock.catalog.objects import Hosting, ObjectInfo, Slot, Solo
 from penstock.catalog.types import stored_schema
 from penstock.errors import PenstockError, fail
-from penstock.runtime.jobs.checkpoint import begun, reached
+from penstock.runtime.jobs.checkpoint import begun, mark_sealed, reached
 from penstock.runtime.jobs.job import Job, JobSpec
 from penstock.runtime.jobs.limits import StateGuard
 from penstock.runtime.jobs.planned import Planned
+from penstock.runtime.jobs.recovery import Beginning
 from penstock.runtime.lifecycle import JobState
 from penstock.runtime.storage.interrupts import uninterrupted
-from penstock.runtime.storage.record import MemberRecorder, Recorder
+from penstock.runtime.storage.record import MemberRecorder, Recorder, last_covered
 from penstock.spark.bridge import Seed
 from penstock.spark.compile import Timed
 from penstock.spark.hosted import HostJob, Membership, Place, compile_host
@@ -132,7 +133,9 @@ class HostedJobs:
         slot = hosting.members.get(object_id)
         if slot is None or _Key.read(key).state or not self._catalog.has_id(object_id):
             return None
-        recorded = max(self._jobs.recorded(i) - s.base for i, s in hosting.members.items() if self._catalog.has_id(i))
+        log = self._jobs.storage.log
+        covered = (last_covered(log, [i], s.base) for i, s in hosting.members.items() if self._catalog.has_id(i))
+        recorded = max((c.reach for c in covered if c is not None), default=0)
         try:
             found = reached(self._folder(key, hosting.number), slot.slot, recorded)
         except PenstockError:
@@ -251,13 +254,39 @@ class HostedJobs:
     def _lost(self, key: str, hosting: Hosting, members: Mapping[int, Slot]) -> bool:
         """True if the log has epochs of members, and the checkpoint is gone."""
         recorded = any(self._jobs.recorded(i) >= slot.base for i, slot in members.items())
-        return recorded and not begun(self._folder(key, hosting.number))
+        job = self._place(key, hosting)
+        why = self._jobs.recovery.damage(job.folder)
+        if why is None and begun(job.folder):
+            return False
+        has_begun = recorded or why is not None or self._jobs.recovery.saved(job)
+        return has_begun and not self._jobs.recovery.roll_back(job, why or f"{job.folder / 'checkpoint'} is missing")
+
+    def _place(self, key: str, hosting: Hosting) -> Beginning:
+        """A job with its members: each reads from its own beginning."""
+        common = _Key.read(key)
+        reads = dict.fromkeys(common.objects, hosting.start)
+        for i, slot in self._members(key).items():
+            planned = self._jobs.planned.get(i)
+            seeded = {} if slot.start or planned is None else {s.object_id: s.lsn for s in planned.seeds}
+            for o in common.objects:
+                reads[o] = min(reads[o], slot.start or seeded.get(o, 0))
+        return Beginning(f"the job over {key}", self._folder(key, hosting.number), 0, reads)
+
+    def beginnings(self) -> list[Beginning]:
+        return [self._place(key, hosting) for key, hosting in list(self._catalog.hosted.items())]
 
     def _start(self, key: str, joining: Mapping[int, ObjectInfo]) -> None:
         hosting = self._catalog.hosted[key]
         infos = {**{i: self._catalog.by_id(i) for i in self._members(key)}, **joining}
         folder = self._folder(key, hosting.number)
-        host = _Host(self._jobs, key, hosting, folder, lambda i, error: self.evict(key, i, error))
+        if not begun(folder):
+            mark_sealed(folder)
+
+        def mend(error: PenstockError, attempt: int) -> bool:
+            job = self._place(key, self._catalog.hosted[key])
+            return self._jobs.recovery.roll_back(job, error.detail, attempt)
+
+        host = _Host(self._jobs, key, hosting, folder, lambda i, error: self.evict(key, i, error), mend)
         for i, info in infos.items():
             host.join(info, hosting.members[i], self._jobs.plan(info))
         self._running[key] = host
@@ -298,8 +327,17 @@ class HostedJobs:
 class _Host:
     """One shared job: its members, and the run that serves them."""
 
-    def __init__(self, jobs: Jobs, key: str, hosting: Hosting, folder: Path, evict: MemberRecorder.Evict) -> None:
+    def __init__(
+        self,
+        jobs: Jobs,
+        key: str,
+        hosting: Hosting,
+        folder: Path,
+        evict: MemberRecorder.Evict,
+        mend: Callable[[PenstockError, int], bool],
+    ) -> None:
         self._jobs = jobs
+        self._mend = mend
         self._key = key
         self._hosting = hosting
         self._folder = folder
@@ -418,6 +456,7 @@ class _Host:
             healed=lambda: jobs.healer(self._told())(),
             erred=jobs.erred,
             blamed=self._blamed,
+            mend=self._mend,
         )
 
 

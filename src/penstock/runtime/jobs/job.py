@@ -63,6 +63,8 @@ class JobSpec:
     interrupt: Callable[[], None] = lambda: None
     state_limit: int = 0
     blamed: Callable[[PenstockError], bool] = lambda error: False
+    mend: Callable[[PenstockError, int], bool] = lambda error, attempt: False
+    """Puts back an older checkpoint in place of one that is damaged, for each attempt in a row another; False if there is none."""
 
 
 class Job:
@@ -77,6 +79,8 @@ class Job:
         self._life = Lifecycle(spec.name, JobState.STARTING, JOB_STEPS)
         self._guard = StateGuard(spec.name, spec.state_limit) if spec.state_limit else None
         self._failures = 0
+        self._mends = 0
+        self._damage: PenstockError | None = None
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._pump = threading.Thread(target=self._run, name=f"penstock-pump-{spec.name}", daemon=True)
@@ -143,6 +147,7 @@ class Job:
         figures.watermark = epoch.watermark
         figures.reached = max(figures.reached, epoch.lsn)
         figures.last_epoch_ms = (time.perf_counter() - begin) * 1000
+        self._mends = 0
         if self._failures:
             self._failures = 0
             self.error = self.failed_at = None
@@ -166,6 +171,10 @@ class Job:
         self.error = error
         with suppress(Exception):
             self.kernel.refuse(str(error))
+        if error.code == "PSK-6001" and self._damage is None and self._life.attempt(JobState.RETRYING):
+            self._damage = error
+            self._wake.set()
+            return True
         passing = error.code in _PASSING and (error.code in _LASTING or self._failures < _ATTEMPTS)
         if passing:
             return self._life.attempt(JobState.RETRYING)
@@ -181,6 +190,7 @@ class Job:
             with suppress(PenstockError):
                 self.kernel.stop()
             try:
+                self._mend()
                 self._life.to(JobState.STARTING)
                 self.kernel = self.spec.make()
                 self.kernel.start()
@@ -196,6 +206,16 @@ class Job:
                     self.kernel.stop()
             return False
         return False
+
+    def _mend(self) -> None:
+        """Replaces a checkpoint that is damaged; raises what is wrong with it if that is not possible."""
+        damage = self._damage
+        if damage is None:
+            return
+        self._mends += 1
+        if not self.spec.mend(damage, self._mends - 1):
+            raise damage
+        self._damage = None
 
     def _waited(self) -> bool:
         """Waits until the next attempt is due; False if there is none."""

@@ -14,10 +14,12 @@ from penstock.catalog.types import stored_schema
 from penstock.errors import PenstockError, fail
 from penstock.runtime.connect.lookups import FedLookup
 from penstock.runtime.connect.ondemand import OnDemand
+from penstock.runtime.jobs.checkpoint import begun, mark_sealed
 from penstock.runtime.jobs.compute import Compute
 from penstock.runtime.jobs.hosted import HostedJobs
 from penstock.runtime.jobs.job import Job, JobSpec
 from penstock.runtime.jobs.planned import Planned, Planner
+from penstock.runtime.jobs.recovery import Beginning, Recovery
 from penstock.runtime.jobs.relocate import relocate
 from penstock.runtime.lifecycle import JobState
 from penstock.runtime.storage.backpressure import Reader
@@ -58,6 +60,7 @@ class Jobs:
         self.ddl = ddl
         self.running = running
         self.planner = Planner(storage, compute)
+        self.recovery = Recovery(storage)
         self.planned: dict[int, Planned] = {}
         self.by_object: dict[int, Job] = {}
         self.hosted = HostedJobs(self)
@@ -102,13 +105,16 @@ class Jobs:
             self.hosted.start(key)
             self._resumed(info)
             return
-        if self._lost(info):
+        if self._lost(info, known):
             self._begin_again(info)
             known = self.plan(info)
         if known.membership is not None:
             self.hosted.join(info, known)
         else:
-            relocate(self.storage.layout.job(info.id))
+            folder = self.storage.layout.job(info.id)
+            if not begun(folder):
+                mark_sealed(folder)
+            relocate(folder)
             self.run(self._spec(info, known))
         self._resumed(info)
 
@@ -117,13 +123,38 @@ class Jobs:
         self._refused.pop(info.id, None)
         self._tell(info)
 
-    def _lost(self, info: ObjectInfo) -> bool:
-        """True if the log has epochs of the query but its checkpoint is gone: its state cannot continue from the log."""
-        recorded = self.recorded(info.id)
-        if recorded < 0 or recorded < self.begin(info).base or self.hosted.member(info.id):
+    def _lost(self, info: ObjectInfo, planned: Planned) -> bool:
+        """True if the query has begun, but has no checkpoint to go on from, and cannot repeat its way from an older one or from the beginning."""
+        if planned.membership is not None and not begun(self.storage.layout.job(info.id)):
+            recorded = self.recorded(info.id)
+            return recorded >= 0 and recorded >= self.begin(info).base
+        job = self._beginning(info, planned)
+        why = self.recovery.damage(job.folder)
+        if why is None and begun(job.folder):
             return False
-        offsets = self.storage.layout.job(info.id) / "checkpoint" / "offsets"
-        return not offsets.is_dir() or not any(offsets.iterdir())
+        has_begun = why is not None or self.recorded(info.id) >= max(0, job.base) or self.recovery.saved(job)
+        return has_begun and not self.recovery.roll_back(job, why or f"{job.folder / 'checkpoint'} is missing")
+
+    def _beginning(self, info: ObjectInfo, planned: Planned) -> Beginning:
+        solo = self.begin(info)
+        reads = dict.fromkeys(planned.compiled.objects, solo.start) | {s.object_id: s.lsn for s in planned.seeds}
+        folder = self.storage.layout.job(info.id)
+        return Beginning(info.name, folder, solo.base, reads, planned.repeatable)
+
+    def beginnings(self) -> list[Beginning]:
+        """All jobs that have been planned in this process."""
+        catalog = self.storage.catalog
+        known = [(catalog.by_id(i), p) for i, p in list(self.planned.items()) if catalog.has_id(i)]
+        own = [self._beginning(o, p) for o, p in known if not self.hosted.member(o.id)]
+        return [*own, *self.hosted.beginnings()]
+
+    def base_of(self, job: Beginning) -> int:
+        """The generation of a job now."""
+        return next((b.base for b in self.beginnings() if b.folder == job.folder), -1)
+
+    def running_in(self, job: Beginning) -> Job | None:
+        """The job that runs in a folder."""
+        return next((j for j in self._all() if j.kernel.folder == job.folder), None)
 
     def recorded(self, object_id: int) -> int:
         """The last epoch of a query that is in the log, with rows, or with errors alone; -1 if there is none."""
@@ -237,6 +268,7 @@ class Jobs:
             recorder=recorder,
             failed=self.teller(told),
             healed=self.healer(told),
+            mend=lambda error, n: self.recovery.roll_back(self._beginning(info, planned), error.detail, n),
             erred=self.erred,
             interrupt=asks.interrupt if asks is not None else lambda: None,
             state_limit=planned.state_limit,

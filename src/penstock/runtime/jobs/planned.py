@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -36,6 +38,11 @@ _ORDERED = (p.LookupJoin, p.TemporalJoin)
 
 
 _SEEDS_FORMAT = 2
+_CHANGING = re.compile(
+    r"\b(rand|randn|random|uuid|shuffle|monotonically_increasing_id|now|curdate|current_\w+|localtimestamp|unix_timestamp)\b",
+    re.IGNORECASE,
+)
+"""Functions whose value changes from call to call. A name or text that only looks like one does no harm."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,12 @@ class Planned:
     """Why it does not share a job."""
     codegen: bool = True
     """Whether Spark generates code for it."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same input leads to the same output, whenever it is read: nothing expires by the wall clock, and no expression is random."""
+        expires = any(isinstance(n, p.Join) and n.ttl_ms for n in self.query.root.walk())
+        return not expires and not _CHANGING.search(explain(self.query))
 
     @property
     def fingerprint(self) -> str:

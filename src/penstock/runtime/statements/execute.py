@@ -194,6 +194,7 @@ def checkpoint(engine: Engine) -> int:
             )
         engine.log.sync()
         engine.storage.save_contents()
+        engine.checkpoints.make()
         with catalog.edit():
             catalog.checkpoints.append(Checkpoint(last.id + 1, engine.log.head, int(time.time() * 1000)))
         return last.id + 1

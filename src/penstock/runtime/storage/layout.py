@@ -29,6 +29,10 @@ class Layout:
     def jobs(self) -> Path:
         return self.root / "jobs"
 
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
     def job(self, object_id: int) -> Path:
         return self.jobs / str(object_id)
 

@@ -20,6 +20,7 @@ from penstock.errors import PenstockError, fail
 from penstock.log import Commit, Entry, Log, Part
 from penstock.runtime.storage.alignment import Alignment
 from penstock.runtime.storage.backpressure import Backpressure
+from penstock.runtime.storage.checkpoints import CheckpointStore
 from penstock.runtime.storage.contents import read_entry
 from penstock.runtime.storage.feed import Feed
 from penstock.runtime.storage.interrupts import uninterrupted
@@ -70,6 +71,7 @@ class Storage:
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.settings = settings
         self.layout = Layout(folder)
+        self.checkpoints = CheckpointStore(self.layout.checkpoints)
         self.index: Index = NoIndex()
         self.feeds: dict[int, Feed] = {}
         self.closed: dict[int, PenstockError] = {}

@@ -5,10 +5,12 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
@@ -70,7 +72,22 @@ public final class CheckpointFiles extends FileSystemBasedCheckpointFileManager 
     Path beside = target.resolveSibling("." + target.getFileName() + "." + UUID.randomUUID() + ".tmp");
     try {
       Files.createDirectories(target.getParent());
-      return new Atomic(new BufferedOutputStream(Files.newOutputStream(beside)), beside, target, overwriteIfPossible);
+      OutputStream out = new BufferedOutputStream(Files.newOutputStream(beside));
+      return new Atomic(Sealed.applies(target) ? new Sealed.Output(out) : out, beside, target, overwriteIfPossible);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  @Override
+  public FSDataInputStream open(org.apache.hadoop.fs.Path path) {
+    if (!isLocal() || !plain(path) || !Sealed.applies(local(path))) {
+      return super.open(path);
+    }
+    try {
+      return Sealed.open(local(path));
+    } catch (NoSuchFileException e) {
+      return super.open(path);
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
@@ -80,10 +97,12 @@ public final class CheckpointFiles extends FileSystemBasedCheckpointFileManager 
     private final Path beside;
     private final Path target;
     private final boolean overwrite;
+    private final OutputStream content;
     private boolean over;
 
     Atomic(OutputStream out, Path beside, Path target, boolean overwrite) {
       super(out);
+      this.content = out;
       this.beside = beside;
       this.target = target;
       this.overwrite = overwrite;
@@ -95,6 +114,10 @@ public final class CheckpointFiles extends FileSystemBasedCheckpointFileManager 
         return;
       }
       over = true;
+      if (content instanceof Sealed.Output sealed) {
+        flush();
+        sealed.seal();
+      }
       super.close();
       if (!overwrite && Files.exists(target)) {
         Files.deleteIfExists(beside);

@@ -192,10 +192,11 @@ public final class EpochClock {
     }
   }
 
-  void durable(LogOffset end) {
+  /** Everything up to an LSN is in a checkpoint that is on disk, and so are all members up to a slot. */
+  public void durable(long lsn, int slot) {
     synchronized (index) {
-      progress.durable(end.lsn);
-      roster.durable(end.roster);
+      progress.durable(lsn);
+      roster.durable(slot);
     }
   }
 
@@ -215,7 +216,6 @@ public final class EpochClock {
   private void begin(LogOffset start) {
     if (!progress.begun()) {
       progress.begin(start);
-      roster.durable(start.roster);
       resume = start.wm() != JobTime.NONE;
       index.notifyAll();
     }
@@ -293,7 +293,9 @@ public final class EpochClock {
   Reach reach() {
     synchronized (index) {
       return new Reach(
-          progress.epochAfter(), progress.epochLsn(), progress.epochWatermark(), progress.epochBeat(),
+          progress.epochAfter(), progress.epochLsn(), progress.epochWatermark(),
+          // Where rows expire by the wall clock, an epoch that reads nothing and has no new watermark has news all the same.
+          pace.expires() ? progress.epochBeat() : 0,
           progress.epochIdle(), progress.epochRoster(), progress.tells());
     }
   }

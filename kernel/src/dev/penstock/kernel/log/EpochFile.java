@@ -4,13 +4,16 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.penstock.kernel.state.Damaged;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.zip.CRC32C;
 
 /**
  * How far a job without Spark's engine for streams has come: its newest epoch, and whether that is done. It is replaced before each epoch and after it, so an epoch that was
@@ -18,7 +21,8 @@ import java.util.List;
  */
 final class EpochFile {
   private static final ObjectMapper JSON = new ObjectMapper();
-  private static final int VERSION = 1;
+  /** The second line is the CRC32C of the first; version 1 had none. */
+  private static final int VERSION = 2;
 
   /**
    * An epoch.
@@ -47,22 +51,26 @@ final class EpochFile {
 
   /** The newest epoch; null if there is none. */
   Epoch read() throws IOException {
-    byte[] text;
+    String[] lines;
     try {
-      text = Files.readAllBytes(path);
+      lines = new String(Files.readAllBytes(path), StandardCharsets.UTF_8).split("\n", -1);
     } catch (NoSuchFileException e) {
       return null;
     }
     try {
-      JsonNode n = JSON.readTree(text);
-      if (n.required("version").asInt() != VERSION) {
-        throw new IOException(path + " is of another version");
+      JsonNode n = JSON.readTree(lines[0]);
+      int version = n.required("version").asInt();
+      boolean sound = version == 1 ? lines.length == 1 : lines.length == 2 && lines[1].equals(sum(lines[0]));
+      if (!sound || version > VERSION) {
+        throw new IllegalArgumentException("checksum");
       }
       return new Epoch(
           n.required("epoch").asLong(), clock.parse(n.required("start").asText()), clock.parse(n.required("end").asText()),
           n.required("partitions").asInt(), names(n.required("before")), n.has("after") ? names(n.get("after")) : null);
     } catch (JsonProcessingException | RuntimeException e) {
-      throw new IOException(path + " is damaged", e);
+      Damaged damaged = new Damaged(path, "How far the queries have come is unknown.");
+      damaged.initCause(e);
+      throw damaged;
     }
   }
 
@@ -70,6 +78,12 @@ final class EpochFile {
     List<String> out = new ArrayList<>();
     list.forEach(name -> out.add(name.asText()));
     return out;
+  }
+
+  private static String sum(String text) {
+    CRC32C sum = new CRC32C();
+    sum.update(text.getBytes(StandardCharsets.UTF_8));
+    return Long.toString(sum.getValue());
   }
 
   void write(Epoch epoch) throws IOException {
@@ -85,7 +99,8 @@ final class EpochFile {
     }
     Files.createDirectories(path.getParent());
     Path beside = path.resolveSibling(path.getFileName() + ".new");
-    Files.write(beside, JSON.writeValueAsBytes(n));
+    String text = n.toString();
+    Files.writeString(beside, text + "\n" + sum(text));
     Files.move(beside, path, StandardCopyOption.REPLACE_EXISTING, StandardCopyOption.ATOMIC_MOVE);
   }
 }

@@ -155,7 +155,6 @@ public final class EpochLoop {
     }
     EpochFile.Epoch made = epoch.done(state);
     file.write(made);
-    clock.durable(made.end());
     took(begun);
     return made;
   }

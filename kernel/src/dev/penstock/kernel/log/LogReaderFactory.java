@@ -1,11 +1,13 @@
 package dev.penstock.kernel.log;
 
+import dev.penstock.kernel.state.Damaged;
 import dev.penstock.kernel.state.EventTime;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.Channels;
 import java.nio.channels.FileChannel;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.List;
@@ -94,7 +96,11 @@ final class LogReaderFactory implements PartitionReaderFactory {
     private ColumnarBatch read(LogSlice slice) throws IOException {
       if (!slice.path.equals(path)) {
         closeFile();
-        file = FileChannel.open(Path.of(slice.path), StandardOpenOption.READ);
+        try {
+          file = FileChannel.open(Path.of(slice.path), StandardOpenOption.READ);
+        } catch (NoSuchFileException e) {
+          throw damaged(slice);
+        }
         path = slice.path;
       }
       ByteBuffer message = message(slice);
@@ -127,7 +133,7 @@ final class LogReaderFactory implements PartitionReaderFactory {
       while (bytes.hasRemaining()) {
         int read = file.read(bytes, at);
         if (read < 0) {
-          throw new Damaged(slice);
+          throw damaged(slice);
         }
         at += read;
       }
@@ -136,10 +142,14 @@ final class LogReaderFactory implements PartitionReaderFactory {
         CRC32C sum = new CRC32C();
         sum.update(bytes.array(), 0, slice.length);
         if (sum.getValue() != slice.check) {
-          throw new Damaged(slice);
+          throw damaged(slice);
         }
       }
       return bytes;
+    }
+
+    private static Damaged damaged(LogSlice slice) {
+      return new Damaged(slice.path, slice.offset, slice.rows, slice.lsn);
     }
 
     private ColumnarBatch heartbeat() {

@@ -2,6 +2,7 @@ package dev.penstock.kernel.state;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
@@ -12,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.zip.CRC32C;
 
 /**
  * What one job keeps after each epoch: rows and bytes, of its operators in their order, or of those of the queries that share it, by slot and number.
@@ -20,6 +22,8 @@ import java.util.TreeMap;
  * restarted job adds to the totals of the last epoch before its first: a replayed epoch is not counted twice.
  */
 public final class StateLedger {
+  private static final String SUM = "crc32c ";
+
   private final List<StateSize> sizes = new ArrayList<>();
   private final SlotSizes slots;
   private final Path file;
@@ -37,11 +41,35 @@ public final class StateLedger {
     before = added();
     try {
       if (Files.exists(file)) {
-        Files.readAllLines(file).forEach(this::read);
+        readAll(Files.readAllLines(file));
       }
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
+  }
+
+  /** The last line is the CRC32C of those before; an earlier version wrote none. */
+  private void readAll(List<String> lines) throws IOException {
+    try {
+      int end = lines.size();
+      if (end == 0 || lines.get(end - 1).startsWith(SUM)) {
+        end--;
+        if (!lines.get(end).equals(SUM + sum(String.join("\n", lines.subList(0, end)) + "\n"))) {
+          throw new IllegalArgumentException("checksum");
+        }
+      }
+      lines.subList(0, end).forEach(this::read);
+    } catch (RuntimeException e) {
+      Damaged damaged = new Damaged(file, "How much state the query has is unknown.");
+      damaged.initCause(e);
+      throw damaged;
+    }
+  }
+
+  private static long sum(String text) {
+    CRC32C sum = new CRC32C();
+    sum.update(text.getBytes(StandardCharsets.UTF_8));
+    return sum.getValue();
   }
 
   /** A line: the epoch, then rows and bytes of each operator, or {@code slot:operator:rows:bytes}. */
@@ -163,7 +191,7 @@ public final class StateLedger {
     });
     try {
       Path beside = file.resolveSibling(file.getFileName() + ".new");
-      Files.writeString(beside, text);
+      Files.writeString(beside, text + SUM + sum(text.toString()));
       Files.move(beside, file, StandardCopyOption.REPLACE_EXISTING, StandardCopyOption.ATOMIC_MOVE);
     } catch (IOException e) {
       throw new UncheckedIOException(e);

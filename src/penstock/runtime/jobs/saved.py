@@ -1,0 +1,132 @@
+"""The files of a job as they were at one moment, from which it can go on."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.disk import link, make_folder, sync_folder, write_durably
+from penstock.spark.offsets import Reached, epoch_in, numbered, offset_in, reached_in
+
+_LARGE = 128 << 10
+"""A larger file is linked and not copied."""
+LEDGER = "state"
+_RETAINED = 8
+"""Spark keeps the state of ten epochs: what is listed is whole if fewer have passed meanwhile."""
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Saved:
+    """How far the job had come, its small files as one archive, and the large ones by their names."""
+
+    reached: Reached
+    small: bytes
+    large: Mapping[str, Path]
+
+
+def capture(job: Path) -> Saved | None:
+    """The newest epoch of a job that may be running; None if it has none yet. Names are relative to the folder of the job."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return _capture(job)
+        except FileNotFoundError:
+            # Spark has removed it meanwhile.
+            continue
+        except ValueError:
+            # It is damaged. Earlier checkpoints have the job as it was.
+            return None
+    return None
+
+
+def _capture(job: Path) -> Saved | None:
+    checkpoint = job / "checkpoint"
+    small: dict[str, bytes] = {}
+    # First of all: it has the sizes of epochs, and must not have those of later ones alone.
+    if (job / LEDGER).exists():
+        small[LEDGER] = (job / LEDGER).read_bytes()
+    if (checkpoint / "epoch").exists():
+        data = (checkpoint / "epoch").read_bytes()
+        epoch = epoch_in(data)
+        small["checkpoint/epoch"] = data
+        reached, newest = reached_in(epoch, done="after" in epoch), None
+    else:
+        committed = numbered(checkpoint / "commits")
+        if not committed:
+            return None
+        newest = committed[-1]
+        # Spark reads the offsets of the epoch before, too.
+        earlier = [n for n in numbered(checkpoint / "offsets") if newest - _RETAINED < n <= newest]
+        files = [f"{kind}/{n}" for n in earlier for kind in ("offsets", "commits")]
+        for name in ("metadata", *files):
+            small[f"checkpoint/{name}"] = (checkpoint / name).read_bytes()
+        offset = offset_in(small[f"checkpoint/offsets/{newest}"])
+        if offset is None:
+            return None
+        reached = Reached(int(json.loads(offset)["lsn"]), 0)
+    large: dict[str, Path] = {}
+    for path in _state(checkpoint / "state"):
+        name = path.relative_to(job).as_posix()
+        if path.stat().st_size > _LARGE:
+            large[name] = path
+        else:
+            small[name] = path.read_bytes()
+    if newest is not None and numbered(checkpoint / "commits")[-1] - newest > _RETAINED:
+        raise FileNotFoundError
+    return Saved(reached, _packed(small), large)
+
+
+def _state(folder: Path) -> Iterator[Path]:
+    """All files of state. Those of later versions do no harm: a version is known by a name of its own."""
+    for parent, _, files in os.walk(folder):
+        for file in sorted(files):
+            if not file.endswith(".tmp"):
+                yield Path(parent) / file
+
+
+def _packed(files: Mapping[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+def put_back(job: Path, small: bytes, large: Mapping[str, Path]) -> None:
+    """Replaces the checkpoint of a job that is not running. After a crash in between it has none, and is put back again."""
+    made = job / "checkpoint.new"
+    shutil.rmtree(made, ignore_errors=True)
+    make_folder(made)
+    folders = {made}
+    with zipfile.ZipFile(io.BytesIO(small)) as archive:
+        for name in archive.namelist():
+            if name == LEDGER:
+                continue
+            target = made / Path(name).relative_to("checkpoint")
+            make_folder(target.parent)
+            write_durably(target, archive.read(name))
+        ledger = archive.read(LEDGER) if LEDGER in archive.namelist() else None
+    for name, path in large.items():
+        target = made / Path(name).relative_to("checkpoint")
+        make_folder(target.parent)
+        link(path, target)
+        folders.add(target.parent)
+    for folder in folders:
+        sync_folder(folder)
+    discard(job)
+    if ledger is not None:
+        write_durably(job / LEDGER, ledger)
+    os.replace(made, job / "checkpoint")
+    sync_folder(job)
+
+
+def discard(job: Path) -> None:
+    """Removes the checkpoint of a job that is not running, and leaves what it began with."""
+    shutil.rmtree(job / "checkpoint", ignore_errors=True)
+    (job / LEDGER).unlink(missing_ok=True)

@@ -1,0 +1,158 @@
+"""Damage to any file is found before it is served: every object has the right rows, or is refused with a code."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tests.effort import EFFORT, times
+from tests.spark.conftest import CONFIG, MASTER, Opener
+from tests.spark.damaging import (
+    DAMAGES,
+    SCRIPT,
+    build,
+    check,
+    cut,
+    damages,
+    empty,
+    flip,
+    kinds,
+    power_cut,
+    rows,
+    without_checkpoints,
+    without_last_epoch,
+)
+
+import penstock
+from penstock import PenstockError
+
+NO_INTERVAL = {"checkpoint.interval_ms": 0}
+
+
+class Built(NamedTuple):
+    folder: Path
+    out: Path
+    kept: Path
+    count: int
+
+    def again(self, to: Path) -> Path:
+        """A copy of the database; the files of its sink are as they were."""
+        shutil.copytree(self.folder, to)
+        shutil.rmtree(self.out)
+        shutil.copytree(self.kept, self.out)
+        return to
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, first_database: penstock.Database) -> Built:
+    at = tmp_path_factory.mktemp("built")
+    count = build(at / "db", at / "out", **CONFIG)
+    shutil.copytree(at / "out", at / "kept")
+    return Built(at / "db", at / "out", at / "kept", count)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Findings are logged, each with its stack."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def outcome(folder: Path, built: Built) -> dict[str, str]:
+    """What is refused, by name; everything else is right."""
+    try:
+        with penstock.open(folder, master=MASTER, config=CONFIG | NO_INTERVAL) as db:
+            return check(db, built.out, built.count)
+    except PenstockError as error:
+        return {"open": error.code}
+
+
+def newest(what: str) -> Callable[[Path], Path]:
+    return lambda folder: kinds(folder)[what][-1]
+
+
+OFFSETS = "jobs/N/checkpoint/offsets/N"
+KEYED, PLAIN = "jobs/keyed/N/checkpoint/epoch", "jobs/plain/N/checkpoint/epoch"
+
+
+def unread(folder: Path) -> None:
+    """The position of each kind of shared job is empty, and the last epoch of a job of its own is gone."""
+    empty(newest(KEYED)(folder))
+    empty(newest(PLAIN)(folder))
+    without_last_epoch(folder)
+
+
+def unsound(folder: Path) -> None:
+    """A digit of an offset is flipped, and state is cut."""
+    flip(newest(OFFSETS)(folder))
+    cut(newest("jobs/keyed/N/checkpoint/state/N/N/N.changelog")(folder))
+
+
+def unknown(folder: Path) -> None:
+    """What a query began with is damaged, and how far a sink has come is gone."""
+    cut(newest("jobs/N/seeds.json")(folder))
+    newest("jobs/N/position.json")(folder).unlink()
+
+
+CASES: dict[str, tuple[Callable[[Path], object], dict[str, str]]] = {
+    "the checkpoints of all queries are gone": (without_checkpoints, {}),
+    "unread": (unread, {}),
+    "unsound": (unsound, {}),
+    "unknown": (unknown, {"flush": "PSK-7006", "joined": "PSK-7006"}),
+    "the last segment is cut": (lambda f: cut(newest("log/N.seg")(f)), {"open": "PSK-6001"}),
+    "the log is gone": (lambda f: newest("log/N.seg")(f).unlink(), {"open": "PSK-6001"}),
+    "the catalogue is gone": (lambda f: (f / "catalog.json").unlink(), {"open": "PSK-6001"}),
+    "the catalogue is empty": (lambda f: empty(f / "catalog.json"), {"open": "PSK-6001"}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_finding(built: Built, tmp_path: Path, case: str) -> None:
+    damage, refused = CASES[case]
+    folder = built.again(tmp_path / "db")
+    damage(folder)
+    assert outcome(folder, built) == refused
+    # It is found again, or was mended for good.
+    if "open" in refused:
+        assert outcome(folder, built) == refused
+
+
+@pytest.mark.skipif(EFFORT == 1, reason="many minutes; `make test-long` runs it")
+def test_every_kind_of_file_with_every_kind_of_damage(built: Built, tmp_path: Path) -> None:
+    for i, (_, path, how) in enumerate(damages(built.folder)):
+        folder = built.again(tmp_path / str(i))
+        DAMAGES[how](folder / path.relative_to(built.folder))
+        outcome(folder, built)
+
+
+@pytest.mark.parametrize("seed", range(times(1)))
+def test_power_cuts_while_it_runs(opener: Opener, tmp_path: Path, seed: int) -> None:
+    """Copies of the folder of a running database, without what may not be on disk: nothing acknowledged is lost, and nothing doubled."""
+    chance = random.Random(seed)
+    db, out = opener(tmp_path / "db", config=CONFIG | NO_INTERVAL), tmp_path / "out"
+    db.execute(SCRIPT)
+    db.execute(f"CREATE SINK files FROM even INTO FILES (path = '{out}', format = 'json')")
+    count = 0
+    for round in range(times(6, quick=2)):
+        for _ in range(chance.randrange(1, 4)):
+            more = chance.randrange(3, 15)
+            db.source("s").insert(rows(count, count + more))
+            count += more
+            db.flush()
+        if chance.random() < 0.5:
+            db.execute("CHECKPOINT")
+        image = tmp_path / f"cut{round}"
+        shutil.copytree(tmp_path / "db", image)
+        shutil.copytree(out, tmp_path / "kept", dirs_exist_ok=True)
+        power_cut(image, chance)
+        with penstock.open(image, master=MASTER, config=CONFIG | NO_INTERVAL) as after:
+            assert check(after, out, count) == {}
+        # The other database has gone on with the same sink.
+        shutil.rmtree(out)
+        shutil.copytree(tmp_path / "kept", out)
