@@ -95,9 +95,9 @@ def unsound(folder: Path) -> None:
 
 
 def unknown(folder: Path) -> None:
-    """What a query began with is damaged, and how far a sink has come is gone."""
+    """What a query began with is damaged, and how far a sink has come."""
     cut(newest("jobs/N/seeds.json")(folder))
-    newest("jobs/N/position.json")(folder).unlink()
+    flip(newest("jobs/N/position.json")(folder))
 
 
 CASES: dict[str, tuple[Callable[[Path], object], dict[str, str]]] = {

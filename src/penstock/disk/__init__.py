@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from penstock.disk.crash import crash_point
 from penstock.disk.checked import pack_json, read_json, unpack_json, write_json
+from penstock.disk.crash import crash_point
 from penstock.disk.growing import datasync, reserve, write_all
 from penstock.disk.whole import TEMPORARY, link, make_folder, sync_file, sync_folder, unwritable, write_durably
 from penstock.disk.witness import Witness
 
 __all__ = [
     "TEMPORARY",
-    "crash_point",
     "Witness",
+    "crash_point",
     "datasync",
     "link",
     "make_folder",

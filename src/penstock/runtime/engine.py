@@ -20,8 +20,8 @@ from penstock.connect import Access, Sink
 from penstock.disk import make_folder
 from penstock.errors import PenstockError, fail
 from penstock.log import FolderLock, Log, Part
-from penstock.runtime.connect.delivery import Delivery
 from penstock.runtime.checkpoints import Checkpoints
+from penstock.runtime.connect.delivery import Delivery
 from penstock.runtime.connect.intake import Intake
 from penstock.runtime.connect.lookups import FedLookup
 from penstock.runtime.connect.ondemand import OnDemand

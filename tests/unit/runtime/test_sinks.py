@@ -211,7 +211,7 @@ def test_every_epoch_is_delivered_in_order(make_world: Callable[..., World]) -> 
     assert w.away.epochs == [1, 2, 3, 4, 6] and w.away.written[3][2] == {(1, "x"): -1, (9, "y"): 2}
     assert [n for _, n, _ in w.away.written] == [e.lsn for e in w.storage.log.entries(w.stream.id) if e.rows]
     assert runner.rows == 6 and runner.durable_lsn == lsn and w.away.opened == [0]
-    assert json.loads(w.position.read_text()) == {"epoch": 6, "lsn": lsn, "committed": 6}
+    assert json.loads(w.position.read_text())["content"] == {"epoch": 6, "lsn": lsn, "committed": 6}
     assert runner.state is SinkState.RUNNING and runner.error is None
 
 
@@ -350,14 +350,14 @@ def test_a_position_that_cannot_be_written_is_not_one(
 ) -> None:
     w = make_world()
     full = deque([fail("PSK-7004", "The disk is full.")] * 2)
-    write = position_module.write_durably
+    write = position_module.write_json
 
-    def refusing(path: Path, content: bytes) -> None:
+    def refusing(path: Path, content: object, format: int) -> None:
         if full:
             raise full.popleft()
-        write(path, content)
+        write(path, content, format)
 
-    monkeypatch.setattr(position_module, "write_durably", refusing)
+    monkeypatch.setattr(position_module, "write_json", refusing)
     w.emit()
     runner = w.run()
     eventually(lambda: runner.durable_lsn == w.storage.log.head, "the delivery")

@@ -6,8 +6,10 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from penstock.disk import make_folder, write_durably
+from penstock.disk import make_folder, unpack_json, write_json
 from penstock.errors import fail
+
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,16 @@ class PositionFile:
     def write(self, position: Position) -> None:
         """Durable on return. Raises PSK-7004; the old position then still counts, unless only the final sync failed."""
         make_folder(self._path.parent)
-        write_durably(self._path, json.dumps(asdict(position)).encode())
+        write_json(self._path, asdict(position), _FORMAT)
 
     def read(self) -> Position:
         """The position of a new sink if there is no file. Raises PSK-6001 if it is damaged."""
         try:
-            stored = json.loads(self._path.read_text())
+            data = self._path.read_bytes()
+            stored = json.loads(data)
+            # Before format 2 it had no checksum.
+            if "epoch" not in stored:
+                stored = unpack_json(data, _FORMAT, self._path)
             epoch, lsn = int(stored["epoch"]), int(stored["lsn"])
             return Position(epoch, lsn, int(stored.get("committed", epoch)))
         except FileNotFoundError:

@@ -124,6 +124,12 @@ class SinkRunner:
     def _open(self) -> None:
         self._timeout_s = write_timeout_s(self._storage.settings, self._info)
         at = self._file.read()
+        if at.lsn > self._storage.log.head:
+            raise fail(
+                "PSK-6001",
+                f"Sink {self.name} has delivered up to LSN {at.lsn}, and the log ends with {self._storage.log.head}: commits are lost.",
+                hint=f"Restore the folder from a backup, or drop sink {self.name} and create it again.",
+            )
         self._check(at)
         if self._sink is None:
             assert self._info.connector is not None
