@@ -26,7 +26,7 @@ def _reader(trace: Trace, operator: int) -> DataFrameReader:
 
 def entries_of_host(spark: SparkSession, job: Path) -> int:
     """The number of entries in the state of a shared job after its last epoch."""
-    last = json.loads((job / "checkpoint" / "epoch").read_text())
+    last = json.loads((job / "checkpoint" / "epoch").read_text().split("\n")[0])
     jvm = spark._jvm
     stored = jvm.dev.penstock.kernel.state.StoredState(spark._jsparkSession, (job / "checkpoint").as_uri())
     count = 0

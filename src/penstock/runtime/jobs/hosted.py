@@ -284,7 +284,7 @@ class HostedJobs:
 
         def mend(error: PenstockError, attempt: int) -> bool:
             job = self._place(key, self._catalog.hosted[key])
-            return self._jobs.recovery.roll_back(job, error.detail, attempt)
+            return self._jobs.recovery.mend(job, error, attempt)
 
         host = _Host(self._jobs, key, hosting, folder, lambda i, error: self.evict(key, i, error), mend)
         for i, info in infos.items():

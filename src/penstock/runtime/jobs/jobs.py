@@ -268,7 +268,7 @@ class Jobs:
             recorder=recorder,
             failed=self.teller(told),
             healed=self.healer(told),
-            mend=lambda error, n: self.recovery.roll_back(self._beginning(info, planned), error.detail, n),
+            mend=lambda error, n: self.recovery.mend(self._beginning(info, planned), error, n),
             erred=self.erred,
             interrupt=asks.interrupt if asks is not None else lambda: None,
             state_limit=planned.state_limit,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from penstock.catalog.objects import ObjectInfo, Role
@@ -64,7 +65,7 @@ class Planned:
     codegen: bool = True
     """Whether Spark generates code for it."""
 
-    @property
+    @cached_property
     def repeatable(self) -> bool:
         """Whether the same input leads to the same output, whenever it is read: nothing expires by the wall clock, and no expression is random."""
         expires = any(isinstance(n, p.Join) and n.ttl_ms for n in self.query.root.walk())

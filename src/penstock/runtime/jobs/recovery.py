@@ -20,6 +20,9 @@ from penstock.spark.offsets import check_ledger, epoch_in, numbered, offset_in, 
 
 _logger = logging.getLogger(__name__)
 
+_OF_THE_LOG = " rows of commit "
+"""In what the kernel says of damaged rows."""
+
 
 @dataclass(frozen=True)
 class Beginning:
@@ -81,6 +84,10 @@ class Recovery:
                 _logger.warning("%s goes on from %s: %s", job.name, place, why)
                 return True
         return False
+
+    def mend(self, job: Beginning, error: PenstockError, attempt: int) -> bool:
+        """The same for a job that has failed. If it is the log that is damaged, there is no way around it."""
+        return _OF_THE_LOG not in error.detail and self.roll_back(job, error.detail, attempt)
 
     def saved(self, job: Beginning) -> bool:
         """Whether a checkpoint has the job: then it has begun, whatever its folder says."""
