@@ -56,6 +56,7 @@ def penstock(
       penstock logs ./data             what the process that has it open reports
       penstock demo                    watch a market-data pipeline at work
       penstock doctor                  check the installation
+      penstock checkpoint list ./data  show the checkpoints of a folder
     """
     if context.invoked_subcommand is None:
         _shell(None)
@@ -224,6 +225,72 @@ def doctor(
     from penstock.cli.doctor import run_doctor
 
     raise typer.Exit(run_doctor(folder, quick=quick))
+
+
+checkpoint = typer.Typer(cls=Group, rich_markup_mode="rich", add_completion=False)
+app.add_typer(checkpoint, name="checkpoint")
+
+
+@checkpoint.callback()
+def checkpoints() -> None:
+    """List, verify and remove checkpoints of a folder.
+
+    [bold]Examples[/bold]
+
+    \b
+      penstock checkpoint list ./data
+      penstock checkpoint verify ./data
+      penstock checkpoint prune ./data --keep 1
+    """
+
+
+Database = Annotated[Path, typer.Argument(metavar="FOLDER", help="The database's folder.")]
+
+
+@checkpoint.command("list", cls=Command)
+def list_checkpoints(folder: Database, output: Output = Format.TABLE, debug: Debug = False) -> None:
+    """Show the checkpoints of a folder, which may be in use.
+
+    [bold]Examples[/bold]
+
+    \b
+      penstock checkpoint list ./data
+    """
+    from penstock.cli.checkpoints import list_checkpoints
+
+    raise typer.Exit(list_checkpoints(folder, verify=False, output=output))
+
+
+@checkpoint.command("verify", cls=Command)
+def verify_checkpoints(folder: Database, output: Output = Format.TABLE, debug: Debug = False) -> None:
+    """Read all of every checkpoint and compare the checksums; exit code 1 if one is damaged.
+
+    [bold]Examples[/bold]
+
+    \b
+      penstock checkpoint verify ./data
+    """
+    from penstock.cli.checkpoints import list_checkpoints
+
+    raise typer.Exit(list_checkpoints(folder, verify=True, output=output))
+
+
+@checkpoint.command("prune", cls=Command)
+def prune_checkpoints(
+    folder: Database,
+    keep: Annotated[int, typer.Option("--keep", min=1, metavar="N", help="How many of the newest are kept.")] = 1,
+    debug: Debug = False,
+) -> None:
+    """Remove all but the newest checkpoints of a folder that is not in use.
+
+    [bold]Examples[/bold]
+
+    \b
+      penstock checkpoint prune ./data --keep 1
+    """
+    from penstock.cli.checkpoints import prune_checkpoints
+
+    raise typer.Exit(prune_checkpoints(folder, keep))
 
 
 @app.command(cls=Command)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.catalog.objects import Kind
@@ -18,17 +17,6 @@ if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
 
 
-@dataclass
-class CheckpointFigures:
-    """Counted since the database was opened."""
-
-    completed: int = 0
-    failed: int = 0
-    last_id: int = 0
-    last_ms: int = 0
-    last_bytes: int = 0
-
-
 class Checkpoints:
     """A checkpoint has every job as it was at some moment, each at its own position: jobs go on while it is made. It is complete when the log has been read up to after all of them.
 
@@ -40,7 +28,6 @@ class Checkpoints:
         self._lock = threading.Lock()
         self._due = time.monotonic()
         self._kept: list[Manifest] = []
-        self.figures = CheckpointFigures()
         store = engine.storage.checkpoints
         for id in store.ids()[-engine.settings.checkpoint.max_retained :]:
             try:
@@ -59,15 +46,7 @@ class Checkpoints:
     def make(self, *, always: bool = True) -> Manifest | None:
         """Makes a checkpoint; not `always`: unless nothing has changed since the last one. Raises PSK-7004."""
         with self._lock:
-            try:
-                made = self._make(always)
-            except BaseException:
-                self.figures.failed += 1
-                raise
-            if made is not None:
-                self.figures.completed += 1
-                self.figures.last_id, self.figures.last_ms = made.id, made.duration_ms
-                self.figures.last_bytes = made.bytes
+            made = self._make(always)
         self._tell()
         return made
 

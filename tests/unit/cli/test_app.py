@@ -24,7 +24,9 @@ def penstock(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[st
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("command", [[], ["shell"], ["run"], ["sql"], ["doctor"], ["demo"]])
+@pytest.mark.parametrize(
+    "command", [[], ["shell"], ["run"], ["sql"], ["doctor"], ["demo"], ["checkpoint"], ["checkpoint", "list"]]
+)
 def test_help_has_examples(command: list[str]) -> None:
     answer = CliRunner().invoke(app, [*command, "--help"], prog_name="penstock")
     assert answer.exit_code == 0

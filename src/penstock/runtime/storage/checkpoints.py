@@ -23,7 +23,7 @@ FORMAT = 1
 _NEW = ".new"
 _MANIFEST = "manifest.json"
 _BODY = "body"
-_HINT = "An older checkpoint may be whole: SHOW CHECKPOINTS lists them."
+_HINT = "An older checkpoint may be whole: penstock checkpoint verify says which are."
 
 
 @dataclass(frozen=True)

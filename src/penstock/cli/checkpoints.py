@@ -1,0 +1,70 @@
+"""`penstock checkpoint`: the checkpoints in a folder. Needs no JVM."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.cli import console
+from penstock.cli.options import Format
+from penstock.cli.render import print_result
+from penstock.errors import PenstockError, fail
+from penstock.log import FolderLock
+from penstock.runtime.storage.checkpoints import CheckpointStore, Manifest
+from penstock.runtime.storage.layout import Layout
+
+_SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("lsn", pa.int64()),
+        ("time", pa.timestamp("ms", tz="UTC")),
+        ("queries", pa.int64()),
+        ("bytes", pa.int64()),
+        ("status", pa.string()),
+    ]
+)
+
+
+def list_checkpoints(folder: Path, *, verify: bool, output: Format) -> int:
+    """Prints the checkpoints of a folder; `verify` reads all of each. Returns 1 if one is damaged."""
+    store = _store(folder)
+    rows = [_row(store, id, verify=verify) for id in store.ids()]
+    print_result(pa.Table.from_pylist(rows, schema=_SCHEMA), output, console.out())
+    return int(any(r["status"] not in ("complete", "verified") for r in rows))
+
+
+def prune_checkpoints(folder: Path, keep: int) -> int:
+    """Removes all but the newest checkpoints of a folder that no process has open."""
+    store = _store(folder)
+    lock = FolderLock(folder)
+    lock.acquire()
+    try:
+        gone = store.prune(keep)
+    finally:
+        lock.release()
+    sys.stdout.write(f"removed {', '.join(map(str, gone)) or 'nothing'}\n")
+    return 0
+
+
+def _store(folder: Path) -> CheckpointStore:
+    layout = Layout(folder.absolute())
+    if not layout.catalog.is_file():
+        raise fail("PSK-0009", f"{folder} is not the folder of a database.")
+    return CheckpointStore(layout.checkpoints)
+
+
+def _row(store: CheckpointStore, id: int, *, verify: bool) -> dict[str, object]:
+    try:
+        manifest: Manifest = store.verify(id) if verify else store.manifest(id)
+    except PenstockError as error:
+        return {"id": id, "status": str(error)}
+    return {
+        "id": id,
+        "lsn": manifest.lsn,
+        "time": manifest.time_ms,
+        "queries": len(manifest.jobs),
+        "bytes": manifest.bytes,
+        "status": "verified" if verify else "complete",
+    }

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.runtime.storing import make, opened
+from tests.unit.runtime.test_checkpoints import epoch, saved
+from typer.testing import CliRunner
+
+from penstock.cli.app import app
+from penstock.errors import PenstockError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A database with two checkpoints."""
+    with opened(tmp_path) as storage:
+        make(storage, "t")
+        for id in (1, 2):
+            epoch(storage.layout.job(7), id, id)
+            saved(storage.checkpoints, storage.layout.job(7), "jobs/7", id)
+    return tmp_path
+
+
+def listed(folder: Path, how: str) -> tuple[int, list[tuple[int, str]]]:
+    answer = CliRunner().invoke(app, ["checkpoint", how, str(folder), "--format", "json"])
+    return answer.exit_code, [(r["id"], r["status"]) for r in json.loads(answer.stdout)]
+
+
+def test_checkpoints_are_listed_verified_and_pruned(folder: Path) -> None:
+    assert listed(folder, "list") == (0, [(1, "complete"), (2, "complete")])
+    assert listed(folder, "verify") == (0, [(1, "verified"), (2, "verified")])
+    (folder / "checkpoints" / "1" / "body").write_bytes(b"")
+    assert listed(folder, "list")[0] == 0
+    code, rows = listed(folder, "verify")
+    assert code == 1 and "PSK-6001" in rows[0][1] and rows[1][1] == "verified"
+    answer = CliRunner().invoke(app, ["checkpoint", "prune", str(folder)])
+    assert (answer.exit_code, answer.stdout) == (0, "removed 1\n")
+    assert listed(folder, "verify") == (0, [(2, "verified")])
+
+
+def test_a_folder_without_a_database_is_refused(tmp_path: Path) -> None:
+    answer = CliRunner().invoke(app, ["checkpoint", "list", str(tmp_path)])
+    assert isinstance(answer.exception, PenstockError) and answer.exception.code == "PSK-0009"
