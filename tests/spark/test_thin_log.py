@@ -14,7 +14,7 @@ def on_disk(log: Path) -> int:
 
 
 def test_queries_go_on_over_segments_that_were_thinned_out(opener: Opener, tmp_path: Path) -> None:
-    config = {**CONFIG, "log.segment_bytes": 262_144}
+    config = {**CONFIG, "log.segment_bytes": 262_144, "checkpoint.max_retained": 1}
     db = opener(tmp_path / "data", config=config)
     db.execute("""
         CREATE SOURCE s (k BIGINT, text STRING) WITH (retain_history = '8kb');
