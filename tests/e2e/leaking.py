@@ -18,7 +18,12 @@ from typing import Any
 
 import penstock
 
-CONFIG = {"spark.heap": "1g", "log.segment_bytes": 1 << 20, "log.retain_bytes": 1 << 18}
+CONFIG = {
+    "spark.heap": "1g",
+    "log.segment_bytes": 1 << 20,
+    "log.retain_bytes": 1 << 18,
+    "checkpoint.max_retained": 1,
+}
 
 _POOLS = ("block-manager-",)
 """Pools of Spark with up to a hundred threads, which end when they have had nothing to do for a minute."""
@@ -27,6 +32,7 @@ STEP_MS = 10_000
 
 def figures(db: penstock.Database, folder: Path) -> dict[str, int]:
     """What a leak would show in, after everything that is garbage is gone."""
+    db._engine.checkpoints.make()
     db._engine.ticker.trim()
     gc.collect()
     jvm = db.spark._jvm  # type: ignore[attr-defined]
