@@ -154,6 +154,7 @@ class Kernel:
         self._world.at_start()
         for folder in (self._offsets, self._commits):
             folder.mkdir(parents=True, exist_ok=True)
+        (self._offsets.parent / "metadata").write_text('{"id":"8a3e4b9e-3f0c-4a55-9a8e-222222222222"}')
         self._resume()
         # One that was stopped before it was started runs all the same.
         self._started, self._closed = True, False
