@@ -84,7 +84,7 @@ STATEMENTS = [
     ),
     Refused("SELECT volume * 2 AS twice FROM totals WHERE twice > 3", "PSK-1004", "derived table", at=(1, 46)),
     Refused("SELECT * FROM other.totals", "PSK-1002", "Write totals alone", at=(1, 15)),
-    Refused("CREATE STREAM o AS SELECT skewness(price) AS x FROM trades", "PSK-1012", "view", at=(1, 27)),
+    Refused("CREATE STREAM o AS SELECT kll_sketch_agg_double(price) AS x FROM trades", "PSK-1012", "view", at=(1, 27)),
     Refused("CREATE STREAM o AS SELECT id FROM plain a JOIN products p ON a.id = p.id", "PSK-1005", "id", at=(1, 27)),
     Refused("CREATE SOURCE trades (a INT)", "PSK-1003", "already exists"),
     Refused("CREATE TABLE totals (a INT)", "PSK-1003", "already exists"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.catalog.values import values
 from penstock.errors import fail
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _tuples(table: pa.Table) -> list[tuple[Any, ...]]:
 
 def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
     try:
-        return column.to_pylist()  # type: ignore[no-any-return]
+        return values(column)
     except (OverflowError, UnicodeDecodeError, ValueError) as why:
         raise fail(
             "PSK-7001",

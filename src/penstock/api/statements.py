@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.api.result import Result
 from penstock.errors import fail
+from penstock.plan.dialect import DIALECT
 from penstock.runtime.engine import Engine
 from penstock.runtime.statements import execute as ex
 from penstock.runtime.statements.session import Session
@@ -93,7 +94,7 @@ class Statements:
                 raise fail("PSK-0009", f"{argument} must be a number, not {type(value).__name__}.")
         if where is not None:
             # The same checks as for WHERE of SUBSCRIBE: no access outside the database.
-            where = parse_condition(where, programs=self._engine.settings.security.allow_programs).sql(dialect="spark")
+            where = parse_condition(where, programs=self._engine.settings.security.allow_programs).sql(dialect=DIALECT)
         target: Any = name_or_select
         if self._engine.catalog.get(name_or_select) is None and len(name_or_select.split()) > 1:
             programs = self._engine.settings.security.allow_programs

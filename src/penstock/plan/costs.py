@@ -103,14 +103,14 @@ def cost(node: Node) -> Cost:
 def _aggregate(node: Aggregate) -> Cost:
     until = " until its window closes" if node.window_end is not None and node.mode is EmitMode.CLOSE else ""
     group = f"a row per group{until}" if node.keys else "one row"
-    whole = [a for a in node.aggs if a.func in _WHOLE and not a.distinct]
-    ordered = [a for a in node.aggs if a.distinct or (node.child.changelog and a.func in _ORDERED)]
+    whole = [a for a in node.aggs if a.recomputed or (a.func in _WHOLE and not a.distinct)]
+    ordered = [a for a in node.aggs if a not in whole and (a.distinct or (node.child.changelog and a.func in _ORDERED))]
     held = f"; the values of {', '.join(_call(a) for a in (*whole, *ordered))}" if whole or ordered else ""
     return Cost(group + held, "O(group)" if whole else "O(diff · log n)" if ordered else "O(diff)")
 
 
 def _call(call: AggCall) -> str:
-    return f"{call.func}{'(distinct)' if call.distinct else ''}"
+    return f"{call.func}{'(distinct)' if call.distinct else ''}{' (recomputed by Spark)' if call.recomputed else ''}"
 
 
 def _top_n(node: TopN) -> Cost:

@@ -66,8 +66,6 @@ def replaced(expr: Expr, by: Mapping[str, Expr]) -> Expr:
 def deterministic(expr: Expr) -> bool:
     """True if equal rows always give equal values, so that the expression can be computed anywhere."""
     for node in expr.node.walk():
-        if isinstance(node, (exp.Rand, exp.Randn, exp.Uuid)):
-            return False
         if isinstance(node, exp.Anonymous) and node.name.lower() in _NONDETERMINISTIC:
             return False
     return True

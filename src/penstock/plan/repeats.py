@@ -152,7 +152,7 @@ def _name(value: Any, names: Mapping[str, str]) -> Any:
 def _names_matter(expr: p.Expr) -> bool:
     """True if the value depends on column names: struct(a) has a field a."""
     for node in expr.node.walk():
-        made = isinstance(node, exp.Struct) or (isinstance(node, exp.Anonymous) and node.name.lower() == "struct")
+        made = isinstance(node, exp.Anonymous) and node.name.lower() == "struct"
         if made and any(isinstance(e, exp.Column) for e in node.expressions):
             return True
     return False

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
+from penstock.plan.dialect import DIALECT
 from penstock.plan.nodes import AggCall, Aggregate, Analytic, Expr, Node, WindowCall
 from penstock.plan.room import with_room
 
@@ -30,7 +31,7 @@ def text(expr: Expr, names: Mapping[str, str]) -> str:
             return exp.Var(this=names[node.name])
         return node
 
-    return with_room(lambda: str(expr.node.copy().transform(known).unnest().sql(dialect="spark")))
+    return with_room(lambda: str(expr.node.copy().transform(known).unnest().sql(dialect=DIALECT)))
 
 
 def call_text(call: AggCall, names: Mapping[str, str]) -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from penstock.catalog.values import values
+
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
@@ -37,8 +39,10 @@ class Change:
     reason: str | None = None
 
     def rows(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.table.to_pylist()
-        return rows
+        columns = [values(c) for c in self.table.columns]
+        if not columns:
+            return [{} for _ in range(self.table.num_rows)]
+        return [dict(zip(self.table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def arrow(self) -> pa.Table:
         return self.table

@@ -19,6 +19,7 @@ from pyspark.sql.types import (
 from sqlglot import exp
 
 from penstock.plan import nodes as p
+from penstock.plan.dialect import DIALECT
 from penstock.plan.shown import call_text, shown
 from penstock.spark.guards import told
 from penstock.spark.session import jvm
@@ -115,7 +116,7 @@ def _patience(n: p.Aggregate, time: p.Expr) -> int:
 
 
 def _all_native(df: DataFrame, n: p.Aggregate) -> bool:
-    if not all(a.func in NATIVE and not a.distinct and not a.order for a in n.aggs):
+    if not all(a.func in NATIVE and not a.recomputed and not a.distinct and not a.order for a in n.aggs):
         return False
     # Of sums that can overflow, Spark can compute those of integers in two halves.
     types = argument_types(df, n.aggs)
@@ -270,6 +271,8 @@ def _start_of(n: p.Aggregate, end: p.Named) -> tuple[str | None, int]:
 def _typed_call(a: p.AggCall) -> str:
     """The call in the form whose type Spark derives; ordered forms have the same type as their plain ones."""
     args = [x.sql() for x in a.args]
+    if a.recomputed:
+        return f"{a.func}({', '.join(args)})"
     match a.func:
         case "string_agg" | "listagg":
             return f"concat_ws('', collect_list(CAST({args[0]} AS STRING)))"
@@ -295,6 +298,12 @@ def agg_specs(
     texts: list[str] = []
     specs: list[dict[str, Any]] = []
     for i, (a, types) in enumerate(zip(aggs, argument_types(df, aggs), strict=True)):
+        if a.recomputed:
+            made, spec = _recomputed(a, i, names)
+            columns += made
+            texts += [call_text(a, names)] * len(made)
+            specs.append(spec | {"type": results[i].dataType.simpleString()})
+            continue
         exprs = arguments(a, types)
         if a.filter is not None:
             exprs = _filtered(a, exprs, a.filter.sql())
@@ -318,6 +327,25 @@ def agg_specs(
             }
         )
     return columns, texts, specs
+
+
+def _recomputed(a: p.AggCall, i: int, names: Mapping[str, str]) -> tuple[list[Column], dict[str, Any]]:
+    """The columns and the spec of a call that Spark computes from all rows: constants are arguments of the call, everything else is a column."""
+    held = [j for j, x in enumerate(a.args) if x.refs] or [0]
+    exprs = {f"__a{i}_{j}": a.args[j].sql() for j in held}
+    given = [f"`__a{i}_{j}`" if j in held else x.sql() for j, x in enumerate(a.args)]
+    if a.filter is not None:
+        exprs[f"__a{i}_f"] = f"CASE WHEN {a.filter.sql()} THEN true END"
+    spec = {
+        "name": a.name,
+        "func": "recomputed",
+        "args": list(exprs),
+        "call": f"{a.func}({', '.join(given)})",
+        "filtered": a.filter is not None,
+        "distinct": a.distinct,
+        "fails": call_text(a, names),
+    }
+    return [F.expr(e).alias(name) for name, e in exprs.items()], spec
 
 
 def argument_types(df: DataFrame, aggs: Sequence[p.AggCall]) -> list[list[DataType]]:
@@ -499,13 +527,13 @@ def _bound(df: DataFrame, expr: p.Expr | None) -> Column:
 
     def convert(node: exp.Expression) -> exp.Expression:
         if isinstance(node, exp.Anonymous) and node.name.lower() == "__millis":
-            inner = node.expressions[0].sql(dialect="spark")
+            inner = node.expressions[0].sql(dialect=DIALECT)
             _, kind = micros(df, inner)
             text = f"unix_millis({inner})" if kind.typeName() == "timestamp" else inner
             if kind.typeName() == "timestamp_ntz":
                 text = f"unix_millis(CAST({inner} AS TIMESTAMP))"
-            parsed: exp.Expression = exp.maybe_parse(text, dialect="spark")
+            parsed: exp.Expression = exp.maybe_parse(text, dialect=DIALECT)
             return parsed
         return node
 
-    return F.expr(expr.node.copy().transform(convert).sql(dialect="spark"))
+    return F.expr(expr.node.copy().transform(convert).sql(dialect=DIALECT))

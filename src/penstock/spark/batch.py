@@ -16,12 +16,13 @@ from pyspark.sql.types import StructType
 from penstock.catalog.objects import Column
 from penstock.catalog.types import schema_of, to_arrow
 from penstock.errors import fail
+from penstock.plan.dialect import DIALECT
 from penstock.spark import functions
 from penstock.spark.calls import interruptible
 from penstock.spark.reach import close_off
 from penstock.spark.results import exchange, given, taken
 from penstock.spark.translate import translated
-from penstock.spark.voids import arrow_type, holdable
+from penstock.spark.voids import holdable, restored
 from penstock.sql.programs import FORBIDDEN
 from penstock.sql.script import parse_constant
 
@@ -120,7 +121,7 @@ def quoted(name: str) -> str:
 
 def _default(column: Column, programs: bool) -> str:
     assert column.default is not None
-    return parse_constant(column.default, programs=programs).sql(dialect="spark")
+    return parse_constant(column.default, programs=programs).sql(dialect=DIALECT)
 
 
 def _value(values: pa.ChunkedArray, column: Column) -> object:
@@ -148,9 +149,8 @@ def _converting() -> Iterator[None]:
 
 def arrow(df: DataFrame, folder: Path | None = None) -> pa.Table:
     """A result with Spark's types as Penstock writes them: UTC timestamps in microseconds."""
-    df = holdable(df)
-    table = taken(df, folder)
-    schema = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in df.schema.fields])
-    return pa.table(
-        [c.cast(f.type) if c.type != f.type else c for c, f in zip(table.columns, schema, strict=True)], schema=schema
+    kinds = [f.dataType for f in df.schema.fields]
+    table = taken(holdable(df), folder)
+    return pa.Table.from_arrays(
+        [restored(c, kind) for c, kind in zip(table.columns, kinds, strict=True)], names=table.column_names
     )

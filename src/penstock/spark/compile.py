@@ -22,6 +22,7 @@ from sqlglot import exp
 from penstock.catalog.objects import Column, ObjectInfo
 from penstock.errors import fail
 from penstock.plan import nodes as p
+from penstock.plan.dialect import DIALECT
 from penstock.plan.linear import LINEAR
 from penstock.plan.passes.rebuild import transform
 from penstock.plan.repeats import repeats
@@ -388,7 +389,7 @@ class Compiler:
             return df, n.generator.sql()
         for i, e in enumerate(args):
             e.replace(p.col(f"__g{i}").node)
-        return guarded, call.sql(dialect="spark")
+        return guarded, call.sql(dialect=DIALECT)
 
     def union(self, n: p.Union) -> DataFrame:
         frames = [self.node(c) for c in n.inputs]

@@ -113,6 +113,7 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         "spark.ui.retainedTasks": "200",
         "spark.sql.ui.retainedExecutions": "10",
         "spark.sql.ui.explainMode": "simple",
+        "spark.sql.timeType.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),
         "spark.sql.adaptive.enabled": "false",

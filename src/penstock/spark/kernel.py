@@ -24,7 +24,7 @@ PACKAGES = {
     "join": ("AsofJoin", "IntervalJoin", "Join", "LookupJoin", "ProbeJoin", "TemporalJoin"),
     "log": ("EpochClock", "LogIndex", "Outbox"),
     "order": ("Analytic", "TopN"),
-    "plan": ("LateCounter", "PlanOnce", "SharedPart"),
+    "plan": ("LateCounter", "PlanOnce", "SameTrees", "SharedPart"),
     "recursion": ("Recursion",),
     "set": ("DistinctRows", "SetOp", "TemporalFilter"),
     "state": ("EventTime", "SlotSizes", "StateSize"),

@@ -74,7 +74,7 @@ def taken(df: DataFrame, folder: Path | None) -> pa.Table:
     out = Path(tempfile.mkdtemp(dir=folder))
     names = jvm().ArrowFiles.write(df._jdf, str(out), _room(out)).split()
     parts = [_mapped(out / name) for name in names]
-    return pa.concat_tables(parts).cast(schema) if parts else schema.empty_table()
+    return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
 def _mapped(path: Path) -> pa.Table:

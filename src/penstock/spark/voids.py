@@ -1,39 +1,83 @@
-"""Results with untyped values: `array()`, `NULL`, `map('a', NULL)`. No object can have them, but a SELECT may."""
+"""Types that only the result of a SELECT has: untyped values (`array()`, `NULL`), TIME, VARIANT, intervals."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    DataType,
+    DayTimeIntervalType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    TimeType,
+    VariantType,
+    YearMonthIntervalType,
+)
 
 from penstock.catalog.types import to_arrow
+
+_OF_RESULTS = (TimeType, DayTimeIntervalType)
+_MONTHS = (YearMonthIntervalType, CalendarIntervalType)
 
 
 def holdable(df: DataFrame) -> DataFrame:
     """The frame with types that Arrow supports: in Spark the elements of `array()` have no type and are never NULL, which Arrow refuses."""
     fields = df.schema.fields
-    if not any(_has_void(f.dataType) for f in fields if not (f.nullable and isinstance(f.dataType, NullType))):
+    untyped = (_has_void(f.dataType) for f in fields if not (f.nullable and isinstance(f.dataType, NullType)))
+    if not any(untyped) and not any(isinstance(f.dataType, _MONTHS) for f in fields):
         return df
     numbered = df.toDF(*(f"c{i}" for i in range(len(fields))))
     return numbered.select([_held(F.col(f"c{i}"), f.dataType).alias(f.name) for i, f in enumerate(fields)])
 
 
 def _held(column: Column, kind: DataType) -> Column:
+    if isinstance(kind, YearMonthIntervalType):
+        return column.cast(YearMonthIntervalType(1, 1)).cast("int")
+    if isinstance(kind, CalendarIntervalType):
+        months = F.extract(F.lit("YEAR"), column) * 12 + F.extract(F.lit("MONTH"), column)
+        minutes = F.extract(F.lit("HOUR"), column) * 60 + F.extract(F.lit("MINUTE"), column)
+        seconds = minutes * 60 + F.extract(F.lit("SECOND"), column)
+        parts = (
+            months.cast("int"),
+            F.extract(F.lit("DAY"), column).cast("int"),
+            (seconds * 1_000_000_000).cast("bigint"),
+        )
+        return F.when(column.isNotNull(), F.array(*(p.cast("bigint") for p in parts)))
     return F.lit(None) if isinstance(kind, NullType) else column.cast(_nullable(kind))
+
+
+def restored(column: pa.ChunkedArray, kind: DataType) -> pa.ChunkedArray:
+    """The column of a result with its own type, which Spark does not write to Arrow: an interval of months."""
+    if isinstance(kind, YearMonthIntervalType):
+        found = [None if v is None else (v, 0, 0) for v in column.to_pylist()]
+    elif isinstance(kind, CalendarIntervalType):
+        found = [None if v is None else tuple(v) for v in column.to_pylist()]
+    else:
+        wanted = arrow_type(kind)
+        return column.cast(wanted) if column.type != wanted else column
+    return pa.chunked_array([pa.array(found, pa.month_day_nano_interval())])
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
     """The Arrow type of a result column; raises PSK-1013 if there is none."""
-    if not _has_void(kind):
-        return to_arrow(kind.simpleString())
     if isinstance(kind, ArrayType):
         return pa.list_(pa.field("element", arrow_type(kind.elementType)))
     if isinstance(kind, MapType):
         return pa.map_(arrow_type(kind.keyType), arrow_type(kind.valueType))
     if isinstance(kind, StructType):
         return pa.struct([pa.field(f.name, arrow_type(f.dataType)) for f in kind.fields])
-    return pa.null()
+    if isinstance(kind, NullType):
+        return pa.null()
+    if isinstance(kind, VariantType):
+        return pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.binary())])
+    return to_arrow_type(kind, timezone="UTC") if isinstance(kind, _OF_RESULTS) else to_arrow(kind.simpleString())
 
 
 def _has_void(kind: DataType) -> bool:

@@ -10,6 +10,7 @@ from sqlglot.tokens import Token, TokenType
 
 from penstock.catalog.objects import Column, Connector, Kind, Watermark
 from penstock.errors import fail
+from penstock.plan.dialect import DIALECT
 from penstock.sql import intervals
 from penstock.sql import statements as st
 from penstock.sql.clauses import parse_query
@@ -224,7 +225,7 @@ def _default(cursor: Cursor) -> str:
         depth += token.token_type is TokenType.L_PAREN
         depth -= token.token_type is TokenType.R_PAREN
         cursor.next()
-    return constant(cursor.script, cursor.tokens[start : cursor.index]).sql(dialect="spark")
+    return constant(cursor.script, cursor.tokens[start : cursor.index]).sql(dialect=DIALECT)
 
 
 def constant(script: Script, tokens: Sequence[Token]) -> exp.Expression:

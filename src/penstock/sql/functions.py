@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from sqlglot import exp
+
+from penstock.plan.dialect import DIALECT, Phrase
 
 
 def call(name: str, *args: exp.Expression) -> exp.Anonymous:
     return exp.Anonymous(this=name, expressions=list(args))
 
 
-def _split(node: exp.Expression) -> exp.Expression:
+def _split(text: exp.Expression, sep: exp.Expression) -> exp.Expression:
     """string_to_array(s, sep): the separator is a literal, not a pattern; an empty string gives an empty array."""
-    text, sep = node.this, node.args["expression"]
     if isinstance(sep, exp.Literal) and sep.is_string:
         pattern: exp.Expression = exp.Literal.string(re.sub(r"([\\.^$|?*+()\[\]{}])", r"\\\1", sep.name))
     else:
         pattern = call("concat", exp.Literal.string("\\Q"), sep, exp.Literal.string("\\E"))
-    empty = exp.cast(call("array"), exp.DataType.build("ARRAY<STRING>", dialect="spark"))
+    empty = exp.cast(call("array"), exp.DataType.build("ARRAY<STRING>", dialect=DIALECT))
     return exp.If(
         this=exp.EQ(this=text.copy(), expression=exp.Literal.string("")), true=empty, false=call("split", text, pattern)
     )
@@ -34,114 +34,98 @@ _RENAMED = {
     "to_hex": "hex",
     "chr": "char",
 }
-_REBUILT: dict[type[exp.Expression], Callable[[exp.Expression], exp.Expression]] = {
-    exp.StringToArray: _split,
-    exp.ToChar: lambda n: call("to_char", *(a for a in (n.this, n.args.get("format")) if a is not None)),
-}
+
+
+def name_of(node: exp.Expr) -> str | None:
+    """The lower-case name of the function that a node calls; None if it is not a call."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower()
+    if isinstance(node, Phrase):
+        return str(node.this).lower()
+    return node.sql_name().lower() if isinstance(node, exp.Func) else None
 
 
 def translate(node: exp.Expression) -> exp.Expression:
-    """Translates one call to Spark; its arguments are already translated. Returns the node itself if nothing changes."""
-    rebuilt = _REBUILT.get(type(node))
-    if rebuilt is not None:
-        return rebuilt(node)
-    if isinstance(node, exp.Anonymous):
-        new = _RENAMED.get(node.name.lower())
-        if new is not None:
-            return call(new, *node.expressions)
-    return node
+    """Translates one call of a Postgres name to Spark; its arguments are already translated. Returns the node itself if nothing changes."""
+    if not isinstance(node, exp.Anonymous):
+        return node
+    name = node.name.lower()
+    if name == "string_to_array" and len(node.expressions) == 2:
+        return _split(*node.expressions)
+    if name == "strpos" and len(node.expressions) == 2:
+        return call("locate", *reversed(node.expressions))
+    new = _RENAMED.get(name)
+    return call(new, *node.expressions) if new is not None else node
+
+
+_NOW = frozenset(
+    {
+        "now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "current_timestamp", "current_date", "current_time",
+        "curdate", "localtimestamp", "localtime",
+    }
+)  # fmt: skip
 
 
 def is_now(node: exp.Expression) -> bool:
-    if isinstance(
-        node, (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Localtimestamp, exp.CurrentDatetime)
-    ):
-        return True
-    return isinstance(node, exp.Anonymous) and node.name.lower() in (
-        "now",
-        "clock_timestamp",
-        "statement_timestamp",
-        "transaction_timestamp",
+    return name_of(node) in _NOW
+
+
+AGGREGATES: dict[str, str] = {
+    name: name
+    for name in (
+        "count", "sum", "avg", "min", "max", "min_by", "max_by", "stddev_samp", "stddev_pop", "var_samp", "var_pop", "covar_pop", "covar_samp",
+        "corr", "bool_and", "bool_or", "string_agg", "array_agg", "collect_set", "percentile", "percentile_disc", "median",
+        "approx_count_distinct", "percentile_approx", "count_if", "mode", "bit_and", "bit_or", "bit_xor", "try_sum", "try_avg",
+        "first_value", "last_value", "any_value",
     )
-
-
-AGGREGATES: dict[type[exp.Expression], str] = {
-    exp.Count: "count",
-    exp.Sum: "sum",
-    exp.Avg: "avg",
-    exp.Min: "min",
-    exp.Max: "max",
-    exp.First: "first_value",
-    exp.FirstValue: "first_value",
-    exp.Last: "last_value",
-    exp.LastValue: "last_value",
-    exp.AnyValue: "any_value",
-    exp.ArgMin: "min_by",
-    exp.ArgMax: "max_by",
-    exp.Stddev: "stddev_samp",
-    exp.StddevSamp: "stddev_samp",
-    exp.StddevPop: "stddev_pop",
-    exp.Variance: "var_samp",
-    exp.VariancePop: "var_pop",
-    exp.CovarPop: "covar_pop",
-    exp.CovarSamp: "covar_samp",
-    exp.Corr: "corr",
-    exp.LogicalAnd: "bool_and",
-    exp.LogicalOr: "bool_or",
-    exp.GroupConcat: "string_agg",
-    exp.ArrayAgg: "array_agg",
-    exp.ArrayUniqueAgg: "collect_set",
-    exp.Quantile: "percentile",
-    exp.PercentileCont: "percentile",
-    exp.PercentileDisc: "percentile_disc",
-    exp.Median: "median",
-    exp.ApproxDistinct: "approx_count_distinct",
-    exp.ApproxQuantile: "percentile_approx",
-    exp.CountIf: "count_if",
-    exp.Mode: "mode",
-    exp.Kurtosis: "kurtosis",
-    exp.Skewness: "skewness",
-    exp.BitwiseAndAgg: "bit_and",
-    exp.BitwiseOrAgg: "bit_or",
-    exp.BitwiseXorAgg: "bit_xor",
-    exp.RegrSlope: "regr_slope",
-    exp.RegrIntercept: "regr_intercept",
-    exp.RegrCount: "regr_count",
-    exp.RegrR2: "regr_r2",
-}
-NAMED_AGGREGATES = {
+} | {
+    "mean": "avg",
+    "first": "first_value",
+    "last": "last_value",
+    "stddev": "stddev_samp",
+    "std": "stddev_samp",
+    "variance": "var_samp",
     "every": "bool_and",
     "any": "bool_or",
     "some": "bool_or",
-    "std": "stddev_samp",
-    "try_sum": "try_sum",
-    "try_avg": "try_avg",
-}
-NOT_MAINTAINED = frozenset(
+    "listagg": "string_agg",
+    "collect_list": "array_agg",
+    "percentile_cont": "percentile",
+    "approx_percentile": "percentile_approx",
+}  # fmt: skip
+"""Aggregates that are maintained incrementally, with their canonical names."""
+RECOMPUTED = frozenset(
     {
         "kurtosis", "skewness", "regr_slope", "regr_intercept", "regr_count", "regr_r2", "regr_avgx", "regr_avgy", "regr_sxx", "regr_sxy",
         "regr_syy", "histogram_numeric", "count_min_sketch", "approx_top_k", "approx_top_k_accumulate", "approx_top_k_combine",
-        "hll_sketch_agg", "hll_union_agg", "kll_sketch_agg_bigint", "kll_sketch_agg_double", "kll_sketch_agg_float", "theta_sketch_agg",
-        "theta_union_agg", "theta_intersection_agg", "bitmap_construct_agg", "bitmap_or_agg", "bitmap_and_agg", "schema_of_variant_agg",
+        "hll_sketch_agg", "hll_union_agg", "theta_sketch_agg", "theta_union_agg", "theta_intersection_agg", "bitmap_construct_agg",
+        "bitmap_or_agg", "bitmap_and_agg", "schema_of_variant_agg", "collect_union", "vector_avg", "vector_sum",
+        "tuple_sketch_agg_double", "tuple_sketch_agg_integer", "tuple_union_agg_double", "tuple_union_agg_integer",
+        "tuple_intersection_agg_double", "tuple_intersection_agg_integer",
     }
 )  # fmt: skip
-"""Spark aggregates that Penstock cannot maintain incrementally."""
-MAINTAINED = (frozenset(AGGREGATES.values()) | frozenset(NAMED_AGGREGATES.values())) - NOT_MAINTAINED
-ANALYTIC: dict[type[exp.Expression], str] = {
-    exp.RowNumber: "row_number",
-    exp.Rank: "rank",
-    exp.DenseRank: "dense_rank",
-    exp.PercentRank: "percent_rank",
-    exp.CumeDist: "cume_dist",
-    exp.Ntile: "ntile",
-    exp.Lag: "lag",
-    exp.Lead: "lead",
-    exp.NthValue: "nth_value",
-    exp.FirstValue: "first_value",
-    exp.First: "first_value",
-    exp.LastValue: "last_value",
-    exp.Last: "last_value",
-}
+"""Aggregates without an incremental form: Spark computes them again from all rows of a group that has changed."""
+RANDOM = frozenset(
+    {
+        "kll_sketch_agg_bigint", "kll_sketch_agg_double", "kll_sketch_agg_float", "kll_merge_agg_bigint", "kll_merge_agg_double",
+        "kll_merge_agg_float",
+    }
+)  # fmt: skip
+"""Aggregates that give another value each time, which could not be retracted."""
+NULL_OF_NOTHING = frozenset(
+    {
+        "kurtosis", "skewness", "regr_slope", "regr_intercept", "regr_r2", "regr_avgx", "regr_avgy", "regr_sxx", "regr_sxy", "regr_syy",
+        "histogram_numeric",
+    }
+)  # fmt: skip
+"""Those of RECOMPUTED whose value over no rows is NULL."""
+MAINTAINED = frozenset(AGGREGATES.values())
+ANALYTIC: dict[str, str] = {
+    name: name
+    for name in (
+        "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value", "first_value", "last_value",
+    )
+} | {"first": "first_value", "last": "last_value"}  # fmt: skip
 GENERATORS: dict[str, int] = {
     "explode": 1,
     "explode_outer": 1,
@@ -155,39 +139,23 @@ GENERATORS: dict[str, int] = {
 
 def aggregate_name(node: exp.Expression) -> str | None:
     """The canonical name if the node is an aggregate call."""
-    name = AGGREGATES.get(type(node))
-    if isinstance(node, exp.Any) and isinstance(node.this, exp.Paren) and not isinstance(node.parent, exp.Binary):
+    if isinstance(node, exp.Any):
         # ANY without a comparison before it is the function.
-        name = "bool_or"
-    if name is None and isinstance(node, exp.Anonymous):
-        called = node.name.lower()
-        name = called if called in NOT_MAINTAINED else NAMED_AGGREGATES.get(called)
-    if (
-        name is None
-        and isinstance(node, exp.AggFunc)
-        and type(node) not in ANALYTIC
-        and not isinstance(node, (exp.Grouping, exp.GroupingId))
-    ):
-        name = node.sql_name().lower()
-    return name
+        alone = isinstance(node.this, exp.Paren) and not isinstance(node.parent, exp.Binary)
+        return "bool_or" if alone else None
+    name = name_of(node)
+    if name is None:
+        return None
+    return name if name in RECOMPUTED or name in RANDOM else AGGREGATES.get(name)
+
+
+SEVERAL = frozenset({"inline_outer", "json_tuple"})
+"""More functions that return several columns. A one-shot SELECT gives them no name."""
 
 
 def generator_name(node: exp.Expression) -> str | None:
     """The lower-case name if the node is a call of a table-generating function."""
-    if isinstance(node, exp.PosexplodeOuter):
-        return "posexplode_outer"
-    if isinstance(node, exp.ExplodeOuter):
-        return "explode_outer"
-    if isinstance(node, exp.Posexplode):
-        return "posexplode"
-    if isinstance(node, exp.Explode):
-        return "explode"
     if isinstance(node, exp.Unnest):
         return "unnest"
-    if isinstance(node, exp.Inline):
-        return "inline"
-    if isinstance(node, exp.Stack):
-        return "stack"
-    if isinstance(node, exp.Anonymous) and node.name.lower() in GENERATORS:
-        return node.name.lower()
-    return None
+    name = name_of(node)
+    return name if name in GENERATORS else None

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from sqlglot import exp
 
 from penstock.errors import PenstockError
+from penstock.sql.functions import name_of
 from penstock.sql.names import nearest
 from penstock.sql.query import ParsedQuery
 
@@ -43,7 +44,7 @@ def _place(error: PenstockError, query: ParsedQuery) -> None:
         error.detail = f"unknown function {name}"
         error.hint = _suggested(name)
     for node in query.ast.find_all(exp.Func):
-        called = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
+        called = node.name if isinstance(node, exp.Anonymous) else name_of(node) or ""
         if called.lower() in (n.lower() for n in names) and (where := query.script.place(node)) is not None:
             error.position = where
             if error.code == "PSK-1006":

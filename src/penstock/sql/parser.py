@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import cast
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError
 from sqlglot.tokens import Token, TokenType
 
 from penstock.errors import PenstockError
+from penstock.plan.dialect import Penstock
 from penstock.plan.room import with_room
 from penstock.sql.limits import MAX_NESTING, check_tree, check_written, too_deep
 from penstock.sql.programs import check_reach
@@ -63,7 +63,7 @@ def _parse(script: Script, tokens: Sequence[Token], last: Token) -> exp.Expressi
     # The parser reports the line and column of a token. Passing offsets instead lets us compute the position.
     given = [Token(t.token_type, t.text, t.start, t.end, t.start, t.end, []) for t in tokens]
     try:
-        trees = with_room(lambda: Spark().parser().parse(given, script.text))
+        trees = with_room(lambda: Penstock().parser().parse(given, script.text))
     except ParseError as error:
         raise _translate(script, error, last) from None
     except PenstockError as error:

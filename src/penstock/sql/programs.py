@@ -37,7 +37,6 @@ FORBIDDEN: Mapping[str, str] = {
 _XML = frozenset({"from_xml", "schema_of_xml", "to_xml"})
 _XML_FILES = frozenset({"rowvalidationxsdpath"})
 _STATEMENTS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Alter, exp.Into)
-_TIMES = (exp.DataType.Type.TIME, exp.DataType.Type.TIMETZ, exp.DataType.Type.TIME_NS)
 _HINT = "The setting security.allow_programs allows it; pass it to penstock.open(config=…)."
 
 
@@ -55,9 +54,6 @@ def check_reach(script: Script, tree: exp.Expression, start: Position) -> None:
             raise refused("PSK-1001", "a query cannot contain another kind of statement", node)
         if isinstance(node, (exp.Parameter, exp.SessionParameter)):
             raise refused("PSK-1012", "a variable is not allowed here", node, "Use a bound parameter: ? or :name.")
-        if isinstance(node, exp.DataType) and node.this in _TIMES:
-            # The SQL library would generate TIMESTAMP.
-            raise refused("PSK-1013", "the type TIME is not supported", node, "Use TIMESTAMP or STRING.")
         if isinstance(node, exp.Func) and "identifier" in called(node):
             raise refused("PSK-1012", "IDENTIFIER(…) is not supported", node, "Write the name itself.")
         reason = _reach(node) if not script.reading.programs else None
@@ -90,11 +86,12 @@ def called(node: exp.Func) -> tuple[str, ...]:
 def _xml_options(argument: exp.Expression) -> str | None:
     """The options of XML functions can name a schema file, so they must be a map of literals."""
     argument = bare(argument)
-    schema = isinstance(argument, exp.Anonymous) and argument.name.lower() == "schema_of_xml"
+    called_name = argument.name.lower() if isinstance(argument, exp.Anonymous) else None
+    schema = called_name == "schema_of_xml"
     if schema or isinstance(argument, exp.Literal):
         return None
     parts = [p for p in argument.find_all(exp.Literal, exp.Column, exp.Func) if p is not argument]
-    if not isinstance(argument, exp.VarMap) or any(not isinstance(p, (exp.Literal, exp.Array)) for p in parts):
+    if called_name != "map" or any(not isinstance(p, exp.Literal) for p in parts):
         return "accepts its options only as map('name', 'value', …)"
     if any(p.name.lower() in _XML_FILES for p in parts if isinstance(p, exp.Literal)):
         return "would read the file named by rowValidationXSDPath"

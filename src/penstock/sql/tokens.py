@@ -119,10 +119,27 @@ def _tokenize(script: Script) -> list[Token]:
 def _raw(script: Script, start: int, end: int) -> list[Token]:
     text = script.text[start:end]
     try:
-        return [moved(t, start - 1) for t in Spark().tokenize("(" + text)[1:]]
+        return _joined([moved(t, start - 1) for t in Spark().tokenize("(" + text)[1:]])
     except TokenError:
         where = script.position(_unterminated(text) + start)
         raise script.syntax_error("unterminated string, name or comment", where) from None
+
+
+def _joined(tokens: list[Token]) -> list[Token]:
+    """`X 'F0'` is one literal, with or without a blank."""
+    out: list[Token] = []
+    for t in tokens:
+        before = out[-1] if out else None
+        if (
+            t.token_type is TokenType.STRING
+            and before is not None
+            and before.text in ("X", "x")
+            and before.token_type not in _QUOTED
+        ):
+            out[-1] = Token(TokenType.HEX_STRING, t.text, before.line, before.col, before.start, t.end, [])
+        else:
+            out.append(t)
+    return out
 
 
 def moved(t: Token, by: int) -> Token:

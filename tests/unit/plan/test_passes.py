@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlglot
 
+from penstock.plan.dialect import DIALECT
 from penstock.plan.explain import describe, explain
 from penstock.plan.nodes import (
     AggCall,
@@ -37,7 +38,7 @@ def scan(name: str, *columns: str, changelog: bool = False, types: str = "") -> 
 
 
 def expr(sql: str) -> Expr:
-    return Expr(sqlglot.parse_one(sql, dialect="spark"))
+    return Expr(sqlglot.parse_one(sql, dialect=DIALECT))
 
 
 def pick(child: Node, *names: str) -> Project:

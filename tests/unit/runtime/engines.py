@@ -37,11 +37,18 @@ class Batch:
         return ()
 
 
+class Sameness:
+    """Stands in for what Spark's parser says of expressions."""
+
+    def difference(self, found: object) -> None: ...
+
+
 class Compute:
     """Stands in for the JVM."""
 
     def __init__(self, storage: object) -> None:
         self.uid, self.spark, self.parallelism, self.batch = "u", None, 1, Batch()
+        self.sameness = Sameness()
 
     def close(self) -> None: ...
 

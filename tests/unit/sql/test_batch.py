@@ -39,7 +39,7 @@ def test_names_are_resolved_and_quoted(catalog: Catalog) -> None:
     found = batch(catalog, "SELECT X.name, strpos(name, 'a') FROM T x JOIN s ON x.id = s.v")
     assert found.objects == ("t", "s")
     assert "FROM `t` AS x JOIN `s` AS `s`" in found.spark_sql
-    assert "LOCATE('a', name) AS `str_position(name, a)`" in found.spark_sql
+    assert "LOCATE('a', name) AS `strpos(name, a)`" in found.spark_sql
     assert found.duckdb_sql is None
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from penstock.plan.dialect import DIALECT
 from penstock.plan.room import with_room
 
 
@@ -25,7 +26,7 @@ class Expr:
         # Most expressions are columns, and the SQL library copies a tree and builds a generator for each text.
         if isinstance(self.node, exp.Column) and _is_bare(self.node):
             return "`" + self.node.name.replace("`", "``") + "`"
-        return with_room(lambda: self.node.sql(dialect="spark"))
+        return with_room(lambda: self.node.sql(dialect=DIALECT))
 
     @cached_property
     def refs(self) -> frozenset[str]:

@@ -20,7 +20,10 @@ EDGES = frozenset({"first", "first_value", "last", "last_value", "any_value"})
 
 @dataclass(frozen=True)
 class AggCall:
-    """One aggregate call. `func` is the lower-case canonical name; `order` is its ORDER BY (array_agg, string_agg)."""
+    """One aggregate call. `func` is the lower-case canonical name; `order` is its ORDER BY (array_agg, string_agg).
+
+    `recomputed`: there is no incremental form. Spark's own implementation computes the value from all rows of a group that has changed.
+    """
 
     name: str
     func: str
@@ -29,6 +32,7 @@ class AggCall:
     filter: Expr | None = None
     order: tuple[SortKey, ...] = ()
     ignore_nulls: bool = False
+    recomputed: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from penstock.spark.batch import BatchReader
 from penstock.spark.bridge import FolderClaim
 from penstock.spark.compile import UNIT_OBJECT
 from penstock.spark.index import KernelIndex
+from penstock.spark.sameness import Sameness
 from penstock.spark.seeds import unit_entry
 from penstock.spark.session import database_session
 
@@ -28,6 +29,7 @@ class Compute:
             self.index = KernelIndex(self.uid)
             undo.callback(self.index.close)
             self.batch = BatchReader(self.spark, programs=storage.settings.security.allow_programs)
+            self.sameness = Sameness(self.spark)
             self.parallelism = int(self.spark.sparkContext.defaultParallelism)
             self._load()
             undo.pop_all()

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from penstock.catalog.objects import ObjectInfo
 from penstock.errors import fail
+from penstock.plan.dialect import DIALECT
 from penstock.plan.nodes import Emit, Expr, LookupJoin, Named, Node, Project, Query, Scan, TimeAttr, col
 from penstock.plan.passes.rebuild import transform
 from penstock.runtime.connect.ondemand import key_columns
@@ -62,7 +63,7 @@ def _probe(node: LookupJoin, right: Scan, name: str, lookup: ObjectInfo) -> Prob
         column = lookup.column(key)
         assert column is not None
         # The cast may change a value so that it matches a wrong key; the join compares the original again.
-        kind = exp.DataType.build(column.type, dialect="spark")
+        kind = exp.DataType.build(column.type, dialect=DIALECT)
         cast = exp.TryCast(this=asked[key].node.copy(), to=kind, safe=True)
         keys.append(Named(f"__key{i}", Expr(cast)))
     left = node.left

@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
+from penstock.plan.dialect import DIALECT
 from penstock.runtime.statements.casts import INTEGERS, MAX_DIGITS, Constant, cast, fits, plain, real
 
 Bound = Mapping[str, Constant]
@@ -43,7 +44,7 @@ def constant(e: exp.Expr, bound: Bound) -> Constant | None:
             return Constant("binary", bytes.fromhex(e.name)) if _HEX.fullmatch(e.name) else None
         case exp.Cast() if not any(v for k, v in e.args.items() if k not in ("this", "to", "safe")):
             given = constant(e.this, bound)
-            return None if given is None else cast(given, e.to.sql(dialect="spark").lower().replace(" ", ""))
+            return None if given is None else cast(given, e.to.sql(dialect=DIALECT).lower().replace(" ", ""))
         case _:
             return None
 

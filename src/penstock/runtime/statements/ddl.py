@@ -21,6 +21,7 @@ from penstock.runtime.jobs.planned import Planned
 from penstock.runtime.jobs.probes import Probe, refuse_late_data, split
 from penstock.runtime.statements.draft import Draft, drafting
 from penstock.runtime.statements.dropping import replaced
+from penstock.runtime.statements.faithful import check_query
 from penstock.runtime.storage.alignment import check as check_alignment
 from penstock.runtime.storage.backpressure import check as check_backpressure
 from penstock.runtime.storage.pervalue import check as check_values
@@ -152,6 +153,7 @@ def add_query(
     objects in it (`Catalog.as_read_by`)."""
     engine = draft.engine
     query = bound or bind(parsed, engine.catalog, statement_text=text)
+    check_query(engine, parsed)
     check_retention(parsed.options)
     _unique(query.names)
     for clause, side in (("LATE DATA TO", parsed.late_to), ("ERRORS TO", parsed.errors_to)):

@@ -10,7 +10,9 @@ from sqlglot import exp
 
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import PenstockError, fail
+from penstock.plan.dialect import DIALECT
 from penstock.runtime.statements.constants import Bound
+from penstock.runtime.statements.faithful import check_expressions
 from penstock.runtime.statements.named import whole
 from penstock.runtime.statements.points import NotPoint, assignment, inserted, matched, spark_as_known
 from penstock.runtime.statements.select import select
@@ -83,6 +85,7 @@ def _insert(session: Session, s: st.Insert, bound: Bound) -> Write:
         if n.lower() not in types:
             raise fail("PSK-1004", f"{info.name} has no column {n}.", hint=suggestion(n, types))
     if s.values is not None:
+        check_expressions(session.engine, s, *(e for row in s.values for e in row))
         typed = _values(session, s, names, [types[n.lower()] for n in names])
         return info, "insert", session.engine.storage.feed(info).part(typed)
     assert s.select is not None
@@ -109,7 +112,7 @@ def _values(session: Session, s: st.Insert, names: list[str], types: list[str]) 
     for row in s.values:
         if len(row) != len(names):
             raise fail("PSK-1016", f"{len(row)} values are given for {len(names)} columns.")
-        rows.append([f"CAST({e.sql(dialect='spark')} AS {t})" for e, t in zip(row, types, strict=True)])
+        rows.append([f"CAST({e.sql(dialect=DIALECT)} AS {t})" for e, t in zip(row, types, strict=True)])
     columns = [f"`{n}`" for n in names]
     listed = ", ".join(f"({', '.join(cells)})" for cells in rows)
     try:
@@ -142,9 +145,10 @@ def _update(session: Session, s: st.Update, bound: Bound) -> list[Write]:
     if changed is not None:
         return _replaced(session, info, *changed)
     _needs_spark(bound)
+    check_expressions(session.engine, s, s.where, *sets.values())
     old = [f"`{c.name}`" for c in info.columns]
     new = [
-        f"CAST({sets[c.name.lower()].sql(dialect='spark') if c.name.lower() in sets else f'`{c.name}`'} AS {c.type})"
+        f"CAST({sets[c.name.lower()].sql(dialect=DIALECT) if c.name.lower() in sets else f'`{c.name}`'} AS {c.type})"
         for c in info.columns
     ]
     chosen = [f"{e} AS `{side}{i}`" for side, exprs in (("b", old), ("a", new)) for i, e in enumerate(exprs)]
@@ -195,6 +199,7 @@ def _delete(session: Session, s: st.Delete, bound: Bound) -> list[Write]:
     if match is not None:
         return [(info, "delete", session.engine.storage.feed(info).part(rows_of_key(session, info, match)))]
     _needs_spark(bound)
+    check_expressions(session.engine, s, s.where)
     rows = _matching(session, info, "*", s.where, ())
     return [(info, "delete", session.engine.storage.feed(info).part(rows))]
 
@@ -215,7 +220,7 @@ def _matching(
                 )
             read[found.id] = found
     views = {i.name: select(session, whole(session.engine, i)) for i in read.values() if i.kind is Kind.NAMED_QUERY}
-    condition = f" WHERE {where.sql(dialect='spark')}" if where is not None else ""
+    condition = f" WHERE {where.sql(dialect=DIALECT)}" if where is not None else ""
     return session.engine.compute.batch.select(
         f"SELECT {chosen} FROM `{info.name}`{condition}",
         views | visible(session, [i for i in read.values() if i.name not in views]),

@@ -17,13 +17,14 @@ from penstock.runtime.lifecycle import State
 from penstock.runtime.statements import alter, ddl, dml, dropping, named
 from penstock.runtime.statements.constants import Bound
 from penstock.runtime.statements.explain import explain_analyze, explain_object, explain_query
+from penstock.runtime.statements.faithful import check_query
 from penstock.runtime.statements.inspect import describe, find, show, show_create
 from penstock.runtime.statements.points import NotPoint
 from penstock.runtime.statements.prepared import Prepared
 from penstock.runtime.statements.rebuild import alter_query
 from penstock.runtime.statements.restart import restart
 from penstock.runtime.statements.rules import create_policy, drop_policy, show_policies
-from penstock.runtime.statements.select import select, select_prepared
+from penstock.runtime.statements.select import answered_by, select, select_prepared
 from penstock.runtime.statements.session import Session
 from penstock.runtime.statements.sinks import create_sink
 from penstock.runtime.statements.subscribe import kill, subscribe_statement
@@ -238,8 +239,11 @@ def _explain(session: Session, s: st.Explain) -> pa.Table:
     if not isinstance(inner, st.CreateStream | st.CreateView | st.Select):
         raise fail("PSK-1012", "EXPLAIN takes a SELECT, CREATE STREAM or CREATE MATERIALIZED VIEW.")
     query = bind(inner.query, engine.catalog, statement_text=inner.text)
+    check_query(engine, inner.query)
     with located(inner.query):
         lines = explain_analyze(engine, inner, query) if s.analyze else explain_query(engine, inner, query)
+        if isinstance(inner, st.Select) and not s.analyze:
+            lines.append(answered_by(session, inner.query))
     return pa.table({"plan": lines})
 
 

@@ -10,6 +10,7 @@ from penstock.plan.nodes import SortTerm
 from penstock.runtime.engine import Engine
 from penstock.runtime.statements.draft import drafting
 from penstock.runtime.statements.dropping import replaced
+from penstock.runtime.statements.faithful import check_query
 from penstock.sql import statements as st
 from penstock.sql.bind import bind, bind_batch
 from penstock.sql.bind.batch import BatchQuery
@@ -25,6 +26,7 @@ def create_named_query(engine: Engine, s: st.CreateNamedQuery) -> None:
         if gone is None:
             return
         columns, order, named = _described(engine, s)
+        check_query(engine, s.query)
         for c in columns:
             to_arrow(c.type)
         if any(o.id in named for o in gone):

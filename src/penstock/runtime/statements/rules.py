@@ -17,6 +17,7 @@ from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.catalog.policies import policies, with_policy
 from penstock.errors import fail
 from penstock.plan import nodes as p
+from penstock.plan.dialect import DIALECT
 from penstock.plan.repeats import canonical
 from penstock.runtime.engine import Engine
 from penstock.runtime.statements.conditions import condition
@@ -46,7 +47,7 @@ def create_policy(engine: Engine, s: st.CreatePolicy) -> None:
             )
         if s.name.lower() in policies(info):
             raise fail("PSK-1003", f"{info.name} already has a policy {s.name}.")
-        text = s.using.sql(dialect="spark")
+        text = s.using.sql(dialect=DIALECT)
         _check(engine, info, text)
         engine.catalog.replace(with_policy(info, s.name.lower(), text))
         _end_restricted(engine, info)
@@ -126,7 +127,7 @@ def _bound(tree: exp.Expression, variables: Variables | None) -> str:
         value: exp.Expression = exp.convert(variables[name])  # type: ignore[assignment]
         return value
 
-    return tree.transform(change).sql(dialect="spark")
+    return tree.transform(change).sql(dialect=DIALECT)
 
 
 def rule(engine: Engine, info: ObjectInfo, variables: Variables) -> str | None:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from penstock.catalog.objects import ObjectInfo
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.runtime.statements.constants import Bound
+from penstock.runtime.statements.faithful import check_query
 from penstock.runtime.statements.points import NotPoint, PointSelect, matched, point_select, spark_as_known
 from penstock.runtime.statements.prepared import Bindings, Prepared
 from penstock.runtime.statements.rules import keeper
@@ -33,8 +34,7 @@ def select(session: Session, query: ParsedQuery, prepared: Prepared | None = Non
     engine.check_readable(known, stale=_stale(query))
     if session.variables is not None:
         return _select_ruled(session, query, batch, known)
-    stored = all(i.has_contents and not i.on_demand for i in known) and not any(written(session, i) for i in known)
-    if batch.duckdb_sql is not None and stored:
+    if batch.duckdb_sql is not None and _is_stored(session, known):
         point = point_select(query, known[0]) if spark_as_known(engine.settings) else None
         rows = _select_point(session, point, {}) if point is not None else None
         if rows is None:
@@ -42,6 +42,7 @@ def select(session: Session, query: ParsedQuery, prepared: Prepared | None = Non
         if prepared is not None and isinstance(prepared.statement, st.Select):
             prepared.bindings = Bindings(tuple(known), batch, point_select(prepared.statement.query, known[0]))
         return rows
+    check_query(engine, query)
     with located(query):
         return engine.compute.batch.select(batch.spark_sql, visible(session, known))
 
@@ -53,8 +54,27 @@ def _select_ruled(session: Session, query: ParsedQuery, batch: BatchQuery, known
     tables = {name: t if (k := keep[name]) is None else k(t) for name, t in visible(session, known).items()}
     if batch.duckdb_sql is not None:
         return _typed(engine.store.over(batch.duckdb_sql, tables))
+    check_query(engine, query)
     with located(query):
         return engine.compute.batch.select(batch.spark_sql, tables)
+
+
+def answered_by(session: Session, query: ParsedQuery) -> str:
+    """Which engine answers a one-shot query, for EXPLAIN."""
+    try:
+        batch = bind_batch(query, session.engine.catalog)
+    except PenstockError as error:
+        return f"SELECT: refused, because {error.detail}"
+    known = [i for i in (session.engine.catalog.get(n) for n in batch.objects) if i is not None]
+    if batch.duckdb_sql is None:
+        return f"SELECT: answered by Spark, because {batch.unequal}"
+    if not _is_stored(session, known):
+        return "SELECT: answered by Spark, because the view store does not have the rows"
+    return "SELECT: answered by DuckDB, from the view store"
+
+
+def _is_stored(session: Session, known: list[ObjectInfo]) -> bool:
+    return all(i.has_contents and not i.on_demand for i in known) and not any(written(session, i) for i in known)
 
 
 def select_prepared(session: Session, prepared: Prepared, bound: Bound) -> pa.Table:

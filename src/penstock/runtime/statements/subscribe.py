@@ -11,8 +11,10 @@ import pyarrow as pa
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.catalog.types import schema_of, stored_schema
 from penstock.errors import fail
+from penstock.plan.dialect import DIALECT
 from penstock.runtime.engine import QUERIES, Engine
 from penstock.runtime.statements.conditions import condition
+from penstock.runtime.statements.faithful import check_expressions
 from penstock.runtime.statements.hidden import acquire, catch_up, release
 from penstock.runtime.statements.inspect import find
 from penstock.runtime.statements.named import whole
@@ -29,6 +31,7 @@ from penstock.sql.query import ParsedQuery
 
 
 def subscribe_statement(session: Session, s: st.Subscribe) -> Subscription:
+    check_expressions(session.engine, s, s.where)
     given: dict[str, Any] = dict(s.options)
     for flag in given.keys() & {"snapshot", "progress"}:
         given[flag] = given[flag].lower() == "true"
@@ -41,7 +44,7 @@ def subscribe_statement(session: Session, s: st.Subscribe) -> Subscription:
         up_to=s.up_to,
         as_of_lsn=s.as_of_lsn,
         up_to_lsn=s.up_to_lsn,
-        where=s.where.sql(dialect="spark") if s.where is not None else None,
+        where=s.where.sql(dialect=DIALECT) if s.where is not None else None,
         **given,
     )
     target = s.target if s.target is not None else s.select

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.errors import fail
+from penstock.plan.dialect import DIALECT
 from penstock.plan.nodes import Join, LookupJoin, Named, Node, Project, Query, Recursive, Scan, SortTerm, col
 from penstock.plan.passes import run_passes
 from penstock.plan.room import with_room
@@ -81,7 +82,7 @@ def _order(block: Block, names: dict[str, str]) -> tuple[SortTerm, ...]:
     out = []
     for key in block.order:
         node = key.expr.node.transform(lambda n: column(names[n.name]) if isinstance(n, exp.Column) else n)
-        out.append(SortTerm(node.sql(dialect="spark"), key.desc, key.nulls_first))
+        out.append(SortTerm(node.sql(dialect=DIALECT), key.desc, key.nulls_first))
     return tuple(out)
 
 

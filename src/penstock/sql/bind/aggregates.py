@@ -6,13 +6,18 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from penstock.plan.nodes import AggCall, Expr, Named, SortKey
+from penstock.errors import PenstockError
+from penstock.plan.dialect import DIALECT
+from penstock.plan.nodes import EDGES, AggCall, Expr, Named, SortKey
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.exprs import column, to_expr, type_of, walk_block
-from penstock.sql.functions import MAINTAINED, aggregate_name
+from penstock.sql.functions import MAINTAINED, RANDOM, RECOMPUTED, aggregate_name
 from penstock.sql.trees import bare
 
+ORDERED = frozenset({"array_agg", "string_agg"})
+"""Aggregates whose value depends on ORDER BY inside the call."""
+MOST_ARGUMENTS = dict.fromkeys(EDGES, 1) | {"min_by": 2, "max_by": 2, "array_agg": 1, "collect_set": 1, "mode": 1}
 _LAST_ARGUMENTS = ("this", "expression", "expressions", "quantile", "separator", "offset", "default", "accuracy")
 
 
@@ -64,12 +69,49 @@ def call_arguments(node: exp.Expression) -> list[exp.Expression]:
     return out
 
 
+def plain_arguments(
+    args: list[exp.Expression],
+) -> tuple[list[exp.Expression], bool, list[exp.Expression]]:
+    """The arguments without DISTINCT and ORDER BY, whether there is DISTINCT, and the items of ORDER BY."""
+    ordered: list[exp.Expression] = []
+    if args and isinstance(args[-1], exp.Order):
+        ordered = args[-1].expressions
+        args = [*args[:-1], args[-1].this]
+    distinct = bool(args) and isinstance(args[0], exp.Distinct)
+    if distinct:
+        args = [*args[0].expressions, *args[1:]]
+    return args, distinct, ordered
+
+
+def unmarked(func: str, args: list[exp.Expression]) -> tuple[list[exp.Expression], bool]:
+    """The arguments of a call, and whether it ignores NULL: `first(a IGNORE NULLS)`, `first(a, true)`."""
+    ignore = False
+    if args and isinstance(args[0], (exp.IgnoreNulls, exp.RespectNulls)):
+        ignore = isinstance(args[0], exp.IgnoreNulls)
+        args = [args[0].this, *args[1:]]
+    if func in EDGES and len(args) == 2 and isinstance(args[1], exp.Boolean):
+        ignore = ignore or bool(args[1].this)
+        args = args[:1]
+    return args, ignore
+
+
+def order_refusal(ctx: Context, func: str, node: exp.Expr) -> PenstockError:
+    """The error for ORDER BY inside a call whose value does not depend on it, or is not computed by it."""
+    by = {
+        "first_value": "min_by(a, b), or max_by(a, b) for DESC",
+        "last_value": "max_by(a, b), or min_by(a, b) for DESC",
+    }
+    hint = f"Write {by.get(func, 'min_by(a, b) or max_by(a, b)')}." if func in EDGES else None
+    return ctx.fail("PSK-1012", f"{func}() cannot have ORDER BY", node, hint=hint)
+
+
 def check_maintained(ctx: Context, func: str, node: exp.Expression) -> None:
-    """Refuses a Spark aggregate that cannot be maintained incrementally."""
-    if func not in MAINTAINED:
+    """Refuses a Spark aggregate whose value differs from one computation to the next."""
+    if func not in MAINTAINED and func not in RECOMPUTED:
         raise ctx.fail(
             "PSK-1012",
-            f"the aggregate {func}() is not supported in a continuous query",
+            f"the aggregate {func}() is not supported in a continuous query"
+            + (", because its value is random" if func in RANDOM else ""),
             node,
             hint="Create a view of its input, and SELECT the aggregate from the view.",
         )
@@ -95,17 +137,12 @@ def agg_call(ctx: Context, node: exp.Expression, name: str, origin: exp.Expressi
     func = aggregate_name(inner)
     assert func is not None
     check_maintained(ctx, func, origin if origin is not None else inner)
-    args = call_arguments(inner)
-    distinct = False
-    if args and isinstance(args[0], exp.Order):
-        order = sort_keys(ctx, args[0].expressions)
-        args[0] = args[0].this
-    if args and isinstance(args[0], exp.Distinct):
-        distinct = True
-        args = [*args[0].expressions, *args[1:]]
-        if args and isinstance(args[0], exp.Order):
-            order = sort_keys(ctx, args[0].expressions)
-            args[0] = args[0].this
+    args, distinct, ordered = plain_arguments(call_arguments(inner))
+    args, marked = unmarked(func, args)
+    ignore = ignore or marked
+    recomputed = func in RECOMPUTED or len(args) > MOST_ARGUMENTS.get(func, len(args))
+    if ordered:
+        order = sort_keys(ctx, ordered)
     if func in ("percentile", "percentile_disc") and within:
         item = within[0]
         value = item.this if isinstance(item, exp.Ordered) else item
@@ -118,7 +155,11 @@ def agg_call(ctx: Context, node: exp.Expression, name: str, origin: exp.Expressi
         args = [value, *args]
     elif within:
         order = sort_keys(ctx, within)
-    if func == "median":
+    if order and func not in ORDERED:
+        raise order_refusal(ctx, func, origin or node)
+    if func == "string_agg" and len(args) > 1 and to_expr(ctx, args[1]).refs:
+        raise ctx.fail("PSK-1007", "the separator must be a constant", origin or node)
+    if func == "median" and not recomputed:
         func, args = "percentile", [args[0], exp.Literal.number("0.5")]
     if func == "count_if":
         both = to_expr(ctx, args[0]).node
@@ -132,7 +173,7 @@ def agg_call(ctx: Context, node: exp.Expression, name: str, origin: exp.Expressi
             raise ctx.fail("PSK-1019", f"{func}() cannot contain an aggregate or analytic call", node)
         if isinstance(a, exp.Star):
             raise ctx.fail("PSK-1007", f"{func}(*) is not valid", node)
-    return AggCall(name, func, tuple(to_expr(ctx, a) for a in args), distinct, condition, order, ignore)
+    return AggCall(name, func, tuple(to_expr(ctx, a) for a in args), distinct, condition, order, ignore, recomputed)
 
 
 class Grouped:
@@ -151,7 +192,7 @@ class Grouped:
         self._by_text: dict[str, str] = {}
 
     def rewrite(self, node: exp.Expression, origin: exp.Expression | None = None) -> exp.Expression:
-        hit = self.keys.get(node.sql(dialect="spark"))
+        hit = self.keys.get(node.sql(dialect=DIALECT))
         if hit is not None:
             return column(hit)
         if isinstance(node, (exp.Grouping, exp.GroupingId)):
@@ -212,7 +253,7 @@ class Grouped:
         return out
 
     def _call(self, node: exp.Expression, origin: exp.Expression | None = None) -> exp.Expression:
-        text = node.sql(dialect="spark")
+        text = node.sql(dialect=DIALECT)
         if isinstance(node, exp.WithinGroup) or node.find(exp.WithinGroup, exp.Order) is not None:
             text = repr(node)
         name = self._by_text.get(text)
@@ -236,7 +277,7 @@ class Grouped:
         args = [node.this] if isinstance(node, exp.Grouping) and node.this is not None else list(node.expressions)
         flags = []
         for a in args:
-            flag = self.grouping.get(bare(a).sql(dialect="spark"))
+            flag = self.grouping.get(bare(a).sql(dialect=DIALECT))
             if flag is None:
                 raise self.ctx.fail(
                     "PSK-1019", "the argument of grouping() must be a key of GROUPING SETS, ROLLUP or CUBE", origin

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from penstock.plan.dialect import DIALECT
 from penstock.plan.nodes import BY_ANOTHER, EDGES, Analytic, Expr, Node, SortKey, WindowCall, WindowFrame
 from penstock.sql import intervals
-from penstock.sql.bind.aggregates import call_arguments, check_maintained, sort_keys
+from penstock.sql.bind.aggregates import MOST_ARGUMENTS, call_arguments, check_maintained, sort_keys, unmarked
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import column, to_expr, type_of
-from penstock.sql.functions import ANALYTIC, aggregate_name
+from penstock.sql.functions import ANALYTIC, RECOMPUTED, aggregate_name, name_of
 
 _ORDERED = frozenset(
     {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value"}
@@ -29,7 +30,7 @@ class Analytics:
     def extract(self, node: exp.Expression, origin: exp.Expression | None = None) -> exp.Expression:
         """Replaces every OVER call in a bound expression by the column for its result."""
         if isinstance(node, exp.Window):
-            text = node.sql(dialect="spark")
+            text = node.sql(dialect=DIALECT)
             if text not in self._seen:
                 self._seen[text] = self._add(node, origin)
             return column(self._seen[text])
@@ -57,12 +58,22 @@ class Analytics:
                 condition = inner.expression.this
             ignore = ignore or isinstance(inner, exp.IgnoreNulls)
             inner = inner.this
-        func = ANALYTIC.get(type(inner)) or aggregate_name(inner)
+        analytic = ANALYTIC.get(name_of(inner) or "")
+        func = analytic or aggregate_name(inner)
         if func is None:
             raise self.ctx.fail("PSK-1012", "this function cannot have OVER", origin)
-        if type(inner) not in ANALYTIC:
+        if analytic is None:
             check_maintained(self.ctx, func, origin if origin is not None else inner)
         args = call_arguments(inner)
+        args, within = unmarked(func, args)
+        if func in RECOMPUTED or len(args) > MOST_ARGUMENTS.get(func, len(args)):
+            raise self.ctx.fail(
+                "PSK-1012",
+                f"{func}() with these arguments cannot have OVER in a continuous query",
+                origin,
+                hint="Group by the partition instead, and join the result.",
+            )
+        ignore = ignore or within
         if any(isinstance(a, (exp.Distinct, exp.Order)) for a in args):
             raise self.ctx.fail("PSK-1012", f"{func}() with DISTINCT or ORDER BY inside cannot have OVER", origin)
         if func == "count" and (not args or isinstance(args[0], (exp.Star, exp.Literal))):
@@ -70,7 +81,7 @@ class Analytics:
         if func == "median":
             func, args = "percentile", [args[0], exp.Literal.number("0.5")]
         if condition is not None:
-            if type(inner) in ANALYTIC or func in EDGES:
+            if analytic is not None or func in EDGES:
                 raise self.ctx.fail(
                     "PSK-1012",
                     f"FILTER cannot be used with {func}() OVER: it applies only to aggregates",

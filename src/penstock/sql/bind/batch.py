@@ -8,17 +8,18 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, UnsupportedError
 
 from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.plan.dialect import DIALECT
 from penstock.plan.room import with_room
-from penstock.sql.bind import firstrows, membership
+from penstock.sql.bind import firstrows, membership, ordered
 from penstock.sql.bind.context import CatalogView, Context, qualified
 from penstock.sql.bind.expansion import expanded, is_cte
 from penstock.sql.bind.exprs import alias_hint, walk_block
 from penstock.sql.bind.naming import output_name
 from penstock.sql.bind.presentation import present
 from penstock.sql.bind.recursion import reads
-from penstock.sql.bind.simple import duckdb_text
+from penstock.sql.bind.simple import Unequal, duckdb_text
 from penstock.sql.bind.windows import bound_of, window_kind
-from penstock.sql.functions import generator_name, translate
+from penstock.sql.functions import SEVERAL, generator_name, name_of, translate
 from penstock.sql.limits import MAX_BLOCKS
 from penstock.sql.names import suggestion
 from penstock.sql.query import ParsedQuery
@@ -29,12 +30,13 @@ from penstock.sql.trees import bare
 class BatchQuery:
     """`spark_sql` uses the objects' own (quoted) names; `objects` are the distinct names of the objects it reads.
 
-    `duckdb_sql` is the same query for DuckDB, if it reads a single object and means the same in Spark and DuckDB; otherwise None.
+    `duckdb_sql` is the same query for DuckDB, if it reads a single object and means the same in Spark and DuckDB; otherwise None, and `unequal` says why.
     """
 
     spark_sql: str
     objects: tuple[str, ...]
     duckdb_sql: str | None = None
+    unequal: str | None = None
     expands: tuple[int, ...] = ()
     """The ids of the named queries that are part of it."""
 
@@ -50,6 +52,7 @@ def _bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     _refuse(ctx, tree)
     _check_size(ctx, tree)
     _any_and_all(ctx, tree)
+    ordered.write_out(ctx, tree)
     firstrows.write_out(ctx, tree)
     membership.write_out(ctx, tree)
     objects: dict[str, ObjectInfo] = {}
@@ -70,13 +73,17 @@ def _bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     if isinstance(tree, exp.Select):
         _name_outputs(tree, query.ast)
     try:
-        text = tree.sql(dialect="spark", unsupported_level=ErrorLevel.IMMEDIATE)
+        text = tree.sql(dialect=DIALECT, unsupported_level=ErrorLevel.IMMEDIATE)
     except UnsupportedError as error:
         raise ctx.fail(
             "PSK-1012", f"this query cannot be written in Spark SQL ({str(error).splitlines()[0]})"
         ) from None
-    duckdb = duckdb_text(tree, single) if single is not None and len(list(tree.find_all(exp.Table))) == 1 else None
-    return BatchQuery(text, tuple(objects), duckdb, tuple(ctx.expanded))
+    try:
+        if single is None or len(list(tree.find_all(exp.Table))) > 1:
+            raise Unequal("it does not read one object")
+        return BatchQuery(text, tuple(objects), duckdb_text(tree, single), expands=tuple(ctx.expanded))
+    except Unequal as why:
+        return BatchQuery(text, tuple(objects), None, str(why), tuple(ctx.expanded))
 
 
 def _refuse(ctx: Context, tree: exp.Expression) -> None:
@@ -201,6 +208,8 @@ def _name_outputs(tree: exp.Select, original: exp.Expression) -> None:
     for item, written in zip(tree.expressions, original.expressions, strict=True):
         plain = isinstance(item, (exp.Alias, exp.Aliases, exp.Column, exp.Star, exp.Dot, exp.UDTF))
         items.append(
-            item if plain or generator_name(item) is not None else exp.alias_(item, output_name(written), quoted=True)
+            item
+            if plain or generator_name(item) is not None or name_of(item) in SEVERAL
+            else exp.alias_(item, output_name(written), quoted=True)
         )
     tree.set("expressions", items)

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, UnsupportedError
 
-from penstock.plan.nodes import Expr
+from penstock.plan.dialect import DIALECT
+from penstock.plan.nodes import EDGES, Expr
 from penstock.sql import intervals
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.quantified import is_quantified
 from penstock.sql.bind.scope import Col, Scope
-from penstock.sql.functions import translate
+from penstock.sql.functions import aggregate_name, translate
 from penstock.sql.names import suggestion
 from penstock.sql.trees import bare
 
@@ -218,11 +219,13 @@ def type_of(ctx: Context, node: exp.Expression) -> str | None:
     if isinstance(node, exp.Column):
         return ctx.types.get(node.name)
     if isinstance(node, exp.Cast):
-        return str(node.to.sql(dialect="spark")).lower()
+        return str(node.to.sql(dialect=DIALECT)).lower()
     if isinstance(node, exp.Literal):
         return "string" if node.is_string else "int" if node.is_int else None
-    if isinstance(node, (exp.Min, exp.Max, exp.First, exp.Last, exp.FirstValue, exp.LastValue, exp.AnyValue)):
+    if isinstance(node, (exp.Min, exp.Max)):
         return type_of(ctx, node.this)
+    if aggregate_name(node) in EDGES and node.expressions:
+        return type_of(ctx, node.expressions[0])
     if isinstance(node, exp.Count):
         return "bigint"
     if isinstance(node, (exp.Add, exp.Sub, exp.Mul)):
@@ -241,7 +244,7 @@ def to_expr(ctx: Context, node: exp.Expression, origin: exp.Expression | None = 
     if isinstance(node, exp.Column):
         return Expr(node)
     try:
-        node.sql(dialect="spark", unsupported_level=ErrorLevel.IMMEDIATE)
+        node.sql(dialect=DIALECT, unsupported_level=ErrorLevel.IMMEDIATE)
     except UnsupportedError as error:
         raise ctx.fail(
             "PSK-1012", f"this expression cannot be written in Spark SQL ({str(error).splitlines()[0]})", origin

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from penstock.sql.bind.aggregates import has_aggregate
 from penstock.sql.bind.context import Context
 from penstock.sql.trees import bare
 
@@ -38,7 +39,7 @@ class _First:
             return
         first, skipped = self._whole("limit"), self._whole("offset")
         items = [e.unalias() for e in self.select.expressions]
-        total = not self.select.args.get("group") and any(e.find(exp.AggFunc) for e in items)
+        total = not self.select.args.get("group") and any(has_aggregate(e) for e in items)
         if (isinstance(self.select.parent, exp.Exists) or total) and first != 0 and not skipped:
             self.select.set("limit", None)
             return
@@ -50,7 +51,7 @@ class _First:
         if (
             None in pairs
             or any(self.select.args.get(a) for a in _SHAPED)
-            or any(isinstance(e, exp.Star) or e.find(exp.AggFunc, exp.Window) for e in items)
+            or any(isinstance(e, exp.Star) or has_aggregate(e) or e.find(exp.Window) for e in items)
             or any(self._outer(e) for e in (*items, *self._order(), *(self.select.args.get("joins") or [])))
         ):
             self._refuse()

@@ -27,7 +27,7 @@ def generate(
         raise ctx.fail("PSK-1006", "expected a generator: explode, posexplode, unnest, inline", call)
     node = binder.bind(call)
     if name == "unnest":
-        node = exp.Explode(this=node.expressions[0] if isinstance(node, exp.Unnest) else node.this)
+        node = exp.Explode(this=node.expressions[0])
     if name.endswith("_outer"):
         outer = True
         base = exp.Explode if name == "explode_outer" else exp.Posexplode

@@ -15,6 +15,7 @@ from penstock.sql.bind.groupwindow import GroupWindow
 from penstock.sql.bind.outputs import Outputs
 from penstock.sql.bind.quantified import filters_only
 from penstock.sql.bind.scope import Col, Domain
+from penstock.sql.functions import NULL_OF_NOTHING
 from penstock.sql.trees import bare
 
 
@@ -222,6 +223,8 @@ def _on_nothing(call: AggCall) -> Expr:
         empty = exp.Literal.number(0)
     elif call.func in ("array_agg", "collect_list", "collect_set"):
         empty = exp.Array()
+    elif call.recomputed and call.func not in NULL_OF_NOTHING:
+        raise CannotDecorrelate
     return Expr(exp.Coalesce(this=column(call.name), expressions=[empty])) if empty is not None else col(call.name)
 
 

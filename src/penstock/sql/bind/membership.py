@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from penstock.sql.bind.aggregates import has_aggregate
 from penstock.sql.bind.context import Context
 from penstock.sql.trees import bare
 
@@ -79,7 +80,7 @@ def _plain(query: exp.Expression) -> bool:
     if not isinstance(query, exp.Select) or any(query.args.get(a) for a in shaped) or len(query.expressions) != 1:
         return False
     item = query.expressions[0]
-    return not isinstance(item, exp.Star) and item.find(exp.AggFunc, exp.Window) is None
+    return not isinstance(item, exp.Star) and not has_aggregate(item) and item.find(exp.Window) is None
 
 
 def _inside(query: exp.Expression, condition: exp.Expression) -> exp.Expression:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from penstock.plan.dialect import DIALECT, Phrase
+from penstock.sql.functions import name_of
+
 _OPERATORS: dict[type[exp.Expression], str] = {
     exp.Add: "+",
     exp.Sub: "-",
@@ -44,13 +47,13 @@ def _shown(node: exp.Expression) -> str:
     op = _OPERATORS.get(type(node))
     if op is not None:
         return f"({_shown(node.this)} {op} {_shown(node.expression)})"
-    if isinstance(node, exp.Func) and not isinstance(node, (exp.Cast, exp.Case, exp.If, exp.Extract)):
-        name = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
+    if isinstance(node, exp.Func) and not isinstance(node, (exp.Cast, exp.Case, exp.If, Phrase)):
+        name = name_of(node) or ""
         args: list[exp.Expression] = []
         for key in node.arg_types:
             value = node.args.get(key)
             if isinstance(node, exp.Anonymous) and key == "this":
                 continue
             args += value if isinstance(value, list) else [value] if isinstance(value, exp.Expression) else []
-        return f"{name.lower().removeprefix('__')}({', '.join(_shown(a) for a in args)})"
-    return str(node.sql(dialect="spark"))
+        return f"{name.removeprefix('__')}({', '.join(_shown(a) for a in args)})"
+    return str(node.sql(dialect=DIALECT))

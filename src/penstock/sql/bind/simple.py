@@ -1,116 +1,211 @@
-"""The subset of SQL that means the same in Spark and DuckDB."""
+"""The SQL that means the same in Spark and DuckDB: clauses, operators, functions and types on a list. Everything else is Spark's.
+
+`tests/spark/test_engines.py` compares both engines on all of it. Result types are Spark's: what DuckDB would type differently is not on the list, or is cast.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from sqlglot import exp
 
 from penstock.catalog.objects import ObjectInfo
+from penstock.sql.functions import name_of
 from penstock.sql.trees import bare
 
-_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double"})
-_WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
-_PLAIN = (
-    exp.Select, exp.From, exp.Table, exp.TableAlias, exp.Identifier, exp.Column, exp.Star, exp.Literal, exp.Boolean, exp.Null, exp.Alias,
-    exp.And, exp.Or, exp.Not, exp.In, exp.Is, exp.Between, exp.Add, exp.Sub, exp.Mul, exp.Paren, exp.Neg, exp.Count, exp.Sum, exp.Min, exp.Max,
-    exp.Avg, exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE,
-)  # fmt: skip
 _CLAUSES = frozenset({"expressions", "from_", "where", "group", "having", "order", "limit", "offset", "kind"})
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_NUMBERS = (*_WHOLE, "float", "double")
+_ORDERED = frozenset({*_NUMBERS, "string", "boolean", "date", "timestamp"})
+"""Types that both engines compare, sort and group in the same way."""
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul)
 # DuckDB's planning time is cubic in the length of a chain of operators, and it refuses one of 1,000.
 _MOST_OPERATORS = 200
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
-def duckdb_text(tree: exp.Expression, info: ObjectInfo) -> str | None:
-    """The same query for DuckDB, or None if Spark and DuckDB might disagree on it or it is too large for DuckDB."""
-    if not isinstance(tree, exp.Select) or any(v and k not in _CLAUSES for k, v in tree.args.items()):
-        return None
+class Unequal(Exception):
+    """The engines might disagree; the text says on what."""
+
+
+def duckdb_text(tree: exp.Expression, info: ObjectInfo) -> str:
+    """The same query for DuckDB. Raises Unequal if Spark and DuckDB might disagree on it, or it is too large for DuckDB."""
+    if not isinstance(tree, exp.Select):
+        raise Unequal("it is not a plain SELECT")
+    clause = next((k for k, v in tree.args.items() if v and k not in _CLAUSES), None)
+    if clause is not None:
+        raise Unequal(f"it has {clause.rstrip('_').upper()}")
     source = tree.args.get("from_")
     if source is None or not isinstance(source.this, exp.Table):
-        return None
-    types = {c.name.lower(): c.type for c in info.columns}
-    operators = 0
-    for node in tree.walk():
-        operators += isinstance(node, exp.Binary)
-        if operators > _MOST_OPERATORS or type(node) not in _PLAIN:
-            return None
-        if not _agrees(node, types, source.this.alias.lower()):
-            return None
-    return _translated(tree, types).sql(dialect="duckdb", identify=True)
+        raise Unequal("it does not read one object")
+    if sum(isinstance(n, exp.Binary) for n in tree.walk()) > _MOST_OPERATORS:
+        raise Unequal(f"it has more than {_MOST_OPERATORS} operators")
+    return _Select(tree, source.this, info).checked().sql(dialect="duckdb", identify=True)
 
 
-def _agrees(node: exp.Expr, types: dict[str, str], alias: str) -> bool:
-    if isinstance(node, exp.Column):
-        return isinstance(node.this, exp.Star) or (
-            len(node.parts) == 1 or (len(node.parts) == 2 and node.table.lower() == alias)
-        )
-    if isinstance(node, exp.Star):
-        return not any(node.args.values())
-    if isinstance(node, (exp.Table, exp.TableAlias)):
-        return not any(v for k, v in node.args.items() if k not in ("this", "alias"))
-    if isinstance(node, exp.Group):
-        return not any(v for k, v in node.args.items() if k != "expressions")
-    if isinstance(node, (exp.Add, exp.Sub, exp.Mul)):
-        return _kind(node.this, types) == _kind(node.expression, types) == "number" and not any(
-            _fraction(x) for x in (node.this, node.expression)
-        )
-    if isinstance(node, exp.Neg):
-        return _kind(node.this, types) == "number"
-    if isinstance(node, _COMPARISONS):
-        return _same(types, node.this, node.expression)
-    if isinstance(node, exp.Between):
-        return _same(types, node.this, node.args["low"], node.args["high"]) and not node.args.get("symmetric")
-    if isinstance(node, exp.In):
-        return bool(node.expressions) and not node.args.get("query") and _same(types, node.this, *node.expressions)
-    if isinstance(node, exp.Is):
-        return isinstance(node.expression, exp.Null)
-    if isinstance(node, (exp.Sum, exp.Avg)):
-        return isinstance(node.this, exp.Column) and types.get(node.this.name.lower()) in _NUMBERS
-    if isinstance(node, (exp.Min, exp.Max)):
-        return isinstance(node.this, exp.Column) and not node.expressions and _kind(node.this, types) is not None
-    if isinstance(node, exp.Count):
-        return isinstance(node.this, (exp.Star, exp.Column, exp.Literal)) and not node.expressions
-    if isinstance(node, (exp.Limit, exp.Offset)):
-        return isinstance(node.expression, exp.Literal) and node.expression.is_int
-    return True
+class _Select:
+    def __init__(self, tree: exp.Select, table: exp.Table, info: ObjectInfo) -> None:
+        self.tree = tree
+        self.table = table
+        self.types = {c.name.lower(): c.type for c in info.columns}
+        self.alias = table.alias.lower()
 
+    def checked(self) -> exp.Expression:
+        """The query with Spark's result types and order of NULLs made explicit."""
+        tree = self.tree
+        if any(v for k, v in self.table.args.items() if k not in ("this", "alias")):
+            raise Unequal("its table has a clause of its own")
+        made: dict[str, str | None] = {}
+        for item in tree.expressions:
+            self._item(item, made)
+        if (where := tree.args.get("where")) is not None:
+            self._condition(where.this)
+        self._group(tree.args.get("group"))
+        if (having := tree.args.get("having")) is not None:
+            self._condition(having.this)
+        for key in tree.args["order"].expressions if tree.args.get("order") else []:
+            self._sorted(key, made)
+        for count in (tree.args.get("limit"), tree.args.get("offset")):
+            if count is not None and not (isinstance(count.expression, exp.Literal) and count.expression.is_int):
+                raise Unequal("LIMIT or OFFSET is not a number")
+        return tree.copy().transform(self._explicit)
 
-def _kind(node: exp.Expr, types: dict[str, str]) -> str | None:
-    """`number`, `string`, `boolean`, or the name of another scalar type; None if unknown."""
-    node = bare(node)
-    if isinstance(node, exp.Column):
-        t = types.get(node.name.lower())
-        return "number" if t in _NUMBERS else t if t in ("string", "boolean", "timestamp", "date") else None
-    if isinstance(node, exp.Literal):
-        return "string" if node.is_string else "number"
-    if isinstance(node, exp.Boolean):
+    def _item(self, item: exp.Expression, made: dict[str, str | None]) -> None:
+        if isinstance(item, exp.Star):
+            if any(item.args.values()):
+                raise Unequal("* has a clause of its own")
+            return
+        if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
+            return
+        value = item.this if isinstance(item, exp.Alias) else item
+        plain = self._column(value) if isinstance(value, exp.Column) else None
+        kind = plain if plain is not None else self._type(value)
+        if isinstance(item, exp.Alias):
+            name = item.alias.lower()
+            if name in self.types and not (isinstance(value, exp.Column) and value.name.lower() == name):
+                # Clauses could refer to the column or to the alias.
+                raise Unequal(f"{item.alias} is a column and an alias")
+            made[name] = kind
+
+    def _group(self, group: exp.Expression | None) -> None:
+        if group is None:
+            return
+        if any(v for k, v in group.args.items() if k != "expressions"):
+            raise Unequal("GROUP BY has grouping sets")
+        for key in group.expressions:
+            if not isinstance(key, exp.Column):
+                raise Unequal("a group key is not a column")
+            self._ordered(self._column(key))
+
+    def _sorted(self, key: exp.Expression, made: dict[str, str | None]) -> None:
+        value = key.this if isinstance(key, exp.Ordered) else key
+        if isinstance(value, exp.Column) and len(value.parts) == 1 and value.name.lower() in made:
+            self._ordered(made[value.name.lower()])
+        elif isinstance(value, exp.Literal):
+            raise Unequal("ORDER BY has a number")
+        else:
+            self._ordered(self._type(value))
+
+    def _ordered(self, kind: str | None) -> None:
+        if kind not in _ORDERED:
+            raise Unequal(f"values of type {kind} are compared")
+
+    def _condition(self, node: exp.Expression) -> None:
+        if self._type(node) != "boolean":
+            raise Unequal("a condition is not a boolean")
+
+    def _column(self, node: exp.Column) -> str:
+        own = len(node.parts) == 1 or (len(node.parts) == 2 and node.table.lower() == self.alias)
+        found = self.types.get(node.name.lower()) if own else None
+        if found is None:
+            raise Unequal(f"{node.name} is not a column")
+        return found
+
+    def _type(self, node: exp.Expr) -> str:
+        """Spark's type of an expression that is on the list; Unequal if it is not."""
+        node = bare(node)
+        if isinstance(node, exp.Column):
+            return self._column(node)
+        if isinstance(node, exp.Boolean):
+            return "boolean"
+        if isinstance(node, exp.Literal):
+            return self._literal(node)
+        if isinstance(node, exp.Neg):
+            return self._number(self._type(node.this))
+        if isinstance(node, _ARITHMETIC):
+            return self._arithmetic(self._type(node.this), self._type(node.expression))
+        if isinstance(node, (exp.And, exp.Or)):
+            self._condition(node.this)
+            self._condition(node.expression)
+            return "boolean"
+        if isinstance(node, exp.Not):
+            self._condition(node.this)
+            return "boolean"
+        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+            self._type(node.this)
+            return "boolean"
+        if isinstance(node, _COMPARISONS):
+            return self._compared([node.this, node.expression])
+        if isinstance(node, exp.Between) and not node.args.get("symmetric"):
+            return self._compared([node.this, node.args["low"], node.args["high"]])
+        if isinstance(node, exp.In) and node.expressions and not node.args.get("query"):
+            return self._compared([node.this, *node.expressions])
+        if isinstance(node, (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)):
+            return self._aggregate(node)
+        name = name_of(node)
+        raise Unequal(f"{name}() is not on the list" if name else f"{node.key.upper()} is not on the list")
+
+    def _literal(self, node: exp.Literal) -> str:
+        text = node.name
+        if node.is_string:
+            if "\\" in str(node.meta.get("raw", "")):
+                raise Unequal("a string has an escape")
+            return "string"
+        if text.isdigit() and int(text) < 1 << 63:
+            return "int" if int(text) < 1 << 31 else "bigint"
+        if text.replace(".", "", 1).isdigit() and len(text) <= 16:
+            return "decimal"
+        raise Unequal(f"the number {text} is not plain")
+
+    def _number(self, kind: str) -> str:
+        if kind not in ("int", "bigint", "double"):
+            raise Unequal(f"arithmetic with {kind}")
+        return kind
+
+    def _arithmetic(self, left: str, right: str) -> str:
+        kinds = {self._number(left), self._number(right)}
+        return "double" if "double" in kinds else "bigint" if "bigint" in kinds else "int"
+
+    def _compared(self, nodes: Iterable[exp.Expr]) -> str:
+        kinds = {"number" if k in (*_NUMBERS, "decimal") else k for k in map(self._type, nodes)}
+        if len(kinds) != 1 or not kinds <= {"number", "string", "boolean", "date", "timestamp"}:
+            raise Unequal(f"values of types {' and '.join(sorted(kinds))} are compared")
         return "boolean"
-    if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Count, exp.Sum, exp.Avg)):
-        return "number"
-    if isinstance(node, (exp.Min, exp.Max)):
-        return _kind(node.this, types)
-    return None
 
+    def _aggregate(self, node: exp.Expression) -> str:
+        of = node.this
+        if node.expressions or (of is not None and isinstance(of, exp.Distinct)):
+            raise Unequal(f"{name_of(node)}() has DISTINCT or several arguments")
+        if isinstance(node, exp.Count):
+            if not isinstance(of, (exp.Star, exp.Column, exp.Literal)):
+                raise Unequal("count() is of an expression")
+            return "bigint"
+        if not isinstance(of, exp.Column):
+            raise Unequal(f"{name_of(node)}() is of an expression")
+        kind = self._column(of)
+        if isinstance(node, (exp.Min, exp.Max)):
+            self._ordered(kind)
+            return kind
+        # Of BIGINT, Spark adds up doubles, DuckDB whole numbers.
+        if kind not in _NUMBERS or (isinstance(node, exp.Avg) and kind == "bigint"):
+            raise Unequal(f"{name_of(node)}() of {kind}")
+        return "bigint" if isinstance(node, exp.Sum) and kind in _WHOLE else "double"
 
-def _same(types: dict[str, str], *nodes: exp.Expression) -> bool:
-    kinds = {_kind(n, types) for n in nodes}
-    return len(kinds) == 1 and None not in kinds
-
-
-def _fraction(node: exp.Expression) -> bool:
-    inner = bare(node)
-    return isinstance(inner, exp.Literal) and not inner.is_int
-
-
-def _translated(tree: exp.Select, types: dict[str, str]) -> exp.Expression:
-    """Makes Spark's result types and NULL order explicit."""
-
-    def change(node: exp.Expression) -> exp.Expression:
-        if isinstance(node, exp.Sum) and types.get(node.this.name.lower()) in _WHOLE:
+    def _explicit(self, node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.Sum) and self._column(node.this) in _WHOLE:
             return exp.cast(node, exp.DataType.build("BIGINT"))
         if isinstance(node, exp.Ordered):
             desc = bool(node.args.get("desc"))
             first = node.args.get("nulls_first")
             return exp.Ordered(this=node.this, desc=desc, nulls_first=(not desc) if first is None else bool(first))
         return node
-
-    return tree.copy().transform(change)

@@ -8,7 +8,7 @@ from penstock.plan.nodes import Expr
 from penstock.sql import intervals
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import ExprBinder, to_expr, type_of, walk_block
-from penstock.sql.functions import is_now
+from penstock.sql.functions import is_now, name_of
 from penstock.sql.trees import bare
 
 _FLIP = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
@@ -70,7 +70,7 @@ class Bounds:
         """The number of milliseconds added to now()."""
         node = bare(node)
         if is_now(node):
-            if isinstance(node, (exp.CurrentDate, exp.CurrentTime)):
+            if name_of(node) in ("current_date", "curdate", "current_time", "localtime"):
                 raise self._misuse(origin)
             return 0
         if isinstance(node, (exp.Add, exp.Sub)):

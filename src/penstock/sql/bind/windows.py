@@ -7,6 +7,7 @@ from typing import Literal
 
 from sqlglot import exp
 
+from penstock.plan.dialect import DIALECT
 from penstock.plan.nodes import Interval
 from penstock.sql import intervals
 from penstock.sql.bind.context import Context
@@ -77,7 +78,7 @@ def window_spec(
                 hint=f"Write {_SHAPE[kind]}.",
             )
         values.append(value)
-    spec = _made(kind, time.sql(dialect="spark"), values)
+    spec = _made(kind, time.sql(dialect=DIALECT), values)
     _check(ctx, spec, known, origin)
     return spec
 

@@ -13,6 +13,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.function.Function;
 import java.util.stream.IntStream;
+import org.apache.spark.SparkThrowable;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
@@ -83,7 +84,10 @@ public final class AggFunction implements Serializable {
     }
     try {
       return fit(acc.result(), type);
-    } catch (ArithmeticException e) {
+    } catch (RuntimeException e) {
+      if (!(e instanceof ArithmeticException || e instanceof SparkThrowable)) {
+        throw e;
+      }
       return new GroupErrors.Failed(fails, ErrorText.of(e));
     }
   }
@@ -154,6 +158,9 @@ public final class AggFunction implements Serializable {
         }
         case "string_agg", "listagg" -> {
           return listing(distinct, Listing::joined);
+        }
+        case "recomputed" -> {
+          return recomputed(distinct);
         }
         case "collect_set" -> {
           arg(0, null);
@@ -281,6 +288,18 @@ public final class AggFunction implements Serializable {
       int[] skipNull = {compared};
       Function<Bag, Object> finish = (Function<Bag, Object> & Serializable) bag -> bag.least(compared);
       return () -> new Bag(order, counted, skipNull, null, finish);
+    }
+
+    /** With {@code filtered}, the last argument is NULL in rows that do not count. */
+    private Accumulator.Factory recomputed(boolean distinct) {
+      IntStream.range(0, args.size()).forEach(i -> arg(i, null));
+      int[] all = IntStream.range(0, args.size()).toArray();
+      int[] skipNull = spec.path("filtered").asBoolean() ? new int[] {args.size() - 1} : new int[0];
+      DataType[] types = at.stream().map(input::type).toArray(DataType[]::new);
+      Recomputed call = Recomputed.of(input.source(), Input.text(spec, "call"), args, types, type);
+      OrderKey order = keys(false, all);
+      Function<Bag, Object> finish = (Function<Bag, Object> & Serializable) bag -> call.of(bag, distinct);
+      return () -> new Bag(order, all, skipNull, null, finish);
     }
 
     private Accumulator.Factory peers() {

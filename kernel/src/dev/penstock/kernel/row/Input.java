@@ -60,6 +60,11 @@ public final class Input {
     return data.col("`" + name.replace("`", "``") + "`");
   }
 
+  /** The rows before anything is requested. */
+  public Dataset<Row> source() {
+    return source;
+  }
+
   /** The type a column has in the input. */
   public DataType declared(String name) {
     return source.schema().apply(name).dataType();
