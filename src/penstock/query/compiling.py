@@ -19,6 +19,7 @@ from penstock.query.config import QueryConfig
 from penstock.query.figures import QueryMetadata
 from penstock.runtime.engine import Engine
 from penstock.runtime.jobs.limits import state_limit
+from penstock.runtime.statements.faithful import check_query
 from penstock.sql import statements as st
 from penstock.sql.bind import bind
 from penstock.sql.query import ParsedQuery
@@ -52,6 +53,7 @@ def compile_query(engine: Engine, sql: str, config: QueryConfig, cache: Compiler
     facts = cache.find(key)
     cached = facts is not None
     if facts is None:
+        check_query(engine, parsed)
         facts = _facts(engine, query, parsed, pipes, config.jit)
         if meaning is not None:
             cache.keep(key, facts, config.max_cache_entries)

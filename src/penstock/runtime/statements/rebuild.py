@@ -10,6 +10,7 @@ from penstock.plan import nodes as p
 from penstock.runtime.engine import Engine
 from penstock.runtime.jobs.limits import state_limit
 from penstock.runtime.statements.ddl import check_retention, errors_info
+from penstock.runtime.statements.faithful import check_query
 from penstock.runtime.statements.inspect import find
 from penstock.runtime.storage.contents import complete
 from penstock.runtime.storage.interrupts import uninterrupted
@@ -32,6 +33,7 @@ def alter_query(engine: Engine, s: st.AlterQuery) -> None:
         info = _target(engine, s)
         text = f"CREATE {info.kind.value.upper()} `{info.name}` AS {s.query.text}"
         query = bind(s.query, engine.catalog, statement_text=text)
+        check_query(engine, s.query)
         check_retention(s.query.options)
         with located(s.query):
             altered = _altered(engine, info, s, query, text)
