@@ -52,12 +52,12 @@ VALUES: list[tuple[str, object]] = [
 def test_values_are_those_that_were_asked_for(db: penstock.Database) -> None:
     """In a one-shot SELECT and in a view."""
     query = "SELECT " + ", ".join(f"{expression} AS v{i}" for i, (expression, _) in enumerate(VALUES)) + " FROM t"
-    db.execute(f"CREATE MATERIALIZED VIEW m AS {query}")
+    db.execute(f"CREATE MATERIALIZED VIEW kept AS {query}")
     db.flush(timeout=SOON_S)
-    for sql in (query, "SELECT * FROM m"):
+    for sql in (query, "SELECT * FROM kept"):
         (row,) = db.sql(sql).fetchall()
         assert list(zip((e for e, _ in VALUES), row, strict=True)) == VALUES
-    db.execute("DROP MATERIALIZED VIEW m")
+    db.execute("DROP MATERIALIZED VIEW kept")
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,10 @@ def _rows(db: penstock.Database, sql: str) -> list[Any]:
 def test_each_is_what_spark_computes_after_every_commit(db: penstock.Database) -> None:
     db.execute("CREATE TABLE t (id INT PRIMARY KEY, g STRING, n INT, x DOUBLE, s STRING)")
     chosen = ", ".join(f"{c} AS c{i}" for i, c in enumerate(CALLS))
-    grouped, total = f"SELECT g, {chosen} FROM t GROUP BY g", f"SELECT 1 AS one, {chosen} FROM t"
+    grouped = f"SELECT g, {chosen} FROM t GROUP BY g"
+    total = (
+        "SELECT 1 AS one, skewness(x) AS a, regr_count(x, n) AS b, regr_slope(x, n) AS c, max_by(s, n, 2) AS d FROM t"
+    )
     db.execute(f"CREATE MATERIALIZED VIEW by_g AS {grouped}")
     db.execute(f"CREATE MATERIALIZED VIEW whole AS {total}")
     for step in STEPS:

@@ -43,8 +43,9 @@ def _sorted(
     keys = [i.this.sql(dialect=DIALECT) if isinstance(i, exp.Ordered) else i.sql(dialect=DIALECT) for i in items]
     if distinct and any(k != value for k in keys):
         raise ctx.fail("PSK-1012", "array_agg(DISTINCT a ORDER BY b) needs the same expression twice", call)
-    fields = ", ".join(f"{k} AS k{i}" for i, k in enumerate(keys))
-    row = f"CASE WHEN ({value}) IS NOT NULL THEN struct({value} AS v, {fields}) END"
+    # After the word STRUCT, Spark's lexer takes >>> for the end of nested types.
+    fields = ", ".join(f"'k{i}', {k}" for i, k in enumerate(keys))
+    row = f"CASE WHEN ({value}) IS NOT NULL THEN named_struct('v', {value}, {fields}) END"
     where = call.parent if isinstance(call.parent, exp.Filter) else None
     only = f" FILTER (WHERE {where.expression.this.sql(dialect=DIALECT)})" if where is not None else ""
     collected = f"collect_list({'DISTINCT ' if distinct else ''}{row}){only}"

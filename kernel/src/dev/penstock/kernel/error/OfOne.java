@@ -37,6 +37,12 @@ abstract class OfOne extends Expression implements CodegenFallback, Serializable
     return over(children.head());
   }
 
+  /** Spark's own copies by reflection, for which there is no public constructor. */
+  @Override
+  public Expression clone() {
+    return over((Expression) child.clone());
+  }
+
   @Override
   public boolean canEqual(Object other) {
     return other != null && other.getClass() == getClass();
