@@ -17,7 +17,7 @@ from penstock.sql.functions import AGGREGATES, RANDOM, RECOMPUTED
 CALLS = [
     "skewness(x)", "kurtosis(x)", "kurtosis(x) FILTER (WHERE n > 1)", "skewness(DISTINCT x)", "regr_slope(x, n)", "regr_intercept(x, n)",
     "regr_count(x, n)", "regr_r2(x, n)", "regr_avgx(x, n)", "regr_avgy(x, n)", "regr_sxx(x, n)", "regr_sxy(x, n)", "regr_syy(x, n)",
-    "histogram_numeric(n, 20)", "hex(count_min_sketch(n, 0.5d, 0.5d, 1))", "hll_sketch_estimate(hll_sketch_agg(s))", "max_by(s, n, 2)",
+    "histogram_numeric(id, 20)", "hex(count_min_sketch(n, 0.5d, 0.5d, 1))", "hll_sketch_estimate(hll_sketch_agg(s))", "max_by(s, n, 2)",
     "theta_sketch_estimate(theta_sketch_agg(n))", "hex(bitmap_construct_agg(n % 32000))",
     "mode(s, true)", "kurtosis(x + n) * 2",
 ]  # fmt: skip
