@@ -218,7 +218,7 @@ class From(TimeJoins):
         return [Col(n, c.internal) for n, c in zip(names, cols, strict=True)]
 
     def _window_function(self, node: exp.Table) -> tuple[Node, Relation]:
-        """`TUMBLE(TABLE s, DESCRIPTOR(ts), size)`: the table's columns, window_start and window_end."""
+        """`TUMBLE(TABLE s, DESCRIPTOR(ts), size)` or `TUMBLE(s, ts, size)`: the table's columns, window_start and window_end."""
         self._refuse_extras(node, ("this", "alias"))
         call = node.this
         kind = window_kind(call)
@@ -231,7 +231,7 @@ class From(TimeJoins):
         if (
             len(args) < 3
             or not isinstance(args[0], exp.Column)
-            or not (isinstance(args[1], exp.Anonymous) and args[1].name.upper() == "DESCRIPTOR")
+            or not (isinstance(args[1], exp.Column) or args[1].name.upper() == "DESCRIPTOR")
         ):
             raise self.ctx.fail(
                 "PSK-2003",
@@ -246,10 +246,11 @@ class From(TimeJoins):
                 call,
             )
         child, relation = self._table(exp.Table(this=args[0].this))
-        if len(args[1].expressions) != 1:
+        named = [args[1]] if isinstance(args[1], exp.Column) else args[1].expressions
+        if len(named) != 1:
             raise self.ctx.fail("PSK-2003", "DESCRIPTOR must name one time column", call, hint=shape)
         binder = ExprBinder(self.ctx, Scope([relation]))
-        time = binder.bind(args[1].expressions[0])
+        time = binder.bind(named[0])
         spec = window_spec(self.ctx, kind, time, args[2:], call)
         prefix = self.ctx.fresh("window")
         start, end = f"{prefix}$start", f"{prefix}$end"
@@ -369,6 +370,8 @@ class From(TimeJoins):
         if special is not None:
             if kind not in ("inner", "left"):
                 raise self.ctx.fail("PSK-3003", "a temporal join must be INNER or LEFT", item)
+            if _is_proctime(special.expressions[0]):
+                return self._current(left, right, "inner" if kind == "inner" else "left", bound, item)
             return self._temporal(left, right, "inner" if kind == "inner" else "left", bound, special, binder, item)
         if self._is_lookup(right):
             if kind not in ("inner", "left"):
@@ -453,6 +456,20 @@ class From(TimeJoins):
         if len(parts) > 1 and self.scope.relation(parts[0]) is not None:
             return True
         return bool(self.scope.find(parts[0]))
+
+    def _current(
+        self, left: Node, right: Node, kind: Literal["inner", "left"], bound: list[exp.Expression], item: exp.Expression
+    ) -> Node:
+        """FOR SYSTEM_TIME AS OF PROCTIME(): a lookup, also in a table that has a key."""
+        info = self.ctx.catalog.get(right.object) if isinstance(right, Scan) else None
+        if info is None or info.kind not in (Kind.TABLE, Kind.LOOKUP) or not info.key:
+            raise self.ctx.fail(
+                "PSK-3003",
+                "FOR SYSTEM_TIME AS OF PROCTIME() needs a table with a PRIMARY KEY, or a lookup table",
+                item,
+                hint="Join a table that has a key, or name a time of the left side.",
+            )
+        return self._lookup(left, right, kind, bound, item)
 
     def _is_lookup(self, node: Node) -> bool:
         return isinstance(node, Scan) and self.ctx.kinds.get(node.object_id) is Kind.LOOKUP
@@ -559,6 +576,10 @@ def _is_comma(join: exp.Join) -> bool:
     """A table or derived table after a comma (or CROSS JOIN), which does not depend on the items before it."""
     said = any(join.args.get(a) for a in ("on", "using", "side", "method")) or (join.kind or "CROSS") != "CROSS"
     return not said and isinstance(join.this, (exp.Table, exp.Subquery, exp.Values))
+
+
+def _is_proctime(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.upper() == "PROCTIME"
 
 
 def _is_true(node: exp.Expression) -> bool:
