@@ -150,6 +150,8 @@ GENERATORS: dict[str, int] = {
     "unnest": 1,
     "inline": 0,
     "stack": 0,
+    "range": 1,
+    "generate_series": 1,
 }
 
 
@@ -188,6 +190,8 @@ def generator_name(node: exp.Expression) -> str | None:
         return "inline"
     if isinstance(node, exp.Stack):
         return "stack"
+    if isinstance(node, exp.GenerateSeries):
+        return "generate_series"
     if isinstance(node, exp.Anonymous) and node.name.lower() in GENERATORS:
         return node.name.lower()
     return None

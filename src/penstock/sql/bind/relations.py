@@ -37,6 +37,7 @@ from penstock.sql.bind.scope import Col, Relation, Scope
 from penstock.sql.bind.sessions import sessions
 from penstock.sql.bind.timejoins import TimeJoins
 from penstock.sql.bind.windows import window_kind, window_spec
+from penstock.sql.functions import generator_name
 from penstock.sql.names import suggestion
 from penstock.sql.rewrite import PARTITION
 from penstock.sql.trees import bare
@@ -120,6 +121,9 @@ class From(TimeJoins):
     # -- items ---------------------------------------------------------------------------------------------------------
 
     def item(self, node: exp.Expression) -> tuple[Node, Relation]:
+        if isinstance(node, exp.Table) and generator_name(node.this) is not None:
+            self._refuse_extras(node, ("this", "alias", "joins"))
+            return self.item(exp.Lateral(this=node.this, alias=node.args.get("alias")))
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
             return self._window_function(node)
         if isinstance(node, exp.Table):
@@ -276,17 +280,29 @@ class From(TimeJoins):
     def _generated(self, child: Node, item: exp.Expression, *, outer: bool) -> Node:
         """UNNEST(…) AS t(c), LATERAL explode(…) AS t(c), LATERAL VIEW explode(…) t AS c."""
         call = item.this if isinstance(item, exp.Lateral) else item
-        if isinstance(item, exp.Unnest):
-            if item.args.get("offset"):
-                raise self.ctx.fail(
-                    "PSK-1012", "WITH ORDINALITY is not supported", item, hint="Use LATERAL VIEW posexplode(…)."
-                )
-            if len(item.expressions) != 1:
-                raise self.ctx.fail("PSK-1012", "UNNEST needs exactly one array", item)
+        if isinstance(item, exp.Lateral) and item.args.get("ordinality"):
+            raise self.ctx.fail(
+                "PSK-1012", "WITH ORDINALITY is only supported after UNNEST", item, hint="Use posexplode(…)."
+            )
+        if isinstance(item, exp.Unnest) and len(item.expressions) != 1:
+            raise self.ctx.fail("PSK-1012", "UNNEST needs exactly one array", item)
         alias = item.args.get("alias")
         names = [c.name for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
         table = alias.name if isinstance(alias, exp.TableAlias) else ""
-        node, cols = generate(self.ctx, child, call, ExprBinder(self.ctx, self.scope), names or None, outer, table)
+        binder = ExprBinder(self.ctx, self.scope)
+        if isinstance(item, exp.Unnest) and item.args.get("offset"):
+            number = item.args["offset"].name or "ordinality"
+            both = [number, names[0] if names else "col"]
+            array = exp.Posexplode(this=item.expressions[0])
+            node, (count, value) = generate(self.ctx, child, array, binder, both, outer, table)
+            # posexplode counts from 0.
+            internal = self.ctx.fresh(f"{count.internal}$1")
+            one = exp.Add(this=column(count.internal), expression=exp.Literal.number(1))
+            kept = [Named(c, col(c)) for c in node.columns if c != count.internal]
+            node = Project(node, (*kept, Named(internal, to_expr(self.ctx, one, item))))
+            self.add(Relation(table or None, (value, Col(number, internal))), item)
+            return node
+        node, cols = generate(self.ctx, child, call, binder, names or None, outer, table)
         self.add(Relation(table or None, tuple(cols)), item)
         return node
 
