@@ -134,6 +134,8 @@ GENERATORS: dict[str, int] = {
     "unnest": 1,
     "inline": 0,
     "stack": 0,
+    "range": 1,
+    "generate_series": 1,
 }
 
 

@@ -3,6 +3,7 @@
 | written | rewritten |
 |---|---|
 | `[LEFT\\|INNER] ASOF JOIN q MATCH_CONDITION (c) ON e` | `JOIN q ON __asof('left'\\|'inner', c) AND e` |
+| `[LEFT\\|INNER] ASOF JOIN q ON e` | `JOIN q ON __asof('left'\\|'inner') AND e` |
 | `JOIN r FOR SYSTEM_TIME AS OF o.ts AS r ON e` | `JOIN r AS r ON __temporal(o.ts) AND e` |
 | `TEMPORAL PROBE JOIN m … LIST (…) AS p` | `JOIN m ON __probe(n)`, the rest in `probes[n]` |
 | `TUMBLE(TABLE s, DESCRIPTOR(ts), …)`, `TABLE(TUMBLE(…))` | `TUMBLE(s, DESCRIPTOR(ts), …)` |
@@ -143,7 +144,7 @@ class Rewriter:
 
         head = [make(TokenType.VAR, name), make(TokenType.L_PAREN, "(")]
         if first is not None:
-            head += [make(TokenType.STRING, first), make(TokenType.COMMA, ",")]
+            head += [make(TokenType.STRING, first), *([make(TokenType.COMMA, ",")] if args else [])]
         return [*head, *args, make(TokenType.R_PAREN, ")")]
 
     def _table_argument(self) -> None:
@@ -201,7 +202,11 @@ class Rewriter:
         start = c.index
         while not c.at("MATCH_CONDITION"):
             token = c.peek()
-            if token is None or words_of(token) in (("ON",), ("USING",), ("JOIN",), ("WHERE",)):
+            if token is not None and words_of(token) == ("ON",):
+                self.out.extend(Rewriter(self.script, c.tokens[start : c.index]).run())
+                self._condition(self._call("__asof", at, kind, ()))
+                return
+            if token is None or words_of(token) in (("USING",), ("JOIN",), ("WHERE",)):
                 raise c.error(
                     "expected MATCH_CONDITION (…)",
                     hint="Write a ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k.",
@@ -227,6 +232,8 @@ class Rewriter:
         c.next()
         c.expect("AS OF")
         column = [c.next()]
+        if words_of(column[0]) == ("PROCTIME",) and c.at("( )"):
+            column += [c.next(), c.next()]
         if not is_name(column[0]):
             c.index -= 1
             raise c.error("expected a time column", hint="Write JOIN r FOR SYSTEM_TIME AS OF o.ts AS r ON …")

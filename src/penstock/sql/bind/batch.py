@@ -10,7 +10,7 @@ from sqlglot.errors import ErrorLevel, UnsupportedError
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.plan.dialect import DIALECT
 from penstock.plan.room import with_room
-from penstock.sql.bind import firstrows, membership, ordered
+from penstock.sql.bind import chosen, firstrows, membership, ordered
 from penstock.sql.bind.context import CatalogView, Context, qualified
 from penstock.sql.bind.expansion import expanded, is_cte
 from penstock.sql.bind.exprs import alias_hint, walk_block
@@ -53,6 +53,7 @@ def _bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     _check_size(ctx, tree)
     _any_and_all(ctx, tree)
     ordered.write_out(ctx, tree)
+    chosen.write_out(ctx, tree)
     firstrows.write_out(ctx, tree)
     membership.write_out(ctx, tree)
     objects: dict[str, ObjectInfo] = {}
@@ -204,6 +205,8 @@ def _check_columns(ctx: Context, select: exp.Select, info: ObjectInfo) -> None:
 
 def _name_outputs(tree: exp.Select, original: exp.Expression) -> None:
     """Gives every output the name it had before the query was rewritten."""
+    if len(tree.expressions) != len(original.expressions):
+        return  # A star with exceptions replaces all outputs, which have their names.
     items = []
     for item, written in zip(tree.expressions, original.expressions, strict=True):
         plain = isinstance(item, (exp.Alias, exp.Aliases, exp.Column, exp.Star, exp.Dot, exp.UDTF))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.plan.nodes import Expr, Generate, Node
+from penstock.sql import intervals
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.exprs import ExprBinder, to_expr
@@ -26,6 +27,9 @@ def generate(
     if name is None:
         raise ctx.fail("PSK-1006", "expected a generator: explode, posexplode, unnest, inline", call)
     node = binder.bind(call)
+    if name in ("range", "generate_series"):
+        node = exp.Explode(this=series(ctx, name, node, call))
+        names = names or ["id" if name == "range" else table or "generate_series"]
     if name == "unnest":
         node = exp.Explode(this=node.expressions[0])
     if name.endswith("_outer"):
@@ -44,6 +48,8 @@ def generate(
             )
         else:
             names = ["col"]
+    if name in ("range", "generate_series") and len(names) != 1:
+        raise ctx.fail("PSK-1016", f"{name}() returns one column", call)
     if (name in ("explode", "explode_outer", "unnest") and len(names) > 2) or (
         name.startswith("posexplode") and not 2 <= len(names) <= 3
     ):
@@ -54,3 +60,41 @@ def generate(
         raise CannotDecorrelate
     made = Generate(child, to_expr(ctx, node, call), internals, outer)
     return made, [Col(n, i) for n, i in zip(names, internals, strict=True)]
+
+
+def series(ctx: Context, name: str, node: exp.Expr, call: exp.Expr) -> exp.Expression:
+    """range([start,] end [, step]) without `end`, generate_series(start, end [, step]) with it, as an array that may be empty."""
+    if isinstance(node, exp.GenerateSeries):
+        args = [a for k in ("start", "end", "step") if (a := node.args.get(k)) is not None]
+    else:
+        args = list(node.expressions)
+    least = 1 if name == "range" else 2
+    if not least <= len(args) <= 3:
+        raise ctx.fail("PSK-1007", f"{name}() takes {least} to 3 arguments", call)
+    if len(args) == 1:
+        args = [exp.Literal.number(0), args[0]]
+    step = args[2] if len(args) == 3 else exp.Literal.number(1)
+    sign = _sign(step)
+    if sign is None:
+        raise ctx.fail("PSK-1012", f"the step of {name}() must be a constant other than zero", call)
+    if name == "range":
+        args = [exp.cast(a, exp.DataType.build("BIGINT")) for a in args]
+    start, end = args[0], args[1]
+    if name == "range":
+        back = exp.Literal.number(1)
+        last = exp.Sub(this=end.copy(), expression=back) if sign > 0 else exp.Add(this=end.copy(), expression=back)
+    else:
+        last = end.copy()
+    compare = exp.LTE if sign > 0 else exp.GTE
+    listed = exp.Anonymous(this="sequence", expressions=[start.copy(), exp.Paren(this=last.copy()), step.copy()])
+    none = exp.Null()
+    return exp.If(this=compare(this=start.copy(), expression=exp.Paren(this=last)), true=listed, false=none)
+
+
+def _sign(step: exp.Expression) -> int | None:
+    inner = step.this if isinstance(step, exp.Neg) else step
+    if isinstance(inner, exp.Literal) and inner.is_int and int(inner.name):
+        return -1 if isinstance(step, exp.Neg) else 1
+    value = intervals.from_node(step)
+    size = (value.months or value.micros) if value is not None else 0
+    return (1 if size > 0 else -1) if size else None

@@ -19,6 +19,7 @@ def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortK
             raise ctx.fail("PSK-4001", "ORDER BY without LIMIT is unbounded on a stream", query.args["order"])
         block.order = order or block.order
         return
+    ties = limit is not None and _with_ties(ctx, limit, offset, order)
     amount = _amount(ctx, limit) if limit is not None else None
     count = _whole(ctx, amount, "LIMIT") if limit is not None else None
     skip = _whole(ctx, offset.expression, "OFFSET") if offset is not None else 0
@@ -35,8 +36,17 @@ def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortK
         if side is None:
             raise CannotDecorrelate
         partition.append(to_expr(ctx, side))
-    block.node = TopN(block.node, tuple(partition), tuple(order), count, skip)
-    block.single = block.single or count == 1
+    block.node = TopN(block.node, tuple(partition), tuple(order), count, skip, "rank" if ties else None)
+    block.single = block.single or (count == 1 and not ties)
+
+
+def _with_ties(ctx: Context, limit: exp.Expression, offset: exp.Expression | None, order: list[SortKey]) -> bool:
+    """FETCH FIRST n ROWS WITH TIES: also the rows that are equal to the last one in ORDER BY."""
+    options = limit.args.get("limit_options")
+    ties = options is not None and bool(options.args.get("with_ties"))
+    if ties and (offset is not None or not order):
+        raise ctx.fail("PSK-1012", "WITH TIES needs ORDER BY, and cannot be combined with OFFSET", limit)
+    return ties
 
 
 def _amount(ctx: Context, limit: exp.Expression) -> exp.Expression | None:
@@ -45,7 +55,7 @@ def _amount(ctx: Context, limit: exp.Expression) -> exp.Expression | None:
     odd = [
         k for k, v in limit.args.items() if v and k not in ("this", "expression", "count", "direction", "limit_options")
     ]
-    odd += [k for k in ("percent", "with_ties") if options is not None and options.args.get(k)]
+    odd += [k for k in ("percent",) if options is not None and options.args.get(k)]
     if odd:
         raise ctx.fail(
             "PSK-1012", f"LIMIT with {odd[0].replace('_', ' ').upper()} is not supported", limit, hint="Write LIMIT n."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.plan.nodes import Distinct, Expr, Filter, Named, Project, SortKey, col
+from penstock.plan.nodes import Distinct, Expr, Filter, Named, Project, SortKey, TopN, col
 from penstock.sql.bind.aggregates import sort_keys
 from penstock.sql.bind.analytic import Analytics
 from penstock.sql.bind.block import Block
@@ -26,37 +26,48 @@ class Outputs(BlockDraft):
             node = lift(self._binder(aliases=True).bind(qualify.this), qualify.this)
             condition = analytics.extract(node, qualify.this)
         order = self._order(items, bound, lift, analytics)
-        distinct = self.select.args.get("distinct") is not None
+        on = self._distinct_on(items, bound, lift, analytics, order)
+        distinct = self.select.args.get("distinct") is not None and not on
+        if on and self.correlated:
+            raise CannotDecorrelate
         if self.correlated and (
             analytics.groups or (distinct and not all(isinstance(p, exp.EQ) for p in self.correlated))
         ):
             raise CannotDecorrelate
         names = self.domain.names if self.domain is not None else ()
         self.node = analytics.apply(self.node, tuple(col(d) for d in names))
-        checked = [*bound, *(k.expr.node for k in order), *([condition] if condition is not None else [])]
+        checked = [
+            *bound,
+            *(k.expr.node for k in order),
+            *(e.node for e in on),
+            *([condition] if condition is not None else []),
+        ]
         if any(self._outer_refs(e) for e in checked):
             raise CannotDecorrelate
         if condition is not None:
             self.node = Filter(self.node, to_expr(self.ctx, condition, qualify))
+        if on:
+            self.node = TopN(self.node, (*(col(d) for d in names), *on), tuple(order), 1)
+            # There is one row for these keys, so that later ones only choose it.
+            order = order[: len(on)]
+        limited_here = any(self.select.args.get(k) for k in ("limit", "offset"))
+        if on and not limited_here and not self.ctx.query.presents(self.select):
+            order = []
         outputs, cols = self._outputs(items, bound)
         shown = {n.name for n in outputs}
-        if self.ctx.query.presents(self.select) and not any(self.select.args.get(k) for k in ("limit", "offset")):
+        if self.ctx.query.presents(self.select) and not limited_here:
             order, extra = self._presented(order, outputs), []
         else:
             extra = self._extra(order, outputs, shown)
         kept = self._exposed(inner, shown | {e.name for e in extra})
-        if distinct:
-            if self.select.args["distinct"].args.get("on"):
-                raise self.ctx.fail(
-                    "PSK-1012", "DISTINCT ON is not supported", self.select, hint="Use ROW_NUMBER() … QUALIFY rn = 1."
-                )
-            if extra:
-                raise self.ctx.fail("PSK-1019", "with DISTINCT, ORDER BY can only use selected columns", self.select)
+        if distinct and extra:
+            raise self.ctx.fail("PSK-1019", "with DISTINCT, ORDER BY can only use selected columns", self.select)
         self.node = Project(self.node, (*outputs, *extra, *kept))
         if distinct:
             self.node = Distinct(self.node)
         block = Block(self.node, cols, self.correlated, domain=names)
-        limited(self.ctx, block, self.select, order)
+        if limited_here or order:
+            limited(self.ctx, block, self.select, order)
         if extra:
             used = {r for part in self.correlated for r in Expr(part).refs}
             keep = [*outputs, *(e for e in extra if e.name in used), *kept]
@@ -85,8 +96,12 @@ class Outputs(BlockDraft):
 
     def _order(self, items: Items, bound: list[exp.Expression], lift: Lift, analytics: Analytics) -> list[SortKey]:
         clause = self.select.args.get("order")
-        if clause is None:
-            return []
+        return self._sorted(clause, items, bound, lift, analytics) if clause is not None else []
+
+    def _sorted(
+        self, clause: exp.Expression, items: Items, bound: list[exp.Expression], lift: Lift, analytics: Analytics
+    ) -> list[SortKey]:
+        """Terms over outputs, by name or number, or over the input."""
         names = [n.lower() for _, n in items]
         out: list[exp.Expression] = []
         for item in clause.expressions:
@@ -103,6 +118,25 @@ class Outputs(BlockDraft):
                 node = analytics.extract(lift(self._binder(aliases=True).bind(core), core), core)
             out.append(_ordered(item, node))
         return list(sort_keys(self.ctx, out))
+
+    def _distinct_on(
+        self, items: Items, bound: list[exp.Expression], lift: Lift, analytics: Analytics, order: list[SortKey]
+    ) -> list[Expr]:
+        """The expressions of DISTINCT ON, of whose values each has the first row in ORDER BY. That must begin with them."""
+        distinct = self.select.args.get("distinct")
+        clause = distinct.args.get("on") if distinct is not None else None
+        if clause is None:
+            return []
+        listed = exp.Order(expressions=[exp.Ordered(this=e) for e in clause.expressions])
+        on = [k.expr for k in self._sorted(listed, items, bound, lift, analytics)]
+        if order and {e.sql() for e in on} != {k.expr.sql() for k in order[: len(on)]}:
+            raise self.ctx.fail(
+                "PSK-1012",
+                "ORDER BY must begin with the expressions of DISTINCT ON",
+                self.select.args["order"],
+                hint="Write SELECT DISTINCT ON (k) … ORDER BY k, ….",
+            )
+        return on
 
     def _outputs(self, items: Items, bound: list[exp.Expression]) -> tuple[list[Named], list[Col]]:
         outputs: list[Named] = []
@@ -125,7 +159,7 @@ class Outputs(BlockDraft):
     def _presented(self, order: list[SortKey], outputs: list[Named]) -> list[SortKey]:
         """The order of a view, over its columns: nothing else is stored."""
         out = []
-        for key, item in zip(order, self.select.args["order"].expressions if order else [], strict=True):
+        for key, item in zip(order, self.select.args["order"].expressions if order else [], strict=False):
             node = _over(outputs, key.expr.node)
             if not Expr(node).refs <= {o.name for o in outputs}:
                 raise self.ctx.fail(

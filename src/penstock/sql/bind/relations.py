@@ -37,6 +37,7 @@ from penstock.sql.bind.scope import Col, Relation, Scope
 from penstock.sql.bind.sessions import sessions
 from penstock.sql.bind.timejoins import TimeJoins
 from penstock.sql.bind.windows import window_kind, window_spec
+from penstock.sql.functions import generator_name
 from penstock.sql.names import suggestion
 from penstock.sql.rewrite import PARTITION
 from penstock.sql.trees import bare
@@ -120,6 +121,9 @@ class From(TimeJoins):
     # -- items ---------------------------------------------------------------------------------------------------------
 
     def item(self, node: exp.Expression) -> tuple[Node, Relation]:
+        if isinstance(node, exp.Table) and generator_name(node.this) is not None:
+            self._refuse_extras(node, ("this", "alias", "joins"))
+            return self.item(exp.Lateral(this=node.this, alias=node.args.get("alias")))
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
             return self._window_function(node)
         if isinstance(node, exp.Table):
@@ -218,7 +222,7 @@ class From(TimeJoins):
         return [Col(n, c.internal) for n, c in zip(names, cols, strict=True)]
 
     def _window_function(self, node: exp.Table) -> tuple[Node, Relation]:
-        """`TUMBLE(TABLE s, DESCRIPTOR(ts), size)`: the table's columns, window_start and window_end."""
+        """`TUMBLE(TABLE s, DESCRIPTOR(ts), size)` or `TUMBLE(s, ts, size)`: the table's columns, window_start and window_end."""
         self._refuse_extras(node, ("this", "alias"))
         call = node.this
         kind = window_kind(call)
@@ -231,7 +235,7 @@ class From(TimeJoins):
         if (
             len(args) < 3
             or not isinstance(args[0], exp.Column)
-            or not (isinstance(args[1], exp.Anonymous) and args[1].name.upper() == "DESCRIPTOR")
+            or not (isinstance(args[1], exp.Column) or args[1].name.upper() == "DESCRIPTOR")
         ):
             raise self.ctx.fail(
                 "PSK-2003",
@@ -246,10 +250,11 @@ class From(TimeJoins):
                 call,
             )
         child, relation = self._table(exp.Table(this=args[0].this))
-        if len(args[1].expressions) != 1:
+        named = [args[1]] if isinstance(args[1], exp.Column) else args[1].expressions
+        if len(named) != 1:
             raise self.ctx.fail("PSK-2003", "DESCRIPTOR must name one time column", call, hint=shape)
         binder = ExprBinder(self.ctx, Scope([relation]))
-        time = binder.bind(args[1].expressions[0])
+        time = binder.bind(named[0])
         spec = window_spec(self.ctx, kind, time, args[2:], call)
         prefix = self.ctx.fresh("window")
         start, end = f"{prefix}$start", f"{prefix}$end"
@@ -275,17 +280,29 @@ class From(TimeJoins):
     def _generated(self, child: Node, item: exp.Expression, *, outer: bool) -> Node:
         """UNNEST(…) AS t(c), LATERAL explode(…) AS t(c), LATERAL VIEW explode(…) t AS c."""
         call = item.this if isinstance(item, exp.Lateral) else item
-        if isinstance(item, exp.Unnest):
-            if item.args.get("offset"):
-                raise self.ctx.fail(
-                    "PSK-1012", "WITH ORDINALITY is not supported", item, hint="Use LATERAL VIEW posexplode(…)."
-                )
-            if len(item.expressions) != 1:
-                raise self.ctx.fail("PSK-1012", "UNNEST needs exactly one array", item)
+        if isinstance(item, exp.Lateral) and item.args.get("ordinality"):
+            raise self.ctx.fail(
+                "PSK-1012", "WITH ORDINALITY is only supported after UNNEST", item, hint="Use posexplode(…)."
+            )
+        if isinstance(item, exp.Unnest) and len(item.expressions) != 1:
+            raise self.ctx.fail("PSK-1012", "UNNEST needs exactly one array", item)
         alias = item.args.get("alias")
         names = [c.name for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
         table = alias.name if isinstance(alias, exp.TableAlias) else ""
-        node, cols = generate(self.ctx, child, call, ExprBinder(self.ctx, self.scope), names or None, outer, table)
+        binder = ExprBinder(self.ctx, self.scope)
+        if isinstance(item, exp.Unnest) and item.args.get("offset"):
+            number = item.args["offset"].name or "ordinality"
+            both = [number, names[0] if names else "col"]
+            array = exp.Posexplode(this=item.expressions[0])
+            node, (count, value) = generate(self.ctx, child, array, binder, both, outer, table)
+            # posexplode counts from 0.
+            internal = self.ctx.fresh(f"{count.internal}$1")
+            one = exp.Add(this=column(count.internal), expression=exp.Literal.number(1))
+            kept = [Named(c, col(c)) for c in node.columns if c != count.internal]
+            node = Project(node, (*kept, Named(internal, to_expr(self.ctx, one, item))))
+            self.add(Relation(table or None, (value, Col(number, internal))), item)
+            return node
+        node, cols = generate(self.ctx, child, call, binder, names or None, outer, table)
         self.add(Relation(table or None, tuple(cols)), item)
         return node
 
@@ -369,6 +386,8 @@ class From(TimeJoins):
         if special is not None:
             if kind not in ("inner", "left"):
                 raise self.ctx.fail("PSK-3003", "a temporal join must be INNER or LEFT", item)
+            if _is_proctime(special.expressions[0]):
+                return self._current(left, right, "inner" if kind == "inner" else "left", bound, item)
             return self._temporal(left, right, "inner" if kind == "inner" else "left", bound, special, binder, item)
         if self._is_lookup(right):
             if kind not in ("inner", "left"):
@@ -453,6 +472,20 @@ class From(TimeJoins):
         if len(parts) > 1 and self.scope.relation(parts[0]) is not None:
             return True
         return bool(self.scope.find(parts[0]))
+
+    def _current(
+        self, left: Node, right: Node, kind: Literal["inner", "left"], bound: list[exp.Expression], item: exp.Expression
+    ) -> Node:
+        """FOR SYSTEM_TIME AS OF PROCTIME(): a lookup, also in a table that has a key."""
+        info = self.ctx.catalog.get(right.object) if isinstance(right, Scan) else None
+        if info is None or info.kind not in (Kind.TABLE, Kind.LOOKUP) or not info.key:
+            raise self.ctx.fail(
+                "PSK-3003",
+                "FOR SYSTEM_TIME AS OF PROCTIME() needs a table with a PRIMARY KEY, or a lookup table",
+                item,
+                hint="Join a table that has a key, or name a time of the left side.",
+            )
+        return self._lookup(left, right, kind, bound, item)
 
     def _is_lookup(self, node: Node) -> bool:
         return isinstance(node, Scan) and self.ctx.kinds.get(node.object_id) is Kind.LOOKUP
@@ -559,6 +592,10 @@ def _is_comma(join: exp.Join) -> bool:
     """A table or derived table after a comma (or CROSS JOIN), which does not depend on the items before it."""
     said = any(join.args.get(a) for a in ("on", "using", "side", "method")) or (join.kind or "CROSS") != "CROSS"
     return not said and isinstance(join.this, (exp.Table, exp.Subquery, exp.Values))
+
+
+def _is_proctime(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.upper() == "PROCTIME"
 
 
 def _is_true(node: exp.Expression) -> bool:

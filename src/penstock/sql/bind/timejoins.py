@@ -53,7 +53,12 @@ class TimeJoins(ABC):
         item: exp.Expression,
     ) -> Node:
         kind: Literal["inner", "left"] = "inner" if call.expressions[0].name == "inner" else "left"
-        if len(call.expressions) != 2:
+        matching = [(binder.bind(p), p) for p in conjuncts(call.expressions[1])] if len(call.expressions) == 2 else []
+        if len(call.expressions) == 1:
+            # Without MATCH_CONDITION, ON has the comparison of the times.
+            matching = [(p, item) for p in bound if not isinstance(p, exp.EQ)]
+            bound = [p for p in bound if isinstance(p, exp.EQ)]
+        elif len(call.expressions) > 2:
             raise self.ctx.fail("PSK-3003", "MATCH_CONDITION must be one condition", item)
         self._append_only(left, "an ASOF", item)
         self._append_only(right, "an ASOF", item)
@@ -66,8 +71,7 @@ class TimeJoins(ABC):
         strict, tolerance = False, None
         left_time = right_time = None
         differences: list[tuple[exp.Expression, int]] = []
-        for part in conjuncts(call.expressions[1]):
-            node = binder.bind(part)
+        for node, origin in matching:
             if (
                 isinstance(node, exp.Anonymous)
                 and node.name.upper() == "NEAREST"
@@ -96,7 +100,7 @@ class TimeJoins(ABC):
                     strict = isinstance(node, (exp.GT, exp.LT))
                     left_time, right_time = a, b
                     continue
-            raise self.ctx.fail("PSK-3003", "this match condition is not supported", part, hint=shape)
+            raise self.ctx.fail("PSK-3003", "this match condition is not supported", origin, hint=shape)
         if direction is None or left_time is None or right_time is None:
             raise self.ctx.fail("PSK-3003", "the match condition does not compare the two times", item, hint=shape)
         if not (Expr(left_time).refs <= lefts and Expr(right_time).refs <= rights):
