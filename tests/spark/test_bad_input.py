@@ -47,11 +47,13 @@ def code(call: Callable[[], object]) -> str:
     [
         ("SELECT array() AS x", [([],)]),
         ("SELECT array(NULL) AS x", [([None],)]),
-        ("SELECT map() AS x", [([],)]),
+        ("SELECT map() AS x", [({},)]),
         ("SELECT struct(NULL AS a, 1 AS b) AS x", [({"a": None, "b": 1},)]),
         ("SELECT array(array()) AS x, 1 AS x", [([[]], 1)]),
         ("SELECT explode(array()) AS x", []),
         ("SELECT NULL AS x", [(None,)]),
+        ("SELECT INTERVAL '1' DAY AS x", [(dt.timedelta(days=1),)]),
+        ("SELECT INTERVAL '1' MONTH AS x", [((1, 0, 0),)]),
         ("SELECT 1 AS ``", [(1,)]),
         ("SELECT 'a\\nb'", [("a\nb",)]),
         ("SELECT 'a\0b' AS x", [("a\0b",)]),
@@ -64,9 +66,9 @@ def test_odd_results(shared: penstock.Database, select: str, rows: list[Any]) ->
 @pytest.mark.parametrize(
     ("values", "row"),
     [
-        ("(1, array(), map(), map(), NULL, NULL, NULL, NULL, array())", (1, [], [], [], None, None, None, None, [])),
+        ("(1, array(), map(), map(), NULL, NULL, NULL, NULL, array())", (1, [], {}, {}, None, None, None, None, [])),
         ("(2, array(NULL), NULL, NULL, struct(NULL, array()), NULL, NULL, NULL, NULL)", (2, [None], None, None, {"x": None, "y": []}, None, None, None, None)),
-        ("(3, NULL, map('a', NULL), map(1, 'x'), NULL, NULL, NULL, '', array(NULL))", (3, None, [("a", None)], [(1, "x")], None, None, None, "", [None])),
+        ("(3, NULL, map('a', NULL), map(1, 'x'), NULL, NULL, NULL, '', array(NULL))", (3, None, {"a": None}, {1: "x"}, None, None, None, "", [None])),
     ],
 )  # fmt: skip
 def test_odd_inserts(shared: penstock.Database, values: str, row: tuple[Any, ...]) -> None:
@@ -165,7 +167,7 @@ def test_what_the_log_takes_the_view_store_takes(opener: Opener, tmp_path: Path)
             db.execute(f"INSERT INTO plain (id, {column}) VALUES (2, ?)", [value])
     for _ in range(2):
         assert db.sql("SELECT * FROM plain").fetchall() == [row]
-        assert db.sql("SELECT * FROM nested").fetchall() == [(*row, [("a", 1)])]
+        assert db.sql("SELECT * FROM nested").fetchall() == [(*row, {"a": 1})]
         assert [s.state for s in db.status()] == ["ready", "ready"]
         db.close()
         db = opener(tmp_path)
@@ -176,8 +178,6 @@ def test_what_the_log_takes_the_view_store_takes(opener: Opener, tmp_path: Path)
     [
         ("SELECT TIMESTAMP'10000-01-01 00:00:00' AS x", "PSK-7001"),
         ("SELECT CAST(X'ff' AS STRING) AS x", "PSK-7001"),
-        ("SELECT INTERVAL '1' DAY AS x", "PSK-1013"),
-        ("SELECT INTERVAL '1' MONTH AS x", "PSK-7001"),
         ("SELECT map(1, 2, 1, 3) AS x", "PSK-7001"),
         ("SELECT '\ud800' AS x", "PSK-1001"),
         ("CREATE MATERIALIZED VIEW bad AS SELECT NULL AS x FROM t", "PSK-1013"),

@@ -70,7 +70,9 @@ def arrow_type(kind: DataType) -> pa.DataType:
     if isinstance(kind, ArrayType):
         return pa.list_(pa.field("element", arrow_type(kind.elementType)))
     if isinstance(kind, MapType):
-        return pa.map_(arrow_type(kind.keyType), arrow_type(kind.valueType))
+        # Keys are never NULL, so Arrow refuses keys without a type.
+        key = StringType() if isinstance(kind.keyType, NullType) else kind.keyType
+        return pa.map_(arrow_type(key), arrow_type(kind.valueType))
     if isinstance(kind, StructType):
         return pa.struct([pa.field(f.name, arrow_type(f.dataType)) for f in kind.fields])
     if isinstance(kind, NullType):
