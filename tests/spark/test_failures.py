@@ -381,7 +381,7 @@ def test_bad_rows_heal_whatever_was_tried_first(db: penstock.Database) -> None:
         "numbers": [(1, 1), (4, 4)],
         "sums": [(0, 3), (1, -6)],
         "texts": [(1, "a"), (4, "d")],
-        "maps": [(1, [("1", 1), ("two", 2)]), (4, [("4", 1), ("two", 2)])],
+        "maps": [(1, {"1": 1, "two": 2}), (4, {"4": 1, "two": 2})],
     }
     assert {name: sorted(db.sql(f"SELECT * FROM {name}").fetchall()) for name in expected} == expected
     assert [s.error for s in db.status() if s.error] == []

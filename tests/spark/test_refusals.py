@@ -193,11 +193,11 @@ STATEMENTS = [
     ),
     Refused("CREATE STREAM o AS SELECT t.price, q.bid FROM trades t CROSS JOIN quotes q", "PSK-3"),
     Refused("CREATE STREAM o AS SELECT t.price, q.bid FROM trades t, quotes q", "PSK-3"),
-    Refused("CREATE STREAM o AS SELECT price, bid FROM trades NATURAL JOIN quotes", "PSK-3003"),
+    Refused("CREATE STREAM o AS SELECT price, bid FROM trades NATURAL JOIN quotes", "PSK-3001"),
     Refused("CREATE STREAM o AS SELECT t.price, q.bid FROM trades t JOIN quotes q ON t.price < q.bid", "PSK-3"),
     # Order
     Refused("CREATE STREAM o AS SELECT symbol FROM trades ORDER BY symbol", "PSK-4001", "LIMIT"),
-    Refused("CREATE MATERIALIZED VIEW o AS SELECT symbol, volume FROM totals ORDER BY volume", "PSK-4001"),
+    Refused("CREATE MATERIALIZED VIEW o AS SELECT symbol FROM totals ORDER BY volume", "PSK-4001"),
     # Wrong kind of object
     Refused("SUBSCRIBE trades", "PSK-5012", "CREATE STREAM"),
     Refused("SUBSCRIBE nothere", "PSK-1002"),
