@@ -142,9 +142,11 @@ def test_everything_comes_back_when_the_folder_is_opened_again(opener: Opener, t
     assert db.sql("SELECT * FROM over").fetchall() == [(5,)]
     assert db.sql("SELECT * FROM names").fetchall() == [("a", "Anna")]
     assert len(db.sql("SELECT * FROM big")) == 4
-    assert [c["id"] for c in db.checkpoints()] == []
-    assert db.checkpoint() == 1
-    assert [c["id"] for c in db.checkpoints()] == [1]
+    before = [c["id"] for c in db.checkpoints()]
+    made = db.checkpoint()
+    assert made == before[-1] + 1
+    assert [c["id"] for c in db.checkpoints()][-2:] == [before[-1], made]
+    assert db.sql("SHOW CHECKPOINTS").fetchall()[-1][0] == made
 
 
 def test_the_query_of_a_subscription_does_not_outlive_its_process(opener: Opener, tmp_path: Path) -> None:

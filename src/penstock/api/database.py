@@ -7,7 +7,6 @@ import builtins
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,8 +170,12 @@ class Database(Statements):
         return ex.checkpoint(self._engine)
 
     def checkpoints(self) -> list[dict[str, int]]:
+        """The checkpoints that are kept, the oldest first; those made by interval and by `close` too."""
         self._engine.check_open()
-        return [asdict(c) for c in self._engine.catalog.checkpoints]
+        return [
+            {"id": c.id, "lsn": c.lsn, "time_ms": c.time_ms, "duration_ms": c.duration_ms, "bytes": c.bytes}
+            for c in self._engine.checkpoints.kept
+        ]
 
     # Insight
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import google_crc32c
 
 from penstock.catalog.objects import (
-    Checkpoint,
     Column,
     Connector,
     Hosting,
@@ -38,7 +37,6 @@ class Content:
     next_id: int
     objects: tuple[ObjectInfo, ...]
     plans: Mapping[int, str]
-    checkpoints: Sequence[Checkpoint]
     solo: Mapping[int, Solo]
     hosted: Mapping[str, Hosting]
     home: str | None
@@ -51,7 +49,6 @@ def write_catalog(path: Path, content: Content) -> None:
         "next_id": content.next_id,
         "objects": [_object_to_json(o) for o in content.objects],
         "plans": {str(i): p for i, p in content.plans.items()},
-        "checkpoints": [dataclasses.asdict(c) for c in content.checkpoints],
         "solo": {str(i): dataclasses.asdict(s) for i, s in content.solo.items()},
         "hosted": {key: _hosting_to_json(h) for key, h in content.hosted.items()},
         "home": content.home,
@@ -89,7 +86,6 @@ def _content(whole: dict[str, Any]) -> Content:
         next_id=int(catalog["next_id"]),
         objects=tuple(_object(o) for o in catalog["objects"]),
         plans={int(i): str(p) for i, p in catalog["plans"].items()},
-        checkpoints=tuple(Checkpoint(**c) for c in catalog["checkpoints"]),
         solo={int(i): Solo(**s) for i, s in catalog["solo"].items()},
         hosted={key: _hosting(h) for key, h in catalog.get("hosted", {}).items()},
         home=catalog["home"],
@@ -106,7 +102,6 @@ def _first_format(whole: dict[str, Any]) -> Content:
         next_id=int(whole["next_id"]),
         objects=with_roles([_object(o) for o in whole["objects"]]),
         plans={int(i): str(p) for i, p in stored.get("plans", {}).items()},
-        checkpoints=tuple(Checkpoint(**c) for c in stored.get("checkpoints", [])),
         solo={int(i): Solo(*s) for i, s in stored.get("solo", {}).items()},
         hosted={},
         home=None,

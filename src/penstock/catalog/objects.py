@@ -113,15 +113,6 @@ class ObjectInfo:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """A position in the log that CHECKPOINT recorded."""
-
-    id: int
-    lsn: int
-    time_ms: int
-
-
-@dataclass(frozen=True)
 class Slot:
     """The place of a query in a shared job, never given twice, what is added to the numbers of its epochs, and the LSN after which it begins to read; 0: with the contents of what it reads."""
 

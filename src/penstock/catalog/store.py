@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock.catalog.file import Content, read_catalog, write_catalog
-from penstock.catalog.objects import Checkpoint, Hosting, Kind, ObjectInfo, Solo
+from penstock.catalog.objects import Hosting, Kind, ObjectInfo, Solo
 from penstock.disk import Witness
 from penstock.errors import fail
 
@@ -20,7 +20,7 @@ class Catalog:
     """Thread-safe. A change is on disk when its call returns. If it cannot be written, the call raises PSK-7004 and changes nothing.
 
     Besides the objects, it stores everything else that must survive a restart: `plans`, the fingerprint of the plan that produced a
-    query's stored state, by query id; `checkpoints`; `solo`, by the id of a query that has left a shared job or begins
+    query's stored state, by query id; `solo`, by the id of a query that has left a shared job or begins
     again; `hosted`, the jobs that queries share, by the objects that they read; and `home`,
     the folder of the database when it last ran. Change these within `edit`.
 
@@ -36,7 +36,6 @@ class Catalog:
         self._by_name: dict[str, int] = {}
         self._next_id = 1
         self.plans: dict[int, str] = {}
-        self.checkpoints: list[Checkpoint] = []
         self.solo: dict[int, Solo] = {}
         self.hosted: dict[str, Hosting] = {}
         self.home: str | None = None
@@ -179,7 +178,6 @@ class Catalog:
             next_id=self._next_id,
             objects=tuple(self._by_id.values()),
             plans=dict(self.plans),
-            checkpoints=tuple(self.checkpoints),
             solo=dict(self.solo),
             hosted=dict(self.hosted),
             home=self.home,
@@ -206,7 +204,6 @@ class Catalog:
         self._by_name = {o.name.lower(): o.id for o in content.objects}
         self.plans.clear()
         self.plans.update(content.plans)
-        self.checkpoints[:] = content.checkpoints
         self.solo.clear()
         self.solo.update(content.solo)
         self.hosted.clear()

@@ -40,17 +40,29 @@ class Checkpoints:
         interval = self._engine.settings.checkpoint.interval_ms / 1000
         if interval and time.monotonic() - self._due >= interval:
             self._due = time.monotonic()
-            self.make(always=False)
+            self.make_if_moved()
         self._tell()
 
-    def make(self, *, always: bool = True) -> Manifest | None:
-        """Makes a checkpoint; not `always`: unless nothing has changed since the last one. Raises PSK-7004."""
+    @property
+    def kept(self) -> list[Manifest]:
+        """The checkpoints that are kept, the oldest first."""
+        return list(self._kept)
+
+    def make(self) -> Manifest:
+        """Makes a checkpoint. Raises PSK-7004."""
+        return self._make(always=True)
+
+    def make_if_moved(self) -> None:
+        """Makes a checkpoint unless nothing has changed since the last one. Raises PSK-7004."""
+        self._make(always=False)
+
+    def _make(self, *, always: bool) -> Manifest:
         with self._lock:
-            made = self._make(always)
+            made = self._made(always)
         self._tell()
         return made
 
-    def _make(self, always: bool) -> Manifest | None:
+    def _made(self, always: bool) -> Manifest:
         engine, storage = self._engine, self._engine.storage
         begun = time.monotonic()
         saved: dict[str, tuple[Beginning, Saved]] = {}
@@ -61,7 +73,7 @@ class Checkpoints:
                 saved[engine.jobs.recovery.key(job.folder)] = (job, found)
         jobs = {k: SavedJob(j.base, s.reached.lsn, s.reached.roster, {}) for k, (j, s) in saved.items()}
         if not always and self._kept and _positions(jobs) == _positions(self._kept[-1].jobs):
-            return None
+            return self._kept[-1]
         # What the jobs have recorded, and what they have read, must be on disk before the checkpoint is.
         storage.log.sync()
         lsn = storage.log.head

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from penstock.catalog.objects import Kind, ObjectInfo, Role
@@ -283,7 +282,7 @@ class Engine:
                 keep_classes()
 
     def _save(self) -> None:
-        for save in (self.storage.save_contents, partial(self.checkpoints.make, always=False)):
+        for save in (self.storage.save_contents, self.checkpoints.make_if_moved):
             try:
                 save()
             except PenstockError as error:

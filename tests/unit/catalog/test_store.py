@@ -13,7 +13,6 @@ import pytest
 from tests.unit.disk.filling import largest_file
 
 from penstock.catalog.objects import (
-    Checkpoint,
     Column,
     Connector,
     Hosting,
@@ -56,7 +55,6 @@ def filled(path: Path) -> Catalog:
     with catalog.edit():
         catalog.add(VIEW, PROBE)
         catalog.plans |= {2: "abc", 3: "def"}
-        catalog.checkpoints.append(Checkpoint(1, 17, 1_700_000_000_000))
         catalog.solo[3] = Solo(5, 1 << 40)
         catalog.hosted["1-2"] = Hosting(2, 11, 4, {3: Slot(4, 1 << 40)})
         catalog.home = "/somewhere"
@@ -66,7 +64,7 @@ def filled(path: Path) -> Catalog:
 def state(catalog: Catalog) -> tuple[object, ...]:
     """All that it says, in copies."""
     named = [catalog.get(n) for n in ("trades", "totals", "__probe_0_totals", "new")]
-    kept = (dict(catalog.plans), list(catalog.checkpoints), dict(catalog.solo), catalog.home)
+    kept = (dict(catalog.plans), dict(catalog.solo), catalog.home)
     return (catalog.objects(), named, *kept)
 
 
@@ -77,7 +75,6 @@ def test_everything_is_there_after_opening_again(tmp_path: Path) -> None:
     assert state(after) == state(before)
     assert (after.objects(), after.home) == ([SOURCE, VIEW, PROBE], "/somewhere")
     assert after.plans == {2: "abc", 3: "def"}
-    assert after.checkpoints == [Checkpoint(1, 17, 1_700_000_000_000)]
     assert after.solo == {3: Solo(5, 1 << 40)}
     assert after.hosted == {"1-2": Hosting(2, 11, 4, {3: Slot(4, 1 << 40)})}
     assert after.get("TRADES") == SOURCE
@@ -118,7 +115,6 @@ def test_a_name_is_taken_once(tmp_path: Path) -> None:
 
 def edited(catalog: Catalog) -> None:
     with catalog.edit():
-        catalog.checkpoints.append(Checkpoint(2, 18, 0))
         catalog.solo.clear()
         catalog.remove(3)
         assert not catalog.has_id(3)
@@ -310,7 +306,7 @@ def test_the_first_format_is_read_and_its_names_become_roles(tmp_path: Path) -> 
     ]
     assert [o.name for o in catalog.objects() if not o.hidden] == ["s", "by_name", "late", "d", "out"]
     assert [o.name for o in catalog.objects() if o.has_contents] == ["d", "__subscription_1"]
-    assert (catalog.plans, catalog.checkpoints, catalog.home) == ({2: "abc"}, [Checkpoint(1, 5, 6)], None)
+    assert (catalog.plans, catalog.home) == ({2: "abc"}, None)
     assert catalog.solo == {5: Solo(7, 8)}
     assert catalog.new_id() == 9
     before = state(catalog)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
 
-from penstock.catalog.objects import Checkpoint, Kind
+from penstock.catalog.objects import Kind
 from penstock.errors import PenstockError, fail
 from penstock.log import Part
 from penstock.runtime.connect.replica import Replica
@@ -171,7 +170,7 @@ def run(session: Session, s: st.Statement) -> Outcome:
 
 
 def checkpoint(engine: Engine) -> int:
-    """Waits until every view has all commits, marks the position in the log, writes snapshots and returns the checkpoint's number.
+    """Waits until every view has all commits, writes snapshots, and returns the checkpoint's number.
 
     Objects without an epoch since the last checkpoint get an empty one, so that subscribers can refer to every checkpoint.
     """
@@ -180,11 +179,12 @@ def checkpoint(engine: Engine) -> int:
         engine.wait(taken_in, _CHECKPOINT_S)
     with engine.ddl:
         catalog = engine.catalog
-        last = catalog.checkpoints[-1] if catalog.checkpoints else Checkpoint(0, 0, 0)
+        kept = engine.checkpoints.kept
+        last = kept[-1].lsn if kept else 0
         quiet = [
             o
             for o in catalog.objects(Kind.STREAM, Kind.VIEW)
-            if (entry := engine.log.last_entry(o.id)) is None or entry.lsn <= last.lsn
+            if (entry := engine.log.last_entry(o.id)) is None or entry.lsn <= last
         ]
         if quiet:
             engine.storage.commit(
@@ -195,10 +195,7 @@ def checkpoint(engine: Engine) -> int:
             )
         engine.log.sync()
         engine.storage.save_contents()
-        engine.checkpoints.make()
-        with catalog.edit():
-            catalog.checkpoints.append(Checkpoint(last.id + 1, engine.log.head, int(time.time() * 1000)))
-        return last.id + 1
+        return engine.checkpoints.make().id
 
 
 def _declare(session: Session, s: st.DeclareCursor) -> None:

@@ -260,17 +260,26 @@ def show(engine: Engine, what: str) -> pa.Table:
         )
         return pa.Table.from_pylist(rows, schema=schema)
     if what == "checkpoints":
-        schema = pa.schema([("id", pa.int64()), ("lsn", pa.int64()), ("time", pa.timestamp("us", tz="UTC"))])
-        rows = [{"id": c.id, "lsn": c.lsn, "time": c.time_ms * 1000} for c in engine.catalog.checkpoints]
-        return pa.Table.from_arrays(
-            [pa.array([r[f.name] for r in rows], pa.int64()).cast(f.type) for f in schema], schema=schema
-        )
+        return _show_checkpoints(engine)
     if what == "log":
         return _show_log(engine)
     if what == "subscriptions":
         return _show_subscriptions(engine)
     known = [{"name": c.name, "direction": c.direction, "delivery": c.delivery} for c in connectors()]
     return pa.Table.from_pylist(known, schema=pa.schema([(n, pa.string()) for n in ("name", "direction", "delivery")]))
+
+
+def _show_checkpoints(engine: Engine) -> pa.Table:
+    kept = engine.checkpoints.kept
+    columns: dict[str, tuple[list[int], pa.DataType]] = {
+        "id": ([c.id for c in kept], pa.int64()),
+        "lsn": ([c.lsn for c in kept], pa.int64()),
+        "time": ([c.time_ms * 1000 for c in kept], pa.timestamp("us", tz="UTC")),
+        "queries": ([len(c.jobs) for c in kept], pa.int64()),
+        "bytes": ([c.bytes for c in kept], pa.int64()),
+        "duration_ms": ([c.duration_ms for c in kept], pa.int64()),
+    }
+    return pa.table({name: pa.array(values, pa.int64()).cast(kind) for name, (values, kind) in columns.items()})
 
 
 def _show_log(engine: Engine) -> pa.Table:
