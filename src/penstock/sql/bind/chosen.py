@@ -5,8 +5,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.sql.bind.context import Context
-from penstock.sql.bind.generators import series
+from penstock.sql.bind.generators import refuse_series, series
 from penstock.sql.bind.naming import output_name
+from penstock.sql.functions import name_of
 
 _MOVED = ("from_", "joins", "laterals", "where", "group", "having", "qualify", "windows", "distinct")
 
@@ -18,10 +19,10 @@ def write_out(ctx: Context, tree: exp.Expression) -> None:
     for unnest in list(tree.find_all(exp.Unnest)):
         if unnest.args.get("offset"):
             _ordinality(ctx, unnest)
-    for call in list(tree.find_all(exp.GenerateSeries, exp.Anonymous)):
-        if isinstance(call, exp.GenerateSeries) or (
-            call.name.lower() == "range" and isinstance(call.parent, exp.Lateral)
-        ):
+    for call in list(tree.find_all(exp.Anonymous)):
+        if not isinstance(call.parent, (exp.Table, exp.Lateral)):
+            refuse_series(ctx, call)
+        elif name_of(call) == "generate_series" or (name_of(call) == "range" and isinstance(call.parent, exp.Lateral)):
             _rows(ctx, call)
     for select in reversed(list(tree.find_all(exp.Select))):
         limit, distinct = select.args.get("limit") or exp.Limit(), select.args.get("distinct")
@@ -122,9 +123,9 @@ def _within(ctx: Context, select: exp.Select, made: dict[str, exp.Expression], n
     return node.copy() if isinstance(node, exp.Literal) else _named(ctx, select, made, node)
 
 
-def _rows(ctx: Context, call: exp.Func) -> None:
+def _rows(ctx: Context, call: exp.Anonymous) -> None:
     """generate_series(…), and range(…) over columns, as rows of an array."""
-    name = "range" if isinstance(call, exp.Anonymous) else "generate_series"
+    name = call.name.lower()
     within = call.parent
     if isinstance(within, (exp.Table, exp.Lateral)):
         alias = within.args.get("alias")

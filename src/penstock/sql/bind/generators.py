@@ -10,7 +10,10 @@ from penstock.sql.bind.context import Context
 from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.exprs import ExprBinder, to_expr
 from penstock.sql.bind.scope import Col
-from penstock.sql.functions import generator_name
+from penstock.sql.functions import generator_name, name_of
+
+SERIES = frozenset({"range", "generate_series"})
+"""Table functions: unlike generators, they are only for FROM."""
 
 
 def generate(
@@ -27,7 +30,7 @@ def generate(
     if name is None:
         raise ctx.fail("PSK-1006", "expected a generator: explode, posexplode, unnest, inline", call)
     node = binder.bind(call)
-    if name in ("range", "generate_series"):
+    if name in SERIES:
         node = exp.Explode(this=series(ctx, name, node, call))
         names = names or ["id" if name == "range" else table or "generate_series"]
     if name == "unnest":
@@ -48,7 +51,7 @@ def generate(
             )
         else:
             names = ["col"]
-    if name in ("range", "generate_series") and len(names) != 1:
+    if name in SERIES and len(names) != 1:
         raise ctx.fail("PSK-1016", f"{name}() returns one column", call)
     if (name in ("explode", "explode_outer", "unnest") and len(names) > 2) or (
         name.startswith("posexplode") and not 2 <= len(names) <= 3
@@ -62,12 +65,21 @@ def generate(
     return made, [Col(n, i) for n, i in zip(names, internals, strict=True)]
 
 
+def refuse_series(ctx: Context, call: exp.Expression) -> None:
+    """Raises PSK-1006 for a series where a value is expected."""
+    name = name_of(call)
+    if name in SERIES:
+        raise ctx.fail(
+            "PSK-1006",
+            f"{name} returns rows, not a value",
+            call,
+            hint=f"Call it in FROM: FROM …, LATERAL {name}(…) AS s(x).",
+        )
+
+
 def series(ctx: Context, name: str, node: exp.Expr, call: exp.Expr) -> exp.Expression:
     """range([start,] end [, step]) without `end`, generate_series(start, end [, step]) with it, as an array that may be empty."""
-    if isinstance(node, exp.GenerateSeries):
-        args = [a for k in ("start", "end", "step") if (a := node.args.get(k)) is not None]
-    else:
-        args = list(node.expressions)
+    args = list(node.expressions)
     least = 1 if name == "range" else 2
     if not least <= len(args) <= 3:
         raise ctx.fail("PSK-1007", f"{name}() takes {least} to 3 arguments", call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.sql.bind.draft import BlockDraft, Items
-from penstock.sql.bind.generators import generate
+from penstock.sql.bind.generators import generate, refuse_series
 from penstock.sql.bind.naming import output_name
 from penstock.sql.bind.scope import Col, Relation
 from penstock.sql.functions import generator_name
@@ -21,6 +21,7 @@ class SelectList(BlockDraft):
                 continue
             core = item.this if isinstance(item, (exp.Alias, exp.Aliases)) else item
             if generator_name(core) is not None:
+                refuse_series(self.ctx, core)
                 out += self._generator(item, core)
             elif isinstance(item, exp.Aliases):
                 raise self.ctx.fail("PSK-1012", "only a generator can have several aliases", item)
