@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import TYPE_CHECKING
 
 from penstock.catalog.objects import Kind
 from penstock.checkpoint import StreamCheckpoint
+from penstock.errors import PenstockError
 from penstock.runtime.jobs.recovery import Beginning
 from penstock.runtime.jobs.saved import Saved, capture
 from penstock.runtime.storage.checkpoints import Manifest, SavedJob
@@ -15,6 +17,8 @@ from penstock.spark.offsets import Reached
 
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
+
+_logger = logging.getLogger(__name__)
 
 
 class Checkpoints:
@@ -32,8 +36,9 @@ class Checkpoints:
         for id in store.ids()[-engine.settings.checkpoint.max_retained :]:
             try:
                 self._kept.append(store.manifest(id))
-            except Exception:
-                continue
+            except PenstockError as why:
+                # Queries go back to another one; this one is pruned in its turn.
+                _logger.warning("checkpoint %d cannot be used: %s", id, why.detail)
 
     def tick(self) -> None:
         """Makes a checkpoint if one is due and any job has moved."""
