@@ -65,6 +65,8 @@ class Jobs:
         self.by_object: dict[int, Job] = {}
         self.hosted = HostedJobs(self)
         self._lookups = lookups
+        self.paused: set[int] = set()
+        """Queries that the pipeline does not start: their owner has stopped them."""
         self._refused: dict[int, tuple[PenstockError, float]] = {}
 
     # Starting and stopping
@@ -73,7 +75,7 @@ class Jobs:
         """Starts every query, in order of dependency. One that cannot be started is reported; the others still start."""
         catalog = self.storage.catalog
         for info in catalog.objects(*QUERIES):
-            if not self.hosted.member(info.id):
+            if not self.hosted.member(info.id) and info.id not in self.paused:
                 self.attempt([info], lambda info=info: self.start(info))  # type: ignore[misc]
         for key in self.hosted.all():
             self.attempt(self.hosted.members(key), lambda key=key: self.hosted.start(key))  # type: ignore[misc]
@@ -100,10 +102,20 @@ class Jobs:
             return
         self.planned[info.id] = known
         self.storage.check_sound(info)
+        # It may fail as soon as it runs.
+        was = self._refused.pop(info.id, None)
+        try:
+            self._run_one(info, known)
+        except BaseException:
+            if was is not None:
+                self._refused.setdefault(info.id, was)
+            raise
+        self._tell(info)
+
+    def _run_one(self, info: ObjectInfo, known: Planned) -> None:
         key = self.hosted.key(info.id)
         if key is not None:
             self.hosted.start(key)
-            self._resumed(info)
             return
         if self._lost(info, known):
             self._begin_again(info)
@@ -116,9 +128,8 @@ class Jobs:
                 mark_sealed(folder)
             relocate(folder)
             self.run(self._spec(info, known))
-        self._resumed(info)
 
-    def _resumed(self, info: ObjectInfo) -> None:
+    def resumed(self, info: ObjectInfo) -> None:
         """A query runs: in a job of its own, or in one that has been running."""
         self._refused.pop(info.id, None)
         self._tell(info)
@@ -147,10 +158,6 @@ class Jobs:
         known = [(catalog.by_id(i), p) for i, p in list(self.planned.items()) if catalog.has_id(i)]
         own = [self._beginning(o, p) for o, p in known if not self.hosted.member(o.id)]
         return [*own, *self.hosted.beginnings()]
-
-    def base_of(self, job: Beginning) -> int:
-        """The generation of a job now."""
-        return next((b.base for b in self.beginnings() if b.folder == job.folder), -1)
 
     def running_in(self, job: Beginning) -> Job | None:
         """The job that runs in a folder."""
@@ -370,6 +377,7 @@ class Jobs:
         finally:
             self.planned.pop(info.id, None)
             self._refused.pop(info.id, None)
+            self.paused.discard(info.id)
             shutil.rmtree(self.storage.layout.job(info.id), ignore_errors=True)
 
     def stop_all(self) -> None:
