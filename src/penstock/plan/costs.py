@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.plan.functions import Keeps
 from penstock.plan.nodes import (
     AggCall,
     Aggregate,
@@ -28,24 +29,6 @@ from penstock.plan.nodes import (
     TemporalJoin,
     TopN,
     Values,
-)
-
-_ORDERED = frozenset({"min", "max", "min_by", "max_by", "first", "first_value", "last", "last_value", "any_value"})
-_WHOLE = frozenset(
-    {
-        "array_agg",
-        "collect_list",
-        "collect_set",
-        "string_agg",
-        "listagg",
-        "mode",
-        "median",
-        "percentile",
-        "percentile_cont",
-        "percentile_disc",
-        "percentile_approx",
-        "approx_percentile",
-    }
 )
 
 
@@ -103,8 +86,11 @@ def cost(node: Node) -> Cost:
 def _aggregate(node: Aggregate) -> Cost:
     until = " until its window closes" if node.window_end is not None and node.mode is EmitMode.CLOSE else ""
     group = f"a row per group{until}" if node.keys else "one row"
-    whole = [a for a in node.aggs if a.recomputed or (a.func in _WHOLE and not a.distinct)]
-    ordered = [a for a in node.aggs if a not in whole and (a.distinct or (node.child.changelog and a.func in _ORDERED))]
+    whole = [a for a in node.aggs if a.recomputed or (a.function.keeps is Keeps.WHOLE and not a.distinct)]
+    values = {Keeps.CANDIDATES, Keeps.DIFFERENT} if node.child.changelog else set()
+    if node.mode is EmitMode.CHANGES:
+        values.add(Keeps.DIFFERENT)
+    ordered = [a for a in node.aggs if a not in whole and (a.distinct or a.function.keeps in values)]
     held = f"; the values of {', '.join(_call(a) for a in (*whole, *ordered))}" if whole or ordered else ""
     return Cost(group + held, "O(group)" if whole else "O(diff · log n)" if ordered else "O(diff)")
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from penstock.plan.nodes.base import Expr, Interval, Named, Node, SortKey, TimeAttr, col
 from penstock.plan.nodes.groups import (
-    BY_ANOTHER,
-    EDGES,
     AggCall,
     Aggregate,
     Distinct,
@@ -36,8 +34,6 @@ from penstock.plan.nodes.ordered import Analytic, TopN, WindowCall, WindowFrame
 from penstock.plan.nodes.query import Emit, Query, SortTerm
 
 __all__ = [
-    "BY_ANOTHER",
-    "EDGES",
     "AggCall",
     "Aggregate",
     "Analytic",

@@ -7,15 +7,9 @@ from enum import Enum
 from functools import cached_property
 from typing import Literal
 
+from penstock.plan.functions import AggregateFunction, OfNothing, Path, aggregate
 from penstock.plan.nodes.base import Expr, Interval, Named, Node, SortKey, TimeAttr
 from penstock.plan.nodes.linear import WindowAssign
-
-BY_ANOTHER = frozenset({"min_by", "max_by"})
-"""Aggregates that select a row by their last argument."""
-
-
-EDGES = frozenset({"first", "first_value", "last", "last_value", "any_value"})
-"""Aggregates that return the value of one row unchanged, even NULL."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +27,16 @@ class AggCall:
     order: tuple[SortKey, ...] = ()
     ignore_nulls: bool = False
     recomputed: bool = False
+
+    @property
+    def function(self) -> AggregateFunction:
+        return aggregate(self.func)
+
+    @property
+    def of_nothing(self) -> OfNothing:
+        """Its value over no rows. Only Spark knows that of a form with more arguments than the incremental one."""
+        other = self.recomputed and self.function.path is not Path.RECOMPUTED
+        return OfNothing.UNKNOWN if other else self.function.of_nothing
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from sqlglot.errors import ErrorLevel, UnsupportedError
 
 from penstock.catalog.declared import without_lengths
 from penstock.plan.dialect import DIALECT
-from penstock.plan.nodes import EDGES, Expr
+from penstock.plan.nodes import Expr
 from penstock.sql import intervals
 from penstock.sql.bind.chars import padded
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.quantified import is_quantified
 from penstock.sql.bind.scope import Col, Scope
-from penstock.sql.functions import aggregate_name, translate
+from penstock.sql.functions import called_aggregate, translate
 from penstock.sql.names import suggestion
 from penstock.sql.trees import bare
 
@@ -226,7 +226,8 @@ def type_of(ctx: Context, node: exp.Expression) -> str | None:
         return "string" if node.is_string else "int" if node.is_int else None
     if isinstance(node, (exp.Min, exp.Max)):
         return _computed(type_of(ctx, node.this))
-    if aggregate_name(node) in EDGES and node.expressions:
+    called = called_aggregate(node)
+    if called is not None and called.edge and node.expressions:
         return _computed(type_of(ctx, node.expressions[0]))
     if isinstance(node, exp.Count):
         return "bigint"
