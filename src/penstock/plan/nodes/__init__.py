@@ -7,7 +7,8 @@ Nodes only describe semantics. `penstock.spark.compile` decides whether a node r
 
 from __future__ import annotations
 
-from penstock.plan.nodes.base import Expr, Interval, Named, Node, SortKey, TimeAttr, col
+from penstock.plan.nodes.base import Expr, Interval, Linear, Named, Need, Node, Reads, SortKey, TimeAttr, col
+from penstock.plan.nodes.cost import Cost
 from penstock.plan.nodes.groups import (
     AggCall,
     Aggregate,
@@ -38,6 +39,7 @@ __all__ = [
     "Aggregate",
     "Analytic",
     "AsofJoin",
+    "Cost",
     "Distinct",
     "Emit",
     "EmitMode",
@@ -49,12 +51,15 @@ __all__ = [
     "IntervalBound",
     "Join",
     "JoinKind",
+    "Linear",
     "LookupJoin",
     "Named",
+    "Need",
     "Node",
     "ProbeJoin",
     "Project",
     "Query",
+    "Reads",
     "Recursive",
     "Scan",
     "SessionWindow",
