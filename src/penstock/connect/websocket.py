@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
 
 import pyarrow as pa
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
@@ -14,8 +12,10 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.uri import parse_uri
 
 from penstock.catalog.objects import Column, Connector
+from penstock.connect.access import Access
 from penstock.connect.decode import COLUMN_PREFIX, OPTIONS, JsonDecoder
 from penstock.connect.options import check_options, choice, required, seconds
+from penstock.connect.sources import Insert, Report, Status, register_source
 from penstock.errors import PenstockError, fail
 
 WEBSOCKET_OPTIONS = ("url", "format", "reconnect.min", "reconnect.max", *OPTIONS)
@@ -30,18 +30,7 @@ _QUIET_SECONDS = 20.0
 _CLOSE_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class Status:
-    """`connected`, `disconnected` (the source will reconnect) or `failed` (it will not), and the reason."""
-
-    state: Literal["connected", "disconnected", "failed"]
-    error: PenstockError | None = None
-
-
-Insert = Callable[[pa.RecordBatch], object]
-Report = Callable[[Status], object]
-
-
+@register_source("WEBSOCKET", (*WEBSOCKET_OPTIONS, f"{COLUMN_PREFIX}<column>"), replayable=False)
 class WebSocketSource:
     """One thread that connects, decodes and inserts, and reconnects with exponential backoff when the connection is lost.
 
@@ -50,7 +39,7 @@ class WebSocketSource:
     `insert` may take as long as it likes: the library's own pings, which nobody answers while no messages are read, are off.
     """
 
-    def __init__(self, connector: Connector, columns: Sequence[Column]) -> None:
+    def __init__(self, connector: Connector, columns: Sequence[Column], access: Access) -> None:
         options = connector.options
         check_options("WEBSOCKET", options, WEBSOCKET_OPTIONS, prefixes=(COLUMN_PREFIX,))
         choice("WEBSOCKET", "format", connector.format or options.get("format", "json"), ("json",))
