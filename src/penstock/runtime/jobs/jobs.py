@@ -86,12 +86,12 @@ class Jobs:
             start()
         except PenstockError as error:
             for info in infos:
-                self.refused(info, error)
+                self.refused(info.id, error)
 
-    def refused(self, info: ObjectInfo, error: PenstockError) -> None:
+    def refused(self, object_id: int, error: PenstockError) -> None:
         """Records that a query could not be planned or started. The next start of the pipeline, or RESTART, retries it."""
-        self._refused[info.id] = (error, time.time())
-        self.storage.hub.suspend(info.id, error)
+        self._refused[object_id] = (error, time.time())
+        self.storage.hub.suspend(object_id, error)
 
     def start(self, info: ObjectInfo, planned: Planned | None = None) -> None:
         """Starts the job of a stream or view; an object without its own query has none."""
@@ -219,6 +219,8 @@ class Jobs:
         made(job)
         for i in spec.objects:
             self.by_object[i] = job
+        # Before it runs: a query that fails at once must keep its reason.
+        was = {i: refused for i in spec.objects if (refused := self._refused.pop(i, None)) is not None}
         try:
             # After Ctrl-C the query either runs and is registered, or neither.
             with uninterrupted():
@@ -226,11 +228,11 @@ class Jobs:
         except BaseException:
             for i in spec.objects:
                 self.by_object.pop(i, None)
+            for i, refused in was.items():
+                self._refused.setdefault(i, refused)
             if job.state is not JobState.STOPPED:
                 _quietly(job)
             raise
-        for i in spec.objects:
-            self._refused.pop(i, None)
         spec.healed()
 
     def plan(self, info: ObjectInfo) -> Planned:
@@ -344,7 +346,7 @@ class Jobs:
             self.hosted.halt(key)
 
     def _stopped(self, info: ObjectInfo) -> None:
-        self.refused(info, fail("PSK-7006", f"{info.name} was stopped, and not started again."))
+        self.refused(info.id, fail("PSK-7006", f"{info.name} was stopped, and not started again."))
 
     def restart(self, info: ObjectInfo) -> None:
         """Restarts a query that has a job of its own; if that is refused, its status says why."""
