@@ -358,6 +358,10 @@ class HostedJobs:
                 self._jobs.by_object.pop(i, None)
             host.job.stop()
 
+    def jobs(self) -> list[Job]:
+        """The shared jobs that run."""
+        return [host.job for host in list(self._running.values())]
+
     def stopped(self) -> None:
         """All jobs were stopped, or have ended with the JVM."""
         self._running.clear()

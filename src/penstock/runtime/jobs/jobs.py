@@ -383,7 +383,7 @@ class Jobs:
             shutil.rmtree(self.storage.layout.job(info.id), ignore_errors=True)
 
     def stop_all(self) -> None:
-        jobs = self._all()
+        jobs = self._with_empty()
         self.by_object.clear()
         self.hosted.stopped()
         threads = [threading.Thread(target=_quietly, args=(j,), name=f"penstock-stop-{j.name}") for j in jobs]
@@ -394,14 +394,19 @@ class Jobs:
 
     def abandon(self, error: PenstockError) -> None:
         """The JVM has ended, and every query with it."""
+        jobs = self._with_empty()
         self.hosted.stopped()
-        for job in self._all():
+        for job in jobs:
             job.abandon(error)
         for info in self.storage.catalog.objects(*QUERIES):
             self.storage.hub.suspend(info.id, error)
 
     def _all(self) -> list[Job]:
         return list({id(j): j for j in list(self.by_object.values())}.values())
+
+    def _with_empty(self) -> list[Job]:
+        """All jobs, also shared ones whose last member has failed and that are about to be closed."""
+        return list({id(j): j for j in [*self._all(), *self.hosted.jobs()]}.values())
 
     def __iter__(self) -> Iterator[Job]:
         return iter(self._all())

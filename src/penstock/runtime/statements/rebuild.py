@@ -247,3 +247,4 @@ def discard(engine: Engine, version: ObjectInfo) -> None:
         engine.catalog.remove(*(o.id for o in gone))
         for o in gone:
             remove_remains(engine, o)
+        engine.jobs.hosted.close_empty()
