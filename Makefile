@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-unit test-spark test-e2e test-long check format bench docs lock clean
+.PHONY: help install demo test test-unit test-spark test-e2e test-long test-crash check format bench docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,7 @@ $(READY): requirements.lock pyproject.toml hatch_build.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python kernel/build.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	-@$(BIN)/penstock prepare
 	@touch $@
 
 install: $(READY) ## set up .venv with everything in it, and build the kernel
@@ -50,6 +51,9 @@ test-long: install ## the tests that take many minutes; not part of `make test`
 	TEST_EFFORT=2 $(PYTEST) tests/e2e
 	$(PYTEST) tests/long
 
+test-crash: install ## kill a database 1,000 times; CRASH="--kills 50 --seed 7" passes arguments
+	$(BIN)/python -m tests.crash.harness $(CRASH)
+
 check: install ## linter, formatter, types and layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -61,6 +65,7 @@ format: install ## rewrite the code as the linter and the formatter want it
 	$(BIN)/ruff format
 
 bench: install ## run the benchmarks; BENCH="…" passes arguments
+	-@$(BIN)/penstock prepare
 	$(BIN)/python -m benchmarks $(BENCH)
 
 docs: install ## make the reference pages, and the table of the benchmarks, anew

@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 
 from penstock import errors
+from penstock.catalog.kinds import KINDS
 from penstock.config import Settings
 from penstock.config.keys import is_map, section_of
 from penstock.config.load import ENV_PREFIX, FILE_NAME
@@ -33,6 +34,28 @@ def errors_page() -> str:
             about = (kind.__doc__ or "").partition(": ")[2].rstrip(".")
             lines += ["", f"## `{kind.__name__}`: {about}", "", "| code | what | what to do |", "|---|---|---|"]
         lines.append(f"| `{code}` | {_cell(entry.title)} | {_cell(entry.hint or '')} |")
+    return "\n".join(lines) + "\n"
+
+
+def types_page() -> str:
+    """Every type, and where it may appear."""
+    lines = [
+        "# Types",
+        "",
+        "<!-- Made by docs/generate.py from penstock.catalog.kinds. -->",
+        "",
+        "Types are Spark's. Every type can be a column, a literal, an argument of an aggregate that only keeps it (`array_agg`, `first_value`, `max_by`, `lag` …), and in a",
+        "subscription. Where a cell below is empty, the statement is refused (`PSK-1007`, `PSK-2010` to `PSK-2012`). An array or a struct may appear where all its parts may.",
+        "",
+        "*Keys* are `PRIMARY KEY`, also of lookup tables. *Equality* is `=`, join keys, `DISTINCT`, `UNION` and other set operations, `PARTITION BY`. *Order* is `ORDER BY`, `MIN` and `MAX`.",
+        "*Text* are FILES sinks; FILES in Parquet and PYTHON take every type. POSTGRES takes all but VARIANT.",
+        "",
+        "| type | Arrow | Python | keys | GROUP BY | equality | order | text |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for k in KINDS:
+        flags = " | ".join("yes" if f else "" for f in (k.key, k.grouped, k.equal, k.ordered))
+        lines.append(f"| `{k.declared}` | {_cell(k.arrow)} | {_cell(k.python)} | {flags} | {k.text} |")
     return "\n".join(lines) + "\n"
 
 
@@ -73,7 +96,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-PAGES = {"errors.md": errors_page, "settings.md": settings_page}
+PAGES = {"errors.md": errors_page, "settings.md": settings_page, "types.md": types_page}
 
 
 def main() -> None:

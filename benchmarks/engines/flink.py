@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,15 @@ class Flink:
         running = self._tables.sql_query(select).execute_insert(nowhere)
         running.wait(int(SILENCE_S * 1_000))
         return float(running.get_job_client().get_job_execution_result().result().get_net_runtime()) / 1_000
+
+    def changes(self, select: str) -> Iterator[tuple[int, list[Any]]]:
+        """The rows of a result as they change, each with 1 or, if it is taken back, -1."""
+        from pyflink.common import RowKind
+
+        gone = (RowKind.DELETE, RowKind.UPDATE_BEFORE)
+        with self._tables.sql_query(select).execute().collect() as rows:
+            for row in rows:
+                yield (-1 if row.get_row_kind() in gone else 1), list(row)
 
 
 def write(folder: Path, batches: Mapping[str, list[pa.RecordBatch]]) -> None:

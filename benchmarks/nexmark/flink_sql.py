@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from benchmarks.nexmark.queries import BY_NAME
@@ -47,8 +48,10 @@ _BID_COLUMNS = "auction, bidder, price, channel, url, date_time, extra"
 
 def _words(select: str) -> str:
     """Penstock's text with the names quoted that are words of Flink's SQL."""
+    # Flink's average of integers is an integer.
+    select = re.sub(r"avg\((\w+)\)", r"avg(CAST(\1 AS DOUBLE))", select)
     for word in ("day", "minute", "final"):
-        select = select.replace(f"AS {word}", f"AS `{word}`").replace(f"({word})", f"(`{word}`)")
+        select = select.replace(f"AS {word}", f"AS `{word}`").replace(f"({word}", f"(`{word}`")
     return select
 
 

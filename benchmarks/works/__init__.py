@@ -6,6 +6,8 @@ from benchmarks.work import Work
 from benchmarks.works import (
     asof,
     cold,
+    commits,
+    demo,
     diff,
     fanout,
     groups,
@@ -19,6 +21,7 @@ from benchmarks.works import (
     select,
     sinks,
     steady,
+    subscribers,
     views,
     window,
 )
@@ -33,12 +36,15 @@ WORKS: tuple[Work, ...] = (
     insert.WORK,
     sinks.WORK,
     latency.WORK,
+    commits.WORK,
     diff.WORK,
     ratios.WORK,
     fanout.WORK,
     views.WORK,
+    subscribers.WORK,
     select.WORK,
     points.WORK,
     cold.WORK,
+    demo.WORK,
     memory.WORK,
 )

@@ -168,15 +168,20 @@ def with_flink(quick: bool) -> Figures:
 
 
 def _flink(folder: Path, query: Query, given: Input) -> tuple[float, float]:
-    files = Path(tempfile.mkdtemp(dir=folder))
+    engine = flink_with(Path(tempfile.mkdtemp(dir=folder)), query, given)
+    return engine.seconds(flink_sql.QUERIES[query.name]), 0.0
+
+
+def flink_with(folder: Path, query: Query, given: Input) -> flink.Flink:
+    """Flink with what the query reads."""
     batches = {name: [batch for source, batch in given.batches if source == name] for name in query.reads}
     if SIDE in batches:
         batches[SIDE] = [side_input()]
-    flink.write(files, batches)
-    engine = flink.Flink(files)
+    flink.write(folder, batches)
+    engine = flink.Flink(folder)
     for name in query.reads:
-        engine.execute(flink_sql.table(name, files / name))
-    return engine.seconds(flink_sql.QUERIES[query.name]), 0.0
+        engine.execute(flink_sql.table(name, folder / name))
+    return engine
 
 
 def _rows() -> Iterator[Row]:

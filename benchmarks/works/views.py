@@ -1,4 +1,4 @@
-"""Many keyed views on one source: how long until a push is in all of them, what one more costs, and how much memory each takes."""
+"""Many keyed views on one source: how long until a push is in all of them and how much CPU that takes, what one more costs, and how much memory each takes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_penstock(quick: bool) -> Figures:
             while made < count:
                 create(db, made)
                 made += 1
-            figures[f"push_{count}_s"] = times(db, made, pushes)
+            figures[f"push_{count}_s"], figures[f"cpu_{count}_ms"] = times(db, made, pushes, jvm)
             if count == 1:
                 first = resident(jvm)
         figures["view_mib"] = [max(0.0, resident(jvm) - first) / (made - 1)]
@@ -50,19 +50,28 @@ def create(db: api.Database, number: int) -> None:
     )
 
 
-def times(db: api.Database, views: int, pushes: int) -> list[float]:
-    """Seconds of each push after the warm-up, until the last view has it."""
+def times(db: api.Database, views: int, pushes: int, jvm: psutil.Process) -> tuple[list[float], list[float]]:
+    """Seconds of each push after the warm-up, until the last view has it; and milliseconds of CPU, of both processes, for one."""
     taken = []
+    used = 0.0
     for number in range(WARM_UP + pushes):
         rows = push(number)
+        if number == WARM_UP:
+            used = cpu(jvm)
         began = time.perf_counter()
         db.insert("s", rows)
         db.flush(timeout=60.0)
         taken.append(time.perf_counter() - began)
+    spent = cpu(jvm) - used
     ((n,),) = db.sql(f"SELECT count(*) FROM v{views - 1}").fetchall()
     if n != KEYS:
         raise RuntimeError(f"v{views - 1} has {n} groups")
-    return taken[WARM_UP:]
+    return taken[WARM_UP:], [spent / pushes * 1_000]
+
+
+def cpu(jvm: psutil.Process) -> float:
+    """Seconds, of the JVM and of this process."""
+    return sum(times.user + times.system for times in (jvm.cpu_times(), psutil.Process().cpu_times()))
 
 
 def push(number: int) -> pa.RecordBatch:
@@ -91,6 +100,16 @@ WORK = Work(
         Row("100 rows to 40 keyed views", "push_40_s", "s", (AtMost(0.25),), better="less", digits=3),
         Row("40 keyed views as a multiple of 1", "share_40", "×", (AtMost(2.5),), better="less"),
         Row("100 rows to 100 keyed views", "push_100_s", "s", (AtMost(0.5),), better="less", digits=3),
+        *(
+            Row(
+                f"CPU for 100 rows to {count} keyed view{'s' if count > 1 else ''}",
+                f"cpu_{count}_ms",
+                "ms",
+                better="less",
+                digits=0,
+            )
+            for count in COUNTS
+        ),
         Row("one keyed view more, with its rows", "more_s", "s", (AtMost(0.3),), better="less", digits=3),
         Row("memory of the JVM for each keyed view", "view_mib", "MiB", (AtMost(10),), better="less", digits=1),
     ),

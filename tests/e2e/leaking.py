@@ -121,6 +121,24 @@ class Subscribers:
             subscription.cancel()
 
 
+class Plans:
+    """Subscribes to one of 100 queries, each of which then starts a plan, and releases it; some are only forgotten."""
+
+    def __init__(self, db: penstock.Database) -> None:
+        self.db = db
+        db.execute("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
+        db.insert("t", [(i, i) for i in range(200)])
+
+    def cycle(self, number: int) -> None:
+        n = number % 100
+        keyed = f"SELECT k % {n + 2} AS g, sum(v) AS total FROM t GROUP BY k % {n + 2}"
+        subscription = self.db.subscribe(keyed if n % 2 else f"SELECT k, v FROM t WHERE v > {n}", snapshot=n % 3 == 0)
+        if n % 3 == 0:
+            assert subscription.next(timeout=60) is not None
+        if number % 10:
+            subscription.cancel()
+
+
 class Day:
     """Ten seconds of a day's traffic in each cycle: windows that close, keys that come and go, updates and deletes."""
 
@@ -146,7 +164,7 @@ class Day:
             self.rows += len(change.rows()) if change.kind != "progress" else 0
 
 
-KINDS = {"objects": Objects, "subscribers": Subscribers, "day": Day}
+KINDS = {"objects": Objects, "subscribers": Subscribers, "plans": Plans, "day": Day}
 
 
 def main(folder: Path, kind: str, count: int) -> None:

@@ -9,10 +9,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.e2e.test_restart import ENVIRONMENT, ROOT
 from tests.postgres import PASSWORD, PostgresServer
 
 import penstock
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+ROOT = Path(__file__).parents[2]
 
 
 def seen_until_killed(folder: Path, url: str, first: int, rows: int) -> dict[int, str]:

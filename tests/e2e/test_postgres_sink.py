@@ -318,3 +318,25 @@ def test_a_server_that_goes_away_gets_every_row_once(postgres: PostgresServer, t
             assert runner.settle(time.monotonic() + 60)
         runner.stop()
     assert [k for k, _ in rows_of(postgres, name)] == list(range(next(keys)))
+
+
+def test_epochs_are_taken_back(postgres: PostgresServer, table: Table) -> None:
+    name = table("k bigint, v text, part bigint")
+    refused = sink_of(postgres, name, epoch_column="none")
+    with pytest.raises(PenstockError) as error:
+        refused.open(opening(name))
+    assert error.value.code == "PSK-1004" and not sink_of(postgres, name).capabilities.takes_back
+    sink = sink_of(postgres, name, epoch_column="part")
+    assert sink.capabilities.takes_back
+    sink.open(opening(name))
+    for epoch in (3, 4, 6):
+        deliver(sink, {epoch: changes((epoch, "x", 1), (epoch, "y", 1))})
+    for _ in range(2):
+        sink.take_back(3, 9)
+        assert postgres.execute(f"SELECT DISTINCT k, part FROM {name}") == [(3, 3)]
+    deliver(sink, {11: changes((11, "z", 1))})
+    sink.close()
+    again = sink_of(postgres, name, epoch_column="part")
+    assert again.open(opening(name, committed=3)) == 11
+    again.close()
+    assert postgres.execute(f"SELECT k, part FROM {name} ORDER BY k") == [(3, 3), (3, 3), (11, 11)]

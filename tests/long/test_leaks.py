@@ -21,7 +21,9 @@ STATE_FILES = 600
 """Files of state come and go: each of the two partitions has the change logs since its last snapshot, at most 300."""
 
 
-@pytest.mark.parametrize(("kind", "count"), [("objects", 500), ("subscribers", 10_000), ("day", 8_640)])
+@pytest.mark.parametrize(
+    ("kind", "count"), [("objects", 500), ("subscribers", 10_000), ("plans", 10_000), ("day", 8_640)]
+)
 def test_nothing_is_left_behind(tmp_path: Path, kind: str, count: int) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.e2e.leaking", str(tmp_path / "data"), kind, str(count)],

@@ -13,7 +13,8 @@ from tests.generated.sessions import PLAIN, batch_session
 import penstock
 
 MASTER = "local[2]"
-CONFIG = {"spark.heap": "2g"}
+# The tests warm the JVM up themselves.
+CONFIG = {"spark.heap": "2g", "engine.warm_up_cpu_ms": 0}
 
 Opener = Callable[..., penstock.Database]
 

@@ -179,6 +179,16 @@ def test_snapshot_history_and_filters(db: penstock.Database) -> None:
     assert Follower(db, "g", as_of=0, where="k = 'b' AND total > 2").rows() == [("b", 3, 1)]
     with pytest.raises(penstock.PenstockError, match="PSK-1004"):
         db.subscribe("g", where="nope = 1")
+    # Not for the store: a query of its own, which ends with its subscribers.
+    queries = len(db.sql("SHOW QUERIES"))
+    kept = [Follower(db, "g", snapshot=True, where=w) for w in ("crc32(k) = crc32('b')", "CRC32( k )=crc32('b')")]
+    assert len(db.sql("SHOW QUERIES")) == queries + 1
+    db.insert("s", [("a", 1), ("b", 1)])
+    db.flush(timeout=SOON_S)
+    assert [f.rows() for f in kept] == [[("b", 3, 1), ("b", 3, -1), ("b", 4, 1)]] * 2
+    for f in kept:
+        f.subscription.cancel()
+    assert len(db.sql("SHOW QUERIES")) == queries
     with pytest.raises(penstock.PenstockError, match="PSK-5011"):
         db.subscribe("g", as_of=10_000)
 

@@ -207,9 +207,9 @@ STATEMENTS = [
     Refused("DROP SOURCE trades", "PSK-1009", "cheap, totals"),
     Refused("CREATE OR REPLACE SOURCE trades (a INT)", "PSK-1009"),
     # Not supported is said
-    Refused("RESTORE FROM CHECKPOINT 1", "PSK-1012"),
-    Refused("ALTER STREAM cheap AS SELECT symbol FROM trades", "PSK-1012"),
-    Refused("ALTER TABLE products ADD COLUMN x INT", "PSK-1"),
+    Refused("RESTORE FROM CHECKPOINT 99999", "PSK-6005"),
+    Refused("ALTER STREAM cheap AS SELECT symbol FROM trades", "PSK-1016", "price double"),
+    Refused("ALTER TABLE products ADD COLUMN name INT", "PSK-1"),
     Refused("COMMIT", "PSK-0006"),
     Refused("ROLLBACK", "PSK-0006"),
 ]

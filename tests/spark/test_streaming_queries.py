@@ -175,5 +175,22 @@ def test_a_swap_is_at_an_epoch_boundary(db: penstock.Database) -> None:
         assert [c.rows() for c in query.finish()] == [[{"symbol": "a"}], [{"symbol": "a", "double": 40.0}]]
     with StreamingQuery.compile(QUERIES["running totals"][0], db=db) as query:
         query.start()
-        with pytest.raises(penstock.PenstockError, match="PSK-1012"):
+        with pytest.raises(penstock.PenstockError, match="PSK-6018"):
             query.swap(query.compile_new_version("SELECT symbol FROM trades"))
+    grouped = "FROM trades GROUP BY symbol, TUMBLE(ts, INTERVAL '1' MINUTE)"
+    with StreamingQuery.compile(f"SELECT symbol, sum(volume) AS n {grouped} EMIT ON WINDOW CLOSE", db=db) as query:
+        query.start()
+        query.submit(TRADES[:2])
+        query.flush(SOON_S)
+        other = grouped.replace("symbol", "volume")
+        new = query.compile_new_version(f"SELECT 'x' AS symbol, sum(volume) AS n {other} EMIT ON WINDOW CLOSE")
+        with pytest.raises(penstock.PenstockError, match=r"(?s)PSK-6018.*aggregate by volume"):
+            query.swap(new)
+        # The window that is open keeps what it has.
+        query.swap(
+            query.compile_new_version(
+                f"SELECT upper(symbol) AS symbol, sum(volume) AS n {grouped} HAVING sum(volume) > 2 EMIT ON WINDOW CLOSE"
+            )
+        )
+        query.submit(TRADES[2:])
+        assert net(query.finish()) == Counter({("A", 4): 1, ("B", 4): 1})

@@ -18,10 +18,12 @@ from penstock.config import Settings
 from penstock.connect import Receiver, Transactional, register_callable
 from penstock.errors import fail
 from penstock.runtime.engine import Engine
+from penstock.runtime.jobs.savepoints import export_checkpoint
 from penstock.runtime.lifecycle import State
 from penstock.runtime.statements import execute as ex
 from penstock.runtime.statements.inspect import ObjectStatus, find, status
 from penstock.runtime.statements.prepared import PreparedStatements
+from penstock.runtime.statements.restore import Restored, restore
 from penstock.runtime.statements.session import Session
 from penstock.runtime.statements.topology import Topology, topology
 from penstock.runtime.storage.writes import Write
@@ -48,12 +50,17 @@ def _close_all() -> None:
 def opened(folder: Path | None, settings: Settings, start: bool, progress: Callable[[str], None] | None) -> Database:
     """Opens the database in a folder and starts its queries if `start` is set; None is a temporary folder."""
     engine = Engine(folder, settings, progress)
+    if start and progress:
+        progress("starting queries")
+    return running(engine, start)
+
+
+def running(engine: Engine, start: bool = True) -> Database:
+    """The database of an engine, which is closed at the latest when the process exits."""
     database = Database(engine)
     _open.add(database)
     try:
         if start:
-            if progress:
-                progress("starting queries")
             engine.start()
     except BaseException:
         database.close()
@@ -176,6 +183,19 @@ class Database(Statements):
             {"id": c.id, "lsn": c.lsn, "time_ms": c.time_ms, "duration_ms": c.duration_ms, "bytes": c.bytes}
             for c in self._engine.checkpoints.kept
         ]
+
+    def restore(self, checkpoint: int, *, backup: bool = True, keep_delivered: bool = False) -> Restored:
+        """Takes the whole database back to a checkpoint, objects that were dropped since included. LSNs and epochs go on after those that there were.
+
+        `backup` keeps the state before as a checkpoint. Sinks take back what they have delivered since; if one cannot, this raises PSK-5022 unless `keep_delivered` leaves it there.
+        """
+        self._engine.check_open()
+        return restore(self._engine, checkpoint, backup=backup, keep_delivered=keep_delivered)
+
+    def export_checkpoint(self, checkpoint: int, place: str) -> None:
+        """Copies a checkpoint to an empty folder, `file://…` or `s3://bucket/prefix`, from which `penstock checkpoint import` makes a database elsewhere."""
+        self._engine.check_open()
+        export_checkpoint(self._engine.storage.checkpoints, checkpoint, place)
 
     # Insight
 

@@ -61,6 +61,7 @@ class DatabaseCollector(Collector):
         )
         yield _gauge("penstock_log_head_lsn", "The last commit.", engine.log.head)
         yield _gauge("penstock_log_size_bytes", "The size of the log on disk.", engine.log.size)
+        yield from _checkpoints(engine)
         state = GaugeMetricFamily(
             "penstock_database_state", "1 for the state that the database is in.", labels=["state"]
         )
@@ -75,6 +76,7 @@ class DatabaseCollector(Collector):
                     family.add_metric([o.name, o.kind], value / 1000 if name.endswith("_seconds") else value)
             yield family
         yield from self._states(objects)
+        yield from self._epochs()
         yield from _subscriptions([s.figures for s in engine.hub.subscriptions()])
 
     def _states(self, objects: list[ObjectStatus]) -> Iterator[Metric]:
@@ -91,6 +93,43 @@ class DatabaseCollector(Collector):
                 rows.add_metric([o.name, f"{i} {operator.name}"], operator.state_rows)
                 size.add_metric([o.name, f"{i} {operator.name}"], operator.state_bytes)
         yield from (states, failing, rows, size)
+
+    def _epochs(self) -> Iterator[Metric]:
+        """How long the epochs of each job take, by phase."""
+        labels = ["job", "phase"]
+        count = CounterMetricFamily("penstock_epochs_total", "Epochs of a job since it was started.", labels=labels)
+        total = CounterMetricFamily("penstock_epoch_seconds_total", "The time of all of them.", labels=labels)
+        parts = GaugeMetricFamily(
+            "penstock_epoch_seconds", "Half, or 99 of 100, epochs take no longer.", labels=[*labels, "quantile"]
+        )
+        for job in self._engine.jobs:
+            for phase, timing in (("compute", job.figures.computing), ("record", job.figures.recording)):
+                count.add_metric([job.name, phase], timing.count)
+                total.add_metric([job.name, phase], timing.total_ms / 1000)
+                for share in (0.5, 0.99):
+                    found = timing.percentile(share)
+                    if found is not None:
+                        parts.add_metric([job.name, phase, str(share)], found / 1000)
+        yield from (count, total, parts)
+
+
+def _checkpoints(engine: Engine) -> Iterator[Metric]:
+    counts, kept = engine.checkpoints.counts, engine.checkpoints.kept
+    for outcome, count in (("completed", counts.completed), ("failed", counts.failed)):
+        yield CounterMetricFamily(f"penstock_checkpoints_{outcome}", f"Checkpoints that {outcome}.", value=count)
+    if kept:
+        last = kept[-1]
+        yield _gauge("penstock_checkpoint_last_id", "The newest checkpoint.", last.id)
+        yield _gauge("penstock_checkpoint_last_bytes", "Its size; files that it shares count.", last.bytes)
+        yield _gauge("penstock_checkpoint_last_duration_seconds", "How long it took.", last.duration_ms / 1000)
+    rolled = engine.jobs.recovery.rolled_back
+    yield CounterMetricFamily("penstock_queries_rolled_back", "Queries that went back to a checkpoint.", value=rolled)
+    if engine.storage.restored is not None:
+        yield _gauge(
+            "penstock_database_restored_checkpoint",
+            "The checkpoint last restored, now or at the start.",
+            engine.storage.restored,
+        )
 
 
 def _subscriptions(figures: list[SubscriptionFigures]) -> Iterator[Metric]:

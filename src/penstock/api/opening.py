@@ -34,8 +34,11 @@ def open(
     # Arrow, DuckDB and the SQL parser are imported while the JVM starts.
     begin(settings)
     from penstock.api.database import opened
+    from penstock.api.warmup import warm_up
 
-    return opened(folder, settings, start, progress)
+    database = opened(folder, settings, start, progress)
+    warm_up(database)
+    return database
 
 
 async def open_async(path: str | Path | None = None, **options: Any) -> Database:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.api.awaiting import AsyncSubscription
 from penstock.api.result import Result
 from penstock.errors import fail
 from penstock.plan.dialect import DIALECT
 from penstock.runtime.engine import Engine
 from penstock.runtime.statements import execute as ex
+from penstock.runtime.statements.faithful import check_condition
 from penstock.runtime.statements.session import Session
 from penstock.runtime.statements.subscribe import subscribe, subscribe_group
 from penstock.serve.change import Change
@@ -39,7 +41,7 @@ class Statements:
     def _engine(self) -> Engine:
         return self._session.engine
 
-    def execute(self, sql: str, params: Params = None) -> Result | Subscription | None:
+    def execute(self, sql: str, params: Params = None) -> Result | Subscription | GroupSubscription | None:
         """Runs one or more statements and returns the result of the last."""
         outcome = ex.execute(self._session, sql, params)
         return Result(outcome) if isinstance(outcome, pa.Table) else outcome
@@ -49,7 +51,7 @@ class Statements:
         outcome = self.execute(sql, params)
         if isinstance(outcome, Result):
             return outcome
-        if isinstance(outcome, Subscription):
+        if isinstance(outcome, (Subscription, GroupSubscription)):
             outcome.cancel()
             raise fail(
                 "PSK-0009", "SUBSCRIBE returns a stream of changes, not rows.", hint="Use db.subscribe or db.execute."
@@ -93,8 +95,10 @@ class Statements:
             if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
                 raise fail("PSK-0009", f"{argument} must be a number, not {type(value).__name__}.")
         if where is not None:
-            # The same checks as for WHERE of SUBSCRIBE: no access outside the database.
-            where = parse_condition(where, programs=self._engine.settings.security.allow_programs).sql(dialect=DIALECT)
+            # The same checks as for WHERE of SUBSCRIBE: no access outside the database, and the same meaning for Spark.
+            tree = parse_condition(where, programs=self._engine.settings.security.allow_programs)
+            check_condition(self._engine, where, tree)
+            where = tree.sql(dialect=DIALECT)
         target: Any = name_or_select
         if self._engine.catalog.get(name_or_select) is None and len(name_or_select.split()) > 1:
             programs = self._engine.settings.security.allow_programs
@@ -128,24 +132,28 @@ class Statements:
         policy: Policy = "block",
         buffer_bytes: int | None = None,
         buffer_messages: int | None = None,
+        as_of_lsn: int | None = None,
+        up_to_lsn: int | None = None,
         name: str | None = None,
     ) -> GroupSubscription:
         """Subscribes to several tables and views at once. Every message has the changes of all of them up to the same LSN, so what holds
-        between them after every commit holds after every message."""
+        between them after every commit holds after every message. `as_of_lsn` continues after the last message of an earlier subscription to the
+        group; where some of it is no longer retained, the first message is a resync."""
         options = SubscribeOptions(
             envelope=envelope,  # type: ignore[arg-type]
             policy=policy,
             buffer_bytes=buffer_bytes,
             buffer_messages=buffer_messages,
+            as_of_lsn=as_of_lsn,
+            up_to_lsn=up_to_lsn,
             name=name,
             snapshot=snapshot,
         )
         return subscribe_group(self._engine, names, options, self._session.variables)
 
-    async def subscribe_async(self, name_or_select: str, **options: Any) -> AsyncIterator[Change]:
-        """`async for change in await db.subscribe_async(…)`."""
-        subscription = await asyncio.to_thread(lambda: self.subscribe(name_or_select, **options))
-        return _Async(subscription)
+    async def subscribe_async(self, name_or_select: str, **options: Any) -> AsyncSubscription:
+        """`async for change in await db.subscribe_async(…)`. Takes the options of `subscribe`."""
+        return AsyncSubscription(await asyncio.to_thread(lambda: self.subscribe(name_or_select, **options)))
 
 
 class RestrictedSession(Statements):
@@ -163,30 +171,3 @@ class RestrictedSession(Statements):
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class _Async:
-    """A subscription for `async for`."""
-
-    def __init__(self, subscription: Subscription) -> None:
-        self._subscription = subscription
-
-    def __aiter__(self) -> AsyncIterator[Change]:
-        return self
-
-    async def __anext__(self) -> Change:
-        try:
-            while True:
-                change = await asyncio.to_thread(self._subscription.next, 0.5)
-                if change is not None:
-                    return change
-                if self._subscription.closed:
-                    raise StopAsyncIteration
-        except StopIteration:
-            raise StopAsyncIteration from None
-        except asyncio.CancelledError:
-            self._subscription.cancel()
-            raise
-
-    def cancel(self) -> None:
-        self._subscription.cancel()

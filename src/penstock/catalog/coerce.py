@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from penstock.catalog.check import Unfit, check_memory, check_values
 from penstock.catalog.convert import Misfit, array
+from penstock.catalog.declared import Unsuitable, declared, fitted
 from penstock.errors import PenstockError, fail
 
 _UNFIT = (Misfit, pa.ArrowException, TypeError, ValueError, ArithmeticError, RecursionError)
@@ -26,9 +27,13 @@ def coerce(data: object, schema: pa.Schema, defaults: Mapping[str, object] | Non
     Only lossless conversions are made. A timestamp can be a datetime, an ISO 8601 string, or an integer of Unix milliseconds.
 
     Raises PSK-1004 for an unknown column and PSK-5003, naming row and column, for a value that does not fit. Every returned row
-    can be stored: text is UTF-8, times are in the years 1 to 9999, map keys are unique.
+    can be stored: text is UTF-8, times are in the years 1 to 9999, map keys are unique. Columns of type VARCHAR(n) and CHAR(n)
+    are cut and padded; PSK-2009 if a value is too long.
     """
-    defaults = defaults or {}
+    return _declared(_coerced(data, schema, defaults or {}))
+
+
+def _coerced(data: object, schema: pa.Schema, defaults: Mapping[str, object]) -> pa.Table:
     if isinstance(data, Mapping):
         return _from_rows([data], schema, defaults)
     if isinstance(data, list):
@@ -46,6 +51,25 @@ def coerce(data: object, schema: pa.Schema, defaults: Mapping[str, object] | Non
     raise fail(
         "PSK-0009", f"Cannot read rows from {type(data).__name__}.", hint="Pass dicts, tuples, Arrow, pandas or polars."
     )
+
+
+def _declared(table: pa.Table) -> pa.Table:
+    """The table with values as columns of types that Arrow does not have store them."""
+    for i, f in enumerate(table.schema):
+        kind = declared(f)
+        if kind is None:
+            continue
+        try:
+            column = fitted(table.column(i), kind)
+            if pa.types.is_nested(f.type):
+                # Two keys of a map may become one.
+                check_values(column)
+        except Unsuitable as why:
+            raise fail(why.code, f"Row {why.at + 1}, column {f.name!r}: {why.reason}.") from None
+        except Unfit as why:
+            raise _unfit(why.row, f, why.reason) from None
+        table = table.set_column(i, f, column)
+    return table
 
 
 def _read(read: Callable[[], pa.Table]) -> pa.Table:
@@ -185,22 +209,27 @@ def _from_arrow(data: pa.Table | pa.RecordBatch, schema: pa.Schema, defaults: Ma
     if data.schema.equals(schema):
         for f in schema:
             _check(given[f.name], f)
-        return data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
+        return pa.Table.from_arrays([given[f.name] for f in schema], schema=schema)
     columns = []
     for f in schema:
         if f.name in given:
             out = _cast(given[f.name], f)
             _check(out, f)
         else:
-            fill = _default(defaults, f.name)
-            out = (
-                _column([fill() for _ in range(data.num_rows)], f)
-                if f.name in defaults
-                else pa.nulls(data.num_rows, f.type)
-            )
+            out = _filled(defaults, f, data.num_rows)
             _check_nulls(out, f)
         columns.append(out)
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _filled(defaults: Mapping[str, object], f: pa.Field, rows: int) -> pa.Array:
+    """A column that the rows lack."""
+    if f.name not in defaults:
+        return pa.nulls(rows, f.type)
+    value = defaults[f.name]
+    if callable(value):
+        return _column([value() for _ in range(rows)], f)
+    return _column([value], f).take(pa.repeat(pa.scalar(0, pa.int64()), rows))
 
 
 def _cast(values: pa.Array | pa.ChunkedArray, f: pa.Field) -> pa.Array | pa.ChunkedArray:
@@ -240,7 +269,9 @@ def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 def _one_by_one(values: pa.Array | pa.ChunkedArray, f: pa.Field) -> pa.Array:
     """Converts value by value in Python; `convert` gives the reason if one does not fit."""
     t, source = pa.types, values.type
-    if (t.is_interval(source) or t.is_duration(source) or t.is_time(source) or t.is_union(source)) and len(values):
+    times = (t.is_duration(source) and t.is_duration(f.type)) or (t.is_time(source) and t.is_time(f.type))
+    foreign = t.is_interval(source) or t.is_duration(source) or t.is_time(source) or t.is_union(source)
+    if foreign and not times and len(values):
         raise _unfit(0, f, f"the Arrow type {source} is not supported")
     found = []
     for i, value in enumerate(values):
@@ -270,6 +301,10 @@ def _castable(source: pa.DataType, target: pa.DataType) -> bool:
         return bool(t.is_timestamp(source))
     if t.is_date(target):
         return bool(t.is_date(source))
+    if t.is_time(target):
+        return bool(t.is_time(source))
+    if t.is_duration(target):
+        return bool(t.is_duration(source))
     if t.is_decimal(target):
         return bool(t.is_decimal(source))
     if t.is_map(target):

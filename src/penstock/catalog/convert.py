@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -137,13 +137,48 @@ def _date(value: Any) -> Any:
     return value
 
 
+def _time(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            value = time.fromisoformat(value.strip())
+        except ValueError:
+            raise Misfit(f"{shown(value)} is not an ISO 8601 time of day") from None
+    if not isinstance(value, time):
+        raise Misfit(f"{shown(value)} is not a time of day")
+    if value.tzinfo is not None:
+        raise Misfit(f"{shown(value)} has a time zone")
+    return value
+
+
+def _duration(value: Any) -> Any:
+    """A timedelta; None for NaT. A number has no unit."""
+    if hasattr(value, "to_pytimedelta") and value == value:
+        if value.nanoseconds:
+            raise Misfit(f"{shown(value)} is finer than a microsecond")
+        return value.to_pytimedelta()
+    if hasattr(value, "dtype") and value.dtype.kind == "m":
+        made = value.astype("timedelta64[us]")
+        if value == value and made != value:
+            raise Misfit(f"{shown(value)} is finer than a microsecond")
+        value = made.item()
+    if value is None or value != value:
+        return None
+    if not isinstance(value, timedelta):
+        raise Misfit(f"{shown(value)} is not a timedelta")
+    return value
+
+
+def _void(value: Any) -> Any:
+    raise Misfit(f"{shown(value)} is not NULL")
+
+
 def _list(element: Convert | None) -> Convert:
     def convert(value: Any) -> Any:
         if value is None:
             return None
         if isinstance(value, (str, bytes, Mapping)):
             raise Misfit(f"{shown(value)} is not a list")
-        return [element(v) for v in value] if element else list(value)
+        return [v if v is None else element(v) for v in value] if element else list(value)
 
     return convert
 
@@ -152,7 +187,7 @@ def _map(key: Convert | None, item: Convert | None) -> Convert:
     def convert(value: Any) -> Any:
         if value is None:
             return None
-        pairs = list(value.items()) if isinstance(value, Mapping) else [(k, v) for k, v in value]
+        pairs = list(value.items()) if isinstance(value, Mapping) else [_pair(entry) for entry in value]
         made = [(key(k) if key and k is not None else k, item(v) if item and v is not None else v) for k, v in pairs]
         # Some maps with a NULL key crash Arrow, and the process with it.
         if any(k is None for k, _ in made):
@@ -162,6 +197,16 @@ def _map(key: Convert | None, item: Convert | None) -> Convert:
         return made
 
     return convert
+
+
+def _pair(entry: Any) -> tuple[Any, Any]:
+    """An entry of a map that is a list: a pair or, in a format without maps, a struct."""
+    if isinstance(entry, Mapping):
+        if set(entry) != {"key", "value"}:
+            raise Misfit(f"{shown(entry)} is not an entry of a map")
+        return entry["key"], entry["value"]
+    key, value = entry
+    return key, value
 
 
 def _identity(key: Any) -> Any:
@@ -190,7 +235,7 @@ def _struct(kind: pa.StructType) -> Convert:
         unknown = [k for k in value if k not in fields]
         if unknown:
             raise Misfit(f"there is no field {unknown[0]!r}")
-        return {k: fields[k](v) if fields[k] else v for k, v in value.items()}  # type: ignore[misc]
+        return {k: c(v) if (c := fields[k]) and v is not None else v for k, v in value.items()}
 
     return convert
 
@@ -213,6 +258,12 @@ def converter(kind: pa.DataType) -> Convert | None:
         return _timestamp
     if t.is_date(kind):
         return _date
+    if t.is_time(kind):
+        return _time
+    if t.is_duration(kind):
+        return _duration
+    if t.is_null(kind):
+        return _void
     if t.is_list(kind):
         return _list(converter(kind.value_type))
     if t.is_map(kind):

@@ -142,6 +142,8 @@ def _object(one: dict[str, Any]) -> ObjectInfo:
         expands=tuple(one.get("expands", ())),
         order=tuple(SortTerm(**t) for t in one.get("order", ())),
         identity=one.get("identity"),
+        comment=one.get("comment"),
+        column_comments=one.get("column_comments", {}),
     )
 
 

@@ -28,6 +28,8 @@ class Role(Enum):
     SINK_QUERY = "sink query"
     SUBSCRIPTION = "subscription"
     ERRORS = "errors"
+    VERSION = "version"
+    """A query that is computed beside its owner, and becomes it."""
 
 
 _SHOWN = frozenset({Role.USER, Role.LATE_ROWS, Role.ERRORS})
@@ -92,6 +94,9 @@ class ObjectInfo:
     order: tuple[SortTerm, ...] = ()
     """The order in which a SELECT from a view presents the rows if it has none of its own."""
     identity: str | None = None
+    comment: str | None = None
+    column_comments: dict[str, str] = field(default_factory=dict)
+    """The comments of columns, by their names."""
 
     @property
     def has_contents(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.catalog.convert import Misfit, converter
+from penstock.catalog.declared import declared
 
 _MISSING = object()
 
@@ -19,13 +20,15 @@ class RowEncoder:
         self._struct = pa.struct(list(schema))
         self._columns = [(f.name, converter(f.type)) for f in schema]
         self._names = frozenset(schema.names)
+        # `coerce` knows their types.
+        self._declared = any(declared(f) for f in schema)
         self._not_null = [i for i, f in enumerate(schema) if not f.nullable]
 
     def encode(self, row: Mapping[str, Any], defaults: Mapping[str, object]) -> pa.RecordBatch | None:
         """Returns the batch that `coerce` would make of the row. Returns None if the row is invalid or a name differs
         in case; `coerce` then converts it or raises the error.
         """
-        if not self._names.issuperset(row):
+        if self._declared or not self._names.issuperset(row):
             return None
         fields = {}
         try:

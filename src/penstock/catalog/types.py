@@ -1,7 +1,7 @@
 """Spark's types and their Arrow counterparts, without Spark.
 
 Each Spark type has one Arrow type everywhere outside the JVM: in the log, in the view store and for subscribers.
-`timestamp` is `timestamp[us, tz=UTC]`, `timestamp_ntz` is `timestamp[us]`.
+`timestamp` is `timestamp[us, tz=UTC]`, `timestamp_ntz` is `timestamp[us]`. The types that Arrow does not have are in `declared`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from penstock.catalog.coerce import coerce
+from penstock.catalog.declared import DECLARED, is_declared
 from penstock.catalog.objects import Column, ObjectInfo
 from penstock.errors import PenstockError, fail
 
@@ -40,12 +41,27 @@ _SIMPLE: dict[str, pa.DataType] = {
     "timestamp_ltz": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
     "binary": pa.binary(),
+    "void": pa.null(),
+    "variant": pa.struct([("value", pa.binary()), ("metadata", pa.binary())]),
 }
+_INTERVALS = {
+    (first, last): kind
+    for fields, kind in (
+        (("year", "month"), pa.int32()),
+        (("day", "hour", "minute", "second"), pa.duration("us")),
+    )
+    for i, first in enumerate(fields)
+    for last in fields[i:]
+}
+"""By the first and the last field. Arrow has no interval of months that Python can read, so that is the number of months."""
 
 _WORD = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*")
 _ARGS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*")
 _FIELD = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^:<>,\s`]+))\s*:?")
+_RANGE = re.compile(r"\s*([A-Za-z]+)(?:\s+[tT][oO]\s+([A-Za-z]+))?\s*")
 _MAX_PRECISION = 38
+MAX_TIME = 6
+"""The most digits of a second in a TIME."""
 
 
 class _Parser:
@@ -78,9 +94,13 @@ class _Parser:
             self.expect(",")
             value = self.type()
             self.expect(">")
+            if pa.types.is_null(key):
+                raise fail("PSK-2010", "A map without a type has no keys.", hint="Write CAST(map() AS MAP<…, …>).")
             return pa.map_(key, value)
         if name == "struct":
             return self.struct()
+        if name == "interval":
+            return self.interval()
         args = _ARGS.match(self.text, self.at)
         if args is not None:
             self.at = args.end()
@@ -93,6 +113,10 @@ class _Parser:
             if not 1 <= precision <= _MAX_PRECISION or scale > precision:
                 raise self.unknown()
             return pa.decimal128(precision, scale)
+        if name == "time":
+            if args is None or args[2] or int(args[1]) > MAX_TIME:
+                raise self.unknown()
+            return pa.time64("ns")
         if name in ("varchar", "char", "character"):
             if args is None or args[2]:
                 raise self.unknown()
@@ -100,6 +124,19 @@ class _Parser:
         if args is not None or name not in _SIMPLE:
             raise self.unknown()
         return _SIMPLE[name]
+
+    def interval(self) -> pa.DataType:
+        words = _RANGE.match(self.text, self.at)
+        if words is None:
+            raise fail(
+                "PSK-2010",
+                "An interval of months and days cannot be stored.",
+                hint="Use INTERVAL YEAR TO MONTH or INTERVAL DAY TO SECOND, as in INTERVAL '1 02:00' DAY TO MINUTE.",
+            )
+        if (found := _INTERVALS.get((words[1].lower(), (words[2] or words[1]).lower()))) is None:
+            raise self.unknown()
+        self.at = words.end()
+        return found
 
     def struct(self) -> pa.DataType:
         self.expect("<")
@@ -141,7 +178,12 @@ def to_arrow(spark_type: str) -> pa.DataType:
 
 def schema_of(columns: Iterable[Column]) -> pa.Schema:
     """The Arrow schema of an object's columns, with their names, order and nullability."""
-    return pa.schema([pa.field(c.name, to_arrow(c.type), c.nullable) for c in columns])
+    return pa.schema([_field(c) for c in columns])
+
+
+def _field(column: Column) -> pa.Field:
+    declared = {DECLARED: column.type.encode()} if is_declared(column.type) else None
+    return pa.field(column.name, to_arrow(column.type), column.nullable, declared)
 
 
 def stored_schema(info: ObjectInfo) -> pa.Schema:

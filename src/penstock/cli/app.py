@@ -227,19 +227,33 @@ def doctor(
     raise typer.Exit(run_doctor(folder, quick=quick))
 
 
+@app.command(cls=Command)
+def prepare(debug: Debug = False) -> None:
+    """Make later processes start faster, by archiving the classes that Spark loads.
+
+    The first process on a machine would do it when it ends. Takes half a minute, once for each version of Penstock, Spark and Java.
+    """
+    from penstock.cli.prepare import run_prepare
+
+    raise typer.Exit(run_prepare())
+
+
 checkpoint = typer.Typer(cls=Group, rich_markup_mode="rich", add_completion=False)
 app.add_typer(checkpoint, name="checkpoint")
 
 
 @checkpoint.callback()
 def checkpoints() -> None:
-    """List, verify and remove checkpoints of a folder.
+    """List, verify, restore and remove checkpoints of a folder.
 
     [bold]Examples[/bold]
 
     \b
       penstock checkpoint list ./data
       penstock checkpoint verify ./data
+      penstock checkpoint restore ./data 7
+      penstock checkpoint export ./data 7 s3://backups/shop
+      penstock checkpoint import s3://backups/shop ./copy
       penstock checkpoint prune ./data --keep 1
     """
 
@@ -273,6 +287,76 @@ def verify_checkpoints(folder: Database, output: Output = Format.TABLE, debug: D
     from penstock.cli.checkpoints import list_checkpoints
 
     raise typer.Exit(list_checkpoints(folder, verify=True, output=output))
+
+
+@checkpoint.command("restore", cls=Command)
+def restore_checkpoint(
+    folder: Database,
+    id: Annotated[int, typer.Argument(metavar="ID", help="The checkpoint, as list shows it.")],
+    no_backup: Annotated[
+        bool, typer.Option("--no-backup", metavar=SWITCH, help="Do not keep the state before as a checkpoint.")
+    ] = False,
+    keep_delivered: Annotated[
+        bool,
+        typer.Option("--keep-delivered", metavar=SWITCH, help="Leave with sinks what they cannot take back."),
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Take a database that is not in use back to a checkpoint.
+
+    Objects that were dropped since are there again, and later ones are gone.
+    When the database is opened, sinks take back what they have delivered since.
+    The state before is kept as a checkpoint, too.
+
+    [bold]Examples[/bold]
+
+    \b
+      penstock checkpoint restore ./data 7
+      penstock checkpoint restore ./data 7 --no-backup --keep-delivered
+    """
+    from penstock.cli.checkpoints import restore_checkpoint
+
+    raise typer.Exit(restore_checkpoint(folder, id, backup=not no_backup, keep_delivered=keep_delivered))
+
+
+Url = Annotated[str, typer.Argument(metavar="PLACE", help="A folder, file://…, or s3://bucket/prefix.")]
+
+
+@checkpoint.command("export", cls=Command)
+def export_checkpoint(
+    folder: Database,
+    id: Annotated[int, typer.Argument(metavar="ID", help="The checkpoint, as list shows it.")],
+    place: Url,
+    debug: Debug = False,
+) -> None:
+    """Copy a checkpoint of a folder, which may be in use, to another place.
+
+    Everything is compared with its checksums, here and there.
+
+    [bold]Examples[/bold]
+
+    \b
+      penstock checkpoint export ./data 7 s3://backups/shop
+    """
+    from penstock.cli.checkpoints import export
+
+    raise typer.Exit(export(folder, id, place))
+
+
+@checkpoint.command("import", cls=Command)
+def import_checkpoint(place: Url, folder: Database, debug: Debug = False) -> None:
+    """Make a database from an exported checkpoint, in a new folder.
+
+    Sinks go on where they were: only one of both databases may deliver.
+
+    [bold]Examples[/bold]
+
+    \b
+      penstock checkpoint import s3://backups/shop ./copy
+    """
+    from penstock.cli.checkpoints import import_
+
+    raise typer.Exit(import_(place, folder))
 
 
 @checkpoint.command("prune", cls=Command)

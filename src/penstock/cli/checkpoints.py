@@ -12,6 +12,8 @@ from penstock.cli.options import Format
 from penstock.cli.render import print_result
 from penstock.errors import PenstockError, fail
 from penstock.log import FolderLock
+from penstock.runtime.closed import restore_closed
+from penstock.runtime.jobs.savepoints import export_checkpoint, import_checkpoint
 from penstock.runtime.storage.checkpoints import CheckpointStore, Manifest
 from penstock.runtime.storage.layout import Layout
 
@@ -45,6 +47,28 @@ def prune_checkpoints(folder: Path, keep: int) -> int:
     finally:
         lock.release()
     sys.stdout.write(f"removed {', '.join(map(str, gone)) or 'nothing'}\n")
+    return 0
+
+
+def restore_checkpoint(folder: Path, id: int, *, backup: bool, keep_delivered: bool) -> int:
+    """Takes a database that no process has open back to a checkpoint."""
+    lsn, saved = restore_closed(folder, id, backup=backup, keep_delivered=keep_delivered)
+    kept = f"; the state before is checkpoint {saved}" if saved is not None else ""
+    sys.stdout.write(f"restored checkpoint {id}, commit {lsn}{kept}\n")
+    return 0
+
+
+def export(folder: Path, id: int, url: str) -> int:
+    """Copies a checkpoint out of a folder, which may be in use."""
+    manifest = export_checkpoint(_store(folder), id, url)
+    sys.stdout.write(f"exported checkpoint {id}, commit {manifest.lsn}, {manifest.bytes} bytes\n")
+    return 0
+
+
+def import_(url: str, folder: Path) -> int:
+    """Makes a database from a savepoint."""
+    manifest = import_checkpoint(url, folder)
+    sys.stdout.write(f"imported commit {manifest.lsn}, {manifest.bytes} bytes\n")
     return 0
 
 

@@ -17,7 +17,7 @@ from penstock.errors import PenstockError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.api import Database, Subscription
+    from penstock.api import Database, GroupSubscription, Subscription
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class Outcome:
     statement: Statement
     elapsed: float
     table: pa.Table | None = None
-    subscription: Subscription | None = None
+    subscription: Subscription | GroupSubscription | None = None
 
 
 def execute(db: Database, statement: Statement, script: str) -> Outcome:
     """Run one statement of a script. The position of an error refers to the script."""
-    from penstock.api import Subscription
+    from penstock.api import GroupSubscription, Subscription
 
     began = time.perf_counter()
     try:
         result = db.execute(statement.text)
-        if isinstance(result, Subscription):
+        if isinstance(result, (Subscription, GroupSubscription)):
             return Outcome(statement, time.perf_counter() - began, subscription=result)
         table = result.arrow() if result is not None and result.columns else None
     except PenstockError as error:
@@ -45,8 +45,12 @@ def execute(db: Database, statement: Statement, script: str) -> Outcome:
     return Outcome(statement, time.perf_counter() - began, table=table)
 
 
-def follow(subscription: Subscription, output: Format, console: Console, *, limit: int | None = None) -> int:
+def follow(
+    subscription: Subscription | GroupSubscription, output: Format, console: Console, *, limit: int | None = None
+) -> int:
     """Print a subscription's rows until it ends, `limit` rows are printed, or Ctrl-C. Returns the number of rows printed."""
+    from penstock.api import Change
+
     tail = tail_for(output, console)
     printed = 0
     with subscription, interrupts.awaited() as asked:
@@ -56,7 +60,7 @@ def follow(subscription: Subscription, output: Format, console: Console, *, limi
                 if subscription.closed:
                     break
                 continue
-            if change.kind == "progress":
+            if isinstance(change, Change) and change.kind == "progress":
                 tail.progress(change.epoch, change.lsn, change.watermark)
                 continue
             rows = change.rows()

@@ -12,7 +12,7 @@ from penstock.cli.interrupts import interrupts
 from penstock.cli.options import Format
 from penstock.cli.render import print_result
 from penstock.cli.session import database, status
-from penstock.cli.statements import split
+from penstock.cli.statements import Statement, split
 from penstock.errors import PenstockError, fail
 
 if TYPE_CHECKING:
@@ -53,7 +53,12 @@ def run_statements(db: Database, script: str, *, output: Format, limit: int | No
     """Run a script up to its first error, with progress on stderr, and print the last result. Returns the exit code."""
     statements = split(script)
     last: Outcome | None = None
-    for i, statement in enumerate(statements, 1):
+    try:
+        order = _in_order(db, script, statements)
+    except PenstockError as error:
+        failure.report(error, debug=options.debug_wanted)
+        return failure.FAILED
+    for i, statement in order:
         try:
             with status(f"[{i}/{len(statements)}] {statement.summary}"):
                 last = execute(db, statement, script)
@@ -71,6 +76,23 @@ def run_statements(db: Database, script: str, *, output: Format, limit: int | No
     if last is not None and last.table is not None:
         print_result(last.table, output, console.out(), elapsed=last.elapsed, limit=limit)
     return 0
+
+
+def _in_order(db: Database, script: str, statements: list[Statement]) -> list[tuple[int, Statement]]:
+    """The statements with their numbers, as the database would run the whole script. Errors of other kinds are for the statement that has them."""
+    from penstock.sql.ordering import ordered
+    from penstock.sql.script import parse_script
+
+    written = list(enumerate(statements, 1))
+    if len(statements) < 2:
+        return written
+    try:
+        parsed = parse_script(script, connectors="keep")
+    except PenstockError:
+        return written
+    known = {s.name.lower() for s in db.status()}
+    order = ordered(parsed, known.__contains__)
+    return [(n, statements[n - 1]) for n, _ in order] if len(parsed) == len(statements) else written
 
 
 def _stay() -> None:

@@ -68,8 +68,8 @@ class SparkSettings(Section):
     )
     class_archive: bool = Field(
         default=True,
-        description="Archive the classes that Spark loads in the user's cache folder, for faster starts. Writing the archive takes "
-        "a few seconds when the first database on a machine is closed.",
+        description="Keep an archive of the classes that Spark loads, and the command that starts its JVM, in the user's cache folder, for faster starts. "
+        "`penstock prepare` writes the archive; otherwise it takes a few seconds when the first database on a machine is closed.",
     )
     conf: dict[str, Text] = Field(
         default_factory=dict,
@@ -113,6 +113,18 @@ class EngineSettings(Section):
         default=2_000_000,
         ge=1,
         description="An epoch reads whole commits until it has this many rows; the rest waits for the next epoch.",
+    )
+    max_replica_rows: Count = Field(
+        default=250_000,
+        ge=0,
+        description="A lookup join with a table of at most this many rows when it is created has a replica of the table in the JVM, so its rows are not shuffled; "
+        "one with a larger table keeps it as state.",
+    )
+    warm_up_cpu_ms: Count = Field(
+        default=0,
+        ge=0,
+        description="CPU time of a new JVM, after its start, up to which it is warmed up, in milliseconds; 0: not at all; 10,000 are enough. While the database is idle, synthetic rows go through a temporary "
+        "database of their own, so that the code that rows go through is compiled before the first row needs it. The program's own work counts.",
     )
     poll_timeout_ms: Count = Field(
         default=200,

@@ -12,9 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.catalog.convert import Misfit, array
+from penstock.catalog.declared import declared, fitted
 from penstock.catalog.objects import Column
 from penstock.catalog.types import schema_of
 from penstock.connect.options import check_options, choice
+from penstock.connect.types import INTERVALS, VARIANTS, refuse_read
 from penstock.errors import PenstockError, fail
 
 COLUMN_PREFIX = "json.column."
@@ -33,6 +35,7 @@ class JsonDecoder:
 
     def __init__(self, columns: Sequence[Column], options: Mapping[str, str]) -> None:
         check_options("FORMAT JSON", options, OPTIONS, prefixes=(COLUMN_PREFIX,))
+        refuse_read("FORMAT JSON", columns, INTERVALS, VARIANTS)
         self.schema = schema_of(columns)
         self.skipped = 0
         self._skip = choice("FORMAT JSON", "on_error", options.get("on_error", "fail"), ("fail", "skip")) == "skip"
@@ -81,6 +84,8 @@ class JsonDecoder:
     def _column(self, values: list[Any], f: pa.Field) -> pa.Array:
         try:
             out = array([_prepared(v, f.type) for v in values], f.type)
+            kind = declared(f)
+            out = out if kind is None else fitted(out, kind)
         except _UNFIT as why:
             raise fail("PSK-5007", f"Column {f.name!r} ({f.type}): {why}") from why
         if out.null_count and not f.nullable:

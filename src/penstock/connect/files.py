@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from penstock.catalog.objects import Connector
 from penstock.connect.access import Access
+from penstock.connect.encode import ENCODERS
 from penstock.connect.options import check_options, choice, flag, required
 from penstock.connect.sinks import Capabilities, Opening, Sink, register_sink
+from penstock.connect.types import INTERVALS, VARIANTS, refuse_written
 from penstock.disk import crash_point, sync_folder, unwritable, write_durably
 from penstock.errors import PenstockError, fail
 from penstock.serve.zset import inserted, weighted
@@ -37,7 +35,7 @@ class FilesSink(Sink):
     """
 
     def __init__(self, folder: Path, format: str, access: Access, *, changelog: bool) -> None:
-        self.capabilities = Capabilities(changelog=changelog, exactly_once=True, prepares=True)
+        self.capabilities = Capabilities(changelog=changelog, exactly_once=True, prepares=True, takes_back=True)
         self._folder = folder
         self._format = format
         self._access = access
@@ -51,6 +49,8 @@ class FilesSink(Sink):
             raise fail(
                 "PSK-5002", f"CSV does not support the nested column {nested[0]!r}.", hint="Use PARQUET or JSON."
             )
+        if self._format != "parquet":
+            refuse_written(f"FILES: {self._format.upper()}", opening.schema, INTERVALS, VARIANTS)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as why:
@@ -121,7 +121,7 @@ class FilesSink(Sink):
         self._check()
         try:
             with self._pending(epoch).open("wb") as out:
-                _ENCODERS[self._format](rows, out)
+                ENCODERS[self._format](rows, out)
                 out.flush()
                 os.fsync(out.fileno())
         except OSError as why:
@@ -134,7 +134,7 @@ class FilesSink(Sink):
         waiting = [e for e in self._epochs(_PENDING) if e <= epoch]
         for one in waiting:
             try:
-                os.replace(self._pending(one), self._folder / f"epoch-{one:012d}.{self._format}")
+                os.replace(self._pending(one), self._committed(one))
             except OSError as why:
                 raise unwritable(self._pending(one), why) from why
             crash_point("files.renamed")
@@ -145,6 +145,17 @@ class FilesSink(Sink):
         for one in self._epochs(_PENDING):
             if one >= epoch:
                 self._pending(one).unlink(missing_ok=True)
+
+    def take_back(self, after: int, up_to: int) -> None:
+        for pattern, name in ((_PENDING, self._pending), (_EPOCH, self._committed)):
+            for one in self._epochs(pattern):
+                if after < one <= up_to:
+                    try:
+                        name(one).unlink(missing_ok=True)
+                    except OSError as why:
+                        raise unwritable(name(one), why) from why
+                    crash_point("files.taken_back")
+        self._sync()
 
     def close(self) -> None:
         """Gives up a folder in which nothing was delivered, so that another sink can use it."""
@@ -170,36 +181,14 @@ class FilesSink(Sink):
     def _pending(self, epoch: int) -> Path:
         return self._folder / f".epoch-{epoch:012d}.{self._format}.pending"
 
+    def _committed(self, epoch: int) -> Path:
+        return self._folder / f"epoch-{epoch:012d}.{self._format}"
+
     def _sync(self) -> None:
         try:
             sync_folder(self._folder)
         except OSError as why:
             raise unwritable(self._folder, why) from why
-
-
-def _parquet(table: pa.Table, out: BinaryIO) -> None:
-    pa.parquet.write_table(table, out)
-
-
-def _csv(table: pa.Table, out: BinaryIO) -> None:
-    pa.csv.write_csv(table, out)
-
-
-def _json(table: pa.Table, out: BinaryIO) -> None:
-    maps = [f.name for f in table.schema if pa.types.is_map(f.type)]
-    for row in table.to_pylist():
-        for name in maps:
-            row[name] = dict(row[name]) if row[name] is not None else None
-        out.write(json.dumps(row, default=_text, ensure_ascii=False).encode() + b"\n")
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bytes):
-        return value.hex()
-    return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)
-
-
-_ENCODERS = {"parquet": _parquet, "csv": _csv, "json": _json}
 
 
 @register_sink("FILES", _OPTIONS, exactly_once=True)

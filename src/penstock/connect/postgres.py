@@ -17,6 +17,7 @@ from penstock.connect.access import Access
 from penstock.connect.lookups import register_lookup
 from penstock.connect.options import check_options, seconds
 from penstock.connect.postgresurl import CONNECT_SECONDS, conninfo, failed
+from penstock.connect.types import INTERVALS, VARIANTS, refuse_read
 from penstock.errors import fail
 from penstock.sql.names import suggestion
 
@@ -46,6 +47,7 @@ class PostgresTable:
         self._conninfo = conninfo
         self._kind, self._text = relation
         self._timeout = timeout
+        refuse_read("POSTGRES", columns, INTERVALS, VARIANTS)
         self._schema = schema_of(columns)
         self._key = list(key)
         self._lock = threading.Lock()

@@ -12,20 +12,23 @@ from typing import Any, TypeVar, cast
 
 import psycopg
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 from psycopg import sql
 
+from penstock.catalog.declared import declared
 from penstock.catalog.objects import Connector
 from penstock.catalog.types import WEIGHT
 from penstock.connect.access import Access
 from penstock.connect.options import check_options, choice, required
 from penstock.connect.postgresurl import CONNECT_SECONDS, conninfo, failed
 from penstock.connect.sinks import Capabilities, Opening, Sink, register_sink
+from penstock.connect.types import INTERVALS, VARIANTS, refuse_written
 from penstock.errors import PenstockError, fail
 from penstock.serve.zset import consolidate, inserted
 from penstock.sql.names import suggestion
 
-_OPTIONS = ("url", "user", "password", "table", "mode", "key", "epochs")
+_OPTIONS = ("url", "user", "password", "table", "mode", "key", "epochs", "epoch_column")
 _EPOCHS = "penstock_sinks"
 _HINT = "Check url and table, and that the server is running and lets this user write to the table."
 _CHANGES = sql.Identifier("pg_temp", "penstock_changes")
@@ -53,12 +56,23 @@ class PostgresSink(Sink):
     """Exactly once: the last epoch is recorded in the table `epochs`, in the transaction that writes the rows.
 
     `mode = 'append'` inserts rows with COPY. `mode = 'upsert'` applies a changelog: the changes of a transaction are added up, and for each key the one live row is
-    inserted or updated, or the row is deleted if none is left. Two live rows with one key are an error (PSK-5006).
+    inserted or updated, or the row is deleted if none is left. Two live rows with one key are an error (PSK-5006). With `epoch_column` every appended row has
+    the number of its epoch, so that epochs can be taken back.
     """
 
-    def __init__(self, address: dict[str, Any], table: str, key: tuple[str, ...] | None, epochs: str) -> None:
+    def __init__(
+        self,
+        address: dict[str, Any],
+        table: str,
+        key: tuple[str, ...] | None,
+        epochs: str,
+        epoch_column: str | None = None,
+    ) -> None:
         """`key`: None to append; empty for the primary key of the table."""
-        self.capabilities = Capabilities(changelog=key is not None, exactly_once=True)
+        self.capabilities = Capabilities(
+            changelog=key is not None, exactly_once=True, takes_back=epoch_column is not None
+        )
+        self._epoch_column = epoch_column
         self._address = address
         self._text = table
         self._key = key
@@ -93,6 +107,8 @@ class PostgresSink(Sink):
             "SELECT set_config(name, '2s', false) FROM pg_settings WHERE name = 'client_connection_check_interval'"
         )
         self._schema = pa.schema([f for f in opening.schema if f.name != WEIGHT])
+        refuse_written("POSTGRES", self._schema, VARIANTS)
+        refuse_written("POSTGRES", (f for f in self._schema if pa.types.is_nested(f.type)), INTERVALS)
         self._resolve(connection)
         self._committed = opening.committed
         if opening.exactly_once:
@@ -126,6 +142,12 @@ class PostgresSink(Sink):
                     hint="Nested values are written as JSON: use a column of type jsonb, json or text.",
                 )
             self._names[field.name] = own
+        if self._epoch_column is not None and (self._epoch_column not in have or self._epoch_column in self._names):
+            raise fail(
+                "PSK-1004",
+                f"POSTGRES: there is no column {self._epoch_column} for epochs alone.",
+                hint=f"ALTER TABLE {self._text} ADD COLUMN … bigint.",
+            )
         if self._key is not None:
             self._find_key(connection)
 
@@ -207,7 +229,10 @@ class PostgresSink(Sink):
     @_translated
     def write(self, epoch: int, lsn: int, table: pa.Table) -> None:
         if self._key is None:
-            self._copy(self._table, inserted(table), [])
+            rows, column = inserted(table), self._epoch_column
+            if column is not None:
+                rows = rows.append_column(column, pa.array([epoch] * rows.num_rows, pa.int64()))
+            self._copy(self._table, rows, [] if column is None else [column])
         else:
             self._changes.append(table)
 
@@ -232,6 +257,27 @@ class PostgresSink(Sink):
     def rollback(self, epoch: int) -> None:
         self._changes = []
         self._open.rollback()
+
+    @_translated
+    def take_back(self, after: int, up_to: int) -> None:
+        """One transaction removes the rows, and lets the record say so."""
+        assert self._epoch_column is not None
+        if self._identity is not None:
+            self._open.execute(
+                sql.SQL(
+                    "UPDATE {} SET epoch = %s, written = now() WHERE sink = %s AND epoch > %s AND epoch <= %s"
+                ).format(self._epochs),
+                (after, self._identity, after, up_to),
+            )
+        self._open.execute(
+            sql.SQL("DELETE FROM {0} WHERE {1} > %s AND {1} <= %s").format(
+                self._table, sql.Identifier(self._epoch_column)
+            ),
+            (after, up_to),
+        )
+        self._open.commit()
+        if after < self._committed <= up_to:
+            self._committed = after
 
     def cancel(self) -> None:
         connection = self._connection
@@ -336,14 +382,19 @@ def _all(names: tuple[str, ...], template: str) -> sql.Composable:
 
 def _csv(batch: pa.RecordBatch) -> bytes:
     """COPY's CSV: NULL is nothing, and the empty string is quoted."""
-    columns = [_plain(batch.column(i), field.type) for i, field in enumerate(batch.schema)]
+    columns = [_plain(batch.column(i), field) for i, field in enumerate(batch.schema)]
     out = io.BytesIO()
     options = pyarrow.csv.WriteOptions(include_header=False)
     pyarrow.csv.write_csv(pa.RecordBatch.from_arrays(columns, names=batch.schema.names), out, options)
     return out.getvalue()
 
 
-def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def _plain(column: pa.Array, field: pa.Field) -> pa.Array:
+    kind = field.type
+    if (declared(field) or "").startswith("interval"):
+        unit = "microseconds" if pa.types.is_duration(kind) else "months"
+        numbers = column.cast(pa.int64()).cast(pa.string())
+        return pc.binary_join_element_wise(numbers, pa.scalar(unit), " ")
     if pa.types.is_binary(kind):
         return pa.array([None if v is None else "\\x" + v.hex() for v in column.to_pylist()], pa.string())
     if pa.types.is_nested(kind):
@@ -363,11 +414,14 @@ def _make(connector: Connector, access: Access) -> PostgresSink:
     key = tuple(k.strip() for k in options.get("key", "").split(",") if k.strip())
     if key and mode == "append":
         raise _unused_key()
+    if mode == "upsert" and "epoch_column" in options:
+        raise fail("PSK-1011", "POSTGRES: epoch_column has no meaning with mode = 'upsert'.", hint="Leave it out.")
     return PostgresSink(
         conninfo(options, access),
         required("POSTGRES", options, "table"),
         key if mode == "upsert" else None,
         options.get("epochs") or _EPOCHS,
+        options.get("epoch_column"),
     )
 
 

@@ -22,7 +22,7 @@ class Transactional(Protocol):
     """An object that takes part in transactions; see `penstock.connect.sinks.Sink` for their steps.
 
     What is pre-committed must survive a crash. After one, `commit` is called again with the last epoch that was decided, and then `rollback` with the next: both
-    must do nothing if there is nothing to do.
+    must do nothing if there is nothing to do. If it also has `take_back(after, up_to)`, which removes the epochs in (`after`, `up_to`], the database can be restored to before them.
     """
 
     def begin(self, epoch: int) -> object:
@@ -93,9 +93,9 @@ class PythonSink(Sink):
 class TransactionalPythonSink(Sink):
     """Passes every step to a `Transactional` object. Exactly once, if the object keeps the contract."""
 
-    capabilities = Capabilities(changelog=True, exactly_once=True, prepares=True)
-
     def __init__(self, name: str, receiver: Transactional) -> None:
+        takes_back = callable(getattr(receiver, "take_back", None))
+        self.capabilities = Capabilities(changelog=True, exactly_once=True, prepares=True, takes_back=takes_back)
         self._name = name
         self._receiver = receiver
 
@@ -113,6 +113,9 @@ class TransactionalPythonSink(Sink):
 
     def rollback(self, epoch: int) -> None:
         _called(self._name, self._receiver.rollback, epoch)
+
+    def take_back(self, after: int, up_to: int) -> None:
+        _called(self._name, self._receiver.take_back, after, up_to)  # type: ignore[attr-defined]
 
 
 def _called(name: str, call: Callable[..., object], *arguments: object) -> None:

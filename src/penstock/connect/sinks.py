@@ -25,6 +25,8 @@ class Capabilities:
     changelog: bool = False
     exactly_once: bool = False
     prepares: bool = False
+    takes_back: bool = False
+    """See `Sink.take_back`."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,11 @@ class Sink:
 
     def rollback(self, epoch: int) -> None:
         """Discards what was written from this epoch on and is not committed."""
+
+    def take_back(self, after: int, up_to: int) -> None:
+        """Removes what was committed or prepared of the epochs in (`after`, `up_to`], because the database was restored to before them; if they are gone already, does nothing.
+        Called after `open`, and before the first transaction. Only of a sink that `takes_back`."""
+        raise NotImplementedError
 
     def cancel(self) -> None:
         """Makes a call that is under way in another thread fail soon, if the sink can."""

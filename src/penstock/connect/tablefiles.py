@@ -16,6 +16,7 @@ from penstock.catalog.types import schema_of
 from penstock.connect.access import Access
 from penstock.connect.lookups import register_lookup
 from penstock.connect.options import check_options, choice, required
+from penstock.connect.types import INTERVALS, VARIANTS, refuse_read
 from penstock.errors import PenstockError, fail
 from penstock.sql.names import suggestion
 
@@ -135,6 +136,7 @@ def _make(connector: Connector, columns: Sequence[Column], key: Sequence[str], a
     delimiter = options.get("csv.delimiter", ",")
     if len(delimiter) != 1:
         raise fail("PSK-1011", f"FILES: csv.delimiter = {delimiter!r} is not one character.")
+    refuse_read("FILES", columns, INTERVALS, VARIANTS)
     nested = [c.name for c in columns if c.type.startswith(("array", "map", "struct"))]
     if format == "csv" and nested:
         raise fail("PSK-1011", f"FILES: CSV does not support the nested column {nested[0]!r}.", hint="Use PARQUET.")

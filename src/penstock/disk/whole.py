@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from penstock.disk.crash import crash_point
 from penstock.errors import PenstockError, fail
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -28,7 +29,9 @@ def write_durably(path: Path, content: bytes | Callable[[BinaryIO], object]) -> 
     beside = path.with_name(path.name + TEMPORARY)
     try:
         _write(beside, content)
+        crash_point("file.written")
         os.replace(beside, path)
+        crash_point("file.replaced")
         sync_folder(path.parent)
     except OSError as error:
         _remove(beside)

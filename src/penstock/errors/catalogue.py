@@ -59,6 +59,8 @@ CODES: dict[str, Code] = {
         "statement too complex",
         "Split it: move parts into views, join a table instead of listing many values, use IN (…) for a long condition.",
     ),
+    "PSK-1021": Code("the file cannot be read or written"),
+    "PSK-1022": Code("the file exists", "Choose another name, or add (overwrite = true)."),
     # 2 time and windows
     "PSK-2001": Code(
         "unsupported watermark",
@@ -74,6 +76,14 @@ CODES: dict[str, Code] = {
         "now() can only bound a time column: WHERE ts > now() - INTERVAL '10' MINUTE.",
     ),
     "PSK-2008": Code("bad interval"),
+    "PSK-2009": Code(
+        "string too long for its column", "Cut it with left(…), or declare the column longer, or as STRING."
+    ),
+    "PSK-2010": Code("type that no column can have", "Give the column a type that can hold its values."),
+    "PSK-2011": Code(
+        "type that cannot be compared", "Compare a part of it, or its text: to_json(c), CAST(c AS STRING)."
+    ),
+    "PSK-2012": Code("type that the sink cannot write", "Convert it in the query: CAST(c AS STRING), to_json(c)."),
     # 3 joins
     "PSK-3001": Code(
         "unbounded join between streaming sources",
@@ -125,6 +135,11 @@ CODES: dict[str, Code] = {
         "Insert more slowly, or allow more with max_pending_rows and max_pending_bytes; SHOW QUERIES shows which query is behind.",
     ),
     "PSK-5021": Code("too many submitted rows wait", "Submit more slowly, or use BackpressureStrategy.PAUSE_SOURCE."),
+    "PSK-5022": Code(
+        "a sink cannot take back what it has delivered",
+        "RESTORE FROM CHECKPOINT n WITH (delivered = 'keep') leaves it there.",
+    ),
+    "PSK-5023": Code("the database was restored", "Subscribe again."),
     "PSK-5030": Code(
         "exactly-once needs sources that can replay",
         "Use WITH (guarantee = 'at-least-once'), or feed the source by INSERT, which is durable when it returns.",
@@ -143,6 +158,13 @@ CODES: dict[str, Code] = {
     "PSK-6002": Code("the folder was written by a newer version"),
     "PSK-6003": Code("the stored query does not match its checkpoint"),
     "PSK-6004": Code("the contents of an object are damaged"),
+    "PSK-6005": Code("there is no such checkpoint", "SHOW CHECKPOINTS lists those that are kept."),
+    "PSK-6006": Code("the checkpoint cannot be restored", "A newer one may be whole: SHOW CHECKPOINTS lists them."),
+    "PSK-6007": Code("the database is being restored", "Try again when RESTORE has ended."),
+    "PSK-6008": Code(
+        "the place of a savepoint cannot be used", "Use an empty folder, file://…, or s3://bucket/prefix."
+    ),
+    "PSK-6009": Code("a savepoint is damaged"),
     "PSK-6010": Code("checkpointing is disabled"),
     "PSK-6011": Code("a data directory is required", "Set data_dir."),
     "PSK-6012": Code("WAL mode requires checkpointing"),
@@ -150,6 +172,9 @@ CODES: dict[str, Code] = {
     "PSK-6014": Code("checkpoint operation timed out"),
     "PSK-6015": Code("invalid checkpoint configuration"),
     "PSK-6016": Code("checkpoint I/O error"),
+    "PSK-6017": Code("the query is being replaced"),
+    "PSK-6018": Code("the state of a query cannot be carried over"),
+    "PSK-6019": Code("the new version of a query was not taken", "The old version runs on."),
     # 7 execution
     "PSK-7001": Code("query failed"),
     "PSK-7002": Code("cancelled"),

@@ -8,7 +8,22 @@ from penstock.log.holding import Holding, Kept
 from penstock.log.lock import FolderLock
 from penstock.log.log import Log
 from penstock.log.part import ExternalFile, Part
+from penstock.log.pinned import Pinned
+from penstock.log.restart import go_on_after
 from penstock.log.state import Covered
 from penstock.log.writer import Mode
 
-__all__ = ["Commit", "Covered", "Entry", "ExternalFile", "FolderLock", "Holding", "Kept", "Log", "Mode", "Part"]
+__all__ = [
+    "Commit",
+    "Covered",
+    "Entry",
+    "ExternalFile",
+    "FolderLock",
+    "Holding",
+    "Kept",
+    "Log",
+    "Mode",
+    "Part",
+    "Pinned",
+    "go_on_after",
+]

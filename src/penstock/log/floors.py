@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import google_crc32c
 
 from penstock.disk import unpack_json, write_json
 from penstock.errors import fail
 
-FORMAT = 2
+FORMAT = 3
 
 FORGOTTEN = 2**63 - 1
 """The floor of an object that was dropped."""
+
+
+class Abandoned(NamedTuple):
+    """What a restore has taken back: the commits in (`after`, `up_to`], and of each object such a range of epochs. None of these numbers is used again."""
+
+    after: int
+    up_to: int
+    epochs: Mapping[int, tuple[int, int]]
 
 
 class Floors:
@@ -27,7 +36,8 @@ class Floors:
         self._path = folder / "floors.json"
         self._values: dict[int, int] = {}
         self._removed: set[int] = set()
-        self._saved: tuple[dict[int, int], set[int]] = ({}, set())
+        self.abandoned: list[Abandoned] = []
+        self._saved: tuple[dict[int, int], set[int], int] = ({}, set(), 0)
         self._dropped_at: dict[int, int] = {}
         self._older = False
         try:
@@ -37,7 +47,7 @@ class Floors:
         except OSError as error:
             raise fail("PSK-6001", f"{self._path} cannot be read: {error.strerror or error}.") from error
         self._parse(data)
-        self._saved = dict(self._values), set(self._removed)
+        self._saved = dict(self._values), set(self._removed), len(self.abandoned)
 
     def _parse(self, data: bytes) -> None:
         try:
@@ -51,6 +61,7 @@ class Floors:
                 sound = stored["crc"] == _checksum(self._values)
             else:
                 self._removed = {n for first, last in stored["removed"] for n in range(first, last + 1)}
+                self.abandoned = [_abandoned(a) for a in stored.get("abandoned", ())]
                 sound = True
         except (ValueError, KeyError, TypeError, AttributeError):
             sound = False
@@ -112,12 +123,25 @@ class Floors:
 
     def save(self) -> None:
         """Makes the floors durable. Entries below them may only be deleted after this."""
-        values, removed = dict(self._values), set(self._removed)
-        if (values, removed) == self._saved:
+        now = dict(self._values), set(self._removed), len(self.abandoned)
+        if now == self._saved:
             return
-        floors = {str(k): v for k, v in sorted(values.items())}
-        write_json(self._path, {"floors": floors, "removed": _ranges(removed)}, FORMAT)
-        self._saved, self._older = (values, removed), False
+        write_json(self._path, self.content(), FORMAT)
+        self._saved, self._older = now, False
+
+    def content(self) -> dict[str, Any]:
+        """What the file has."""
+        taken_back = [
+            {"after": a.after, "up_to": a.up_to, "epochs": {str(i): list(e) for i, e in sorted(a.epochs.items())}}
+            for a in self.abandoned
+        ]
+        floors = {str(k): v for k, v in sorted(self._values.items())}
+        return {"floors": floors, "removed": _ranges(self._removed), "abandoned": taken_back}
+
+
+def _abandoned(stored: dict[str, Any]) -> Abandoned:
+    epochs = {int(i): (int(after), int(up_to)) for i, (after, up_to) in stored["epochs"].items()}
+    return Abandoned(int(stored["after"]), int(stored["up_to"]), epochs)
 
 
 def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:

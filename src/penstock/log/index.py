@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -115,6 +115,12 @@ class Index:
             if count:
                 return run.lsn(count - 1)
         return 0
+
+    def files(self) -> Iterator[tuple[str, int]]:
+        """All external files, relative to the database, and their lengths."""
+        for of in self._objects.values():
+            for run in of.runs:
+                yield from run.files(len(run))
 
     def has(self, object_id: int, lsn: int) -> bool:
         return bool(self._slices(object_id, lsn - 1, lsn))

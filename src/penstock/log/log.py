@@ -6,22 +6,25 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self, get_args
 
 import google_crc32c
 import pyarrow as pa
 
-from penstock.disk import Witness, make_folder, unwritable
+from penstock.disk import Witness, crash_point, make_folder, pack_json, unwritable
 from penstock.errors import PenstockError, fail
 from penstock.log.commit import Commit
 from penstock.log.entry import Entry
 from penstock.log.floors import FORGOTTEN, Floors
+from penstock.log.floors import FORMAT as FLOORS_FORMAT
 from penstock.log.holding import Holding, Kept
 from penstock.log.index import Index
 from penstock.log.maps import Maps
 from penstock.log.part import Part
 from penstock.log.payload import prepare
+from penstock.log.pinned import Pinned
 from penstock.log.recovery import recover
 from penstock.log.segment import Segment, bury
 from penstock.log.state import Covered, ObjectState
@@ -76,6 +79,7 @@ class Log:
         self._index: Index = state.index
         self._segments: list[Segment] = state.segments
         self._head = state.next_lsn - 1
+        self._end = state.active.end
         self._writer = Writer(
             self._database,
             self._folder,
@@ -181,7 +185,29 @@ class Log:
     def reaches_back(self, object_id: int, epoch: int) -> bool:
         """Whether every epoch after this one is still retained, or had no rows."""
         with self._lock:
-            return self._index.reaches_back(object_id, epoch)
+            taken_back = any(a < epoch <= b for a, b in self._taken_back(object_id))
+            return not taken_back and self._index.reaches_back(object_id, epoch)
+
+    def _taken_back(self, object_id: int) -> list[tuple[int, int]]:
+        return [a.epochs[object_id] for a in self._floors.abandoned if object_id in a.epochs]
+
+    def abandoned(self, lsn: int) -> bool:
+        """Whether a restore has taken a commit back. Its number is not used again."""
+        with self._lock:
+            return any(a.after < lsn <= a.up_to for a in self._floors.abandoned)
+
+    @contextmanager
+    def pinned(self) -> Iterator[Pinned]:
+        """All files of the log as they are at one moment; none is removed within the block, nor changed later, except that the last segment grows at its end."""
+        with self._trimming:
+            with self._lock:
+                # A segment that was thinned out has its map after the last frame.
+                older = [(s.path, s.size if s.holds is None else s.path.stat().st_size) for s in self._segments[:-1]]
+                segments = (*older, (self._segments[-1].path, self._end))
+                floors = pack_json(self._floors.content(), FLOORS_FORMAT)
+                states, taken_back = dict(self._index.states), tuple(self._floors.abandoned)
+                found = Pinned(self._head, segments, floors, tuple(self._index.files()), states, taken_back)
+            yield found
 
     def retains(self, object_id: int, after: int) -> bool:
         """Whether all entries after an LSN are retained."""
@@ -345,7 +371,7 @@ class Log:
             for object_id, state in written.states.items():
                 if not self._floors.forgotten(object_id):
                     index.states[object_id] = state
-            self._head = written.head
+            self._head, self._end = written.head, written.end
         if self._on_durable is not None:
             try:
                 self._on_durable(written.entries)
@@ -357,6 +383,7 @@ class Log:
     def _rolled(self, segment: Segment) -> None:
         with self._lock:
             self._segments.append(segment)
+            self._end = segment.size
 
     def _delete_segments(self, segments: list[Segment]) -> int:
         numbers = {s.number for s in segments}
@@ -365,6 +392,7 @@ class Log:
         for segment in segments:
             self._maps.drop(segment.file)
             _unlink(segment.path)
+            crash_point("log.trimmed")
         return sum(s.disk_bytes for s in segments)
 
     def _delete_files(self, files: list[tuple[str, int]]) -> int:

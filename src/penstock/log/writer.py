@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
-from penstock.disk import Witness, unwritable
+from penstock.disk import Witness, crash_point, unwritable
 from penstock.errors import PenstockError, fail
 from penstock.log import frame
 from penstock.log.commit import Commit
@@ -52,11 +52,12 @@ class _Work(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A written group: its offset, its frames in LSN order with the offsets of their payloads relative to it, their entries, the states
+    """A written group: its offset and end, its frames in LSN order with the offsets of their payloads relative to it, their entries, the states
     after it, and its segment.
     """
 
     base: int
+    end: int
     frames: list[tuple[int, Frame]]
     entries: list[Entry]
     states: dict[int, ObjectState]
@@ -264,8 +265,10 @@ class Writer:
             self._roll()
         active = self._active
         active.write(buffers, length)
+        crash_point("log.written")
         if self._sync_each:
             active.sync()
+            crash_point("log.synced")
         base = active.end
         active.accept(length)
         self._next_lsn = first + len(group)
@@ -275,7 +278,7 @@ class Writer:
             self._sync_later(base, buffers, length)
         file, database = active.segment.file, self._database
         entries = [entry_of(header, file, base + at, database) for at, header in frames]
-        self._publish(Written(base, frames, entries, states, self._next_lsn - 1, active.segment))
+        self._publish(Written(base, base + length, frames, entries, states, self._next_lsn - 1, active.segment))
         commits, at = [], 0
         for lsn, work in enumerate(group, first):
             end = at + len(work.payloads)
@@ -300,6 +303,7 @@ class Writer:
         except OSError:
             segment.path.unlink(missing_ok=True)
             raise
+        crash_point("log.rolled")
         self._rolled(segment)
         old.close()
 

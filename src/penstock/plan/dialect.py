@@ -61,6 +61,12 @@ class Phrase(exp.Expression, exp.Func):
     is_var_len_args: ClassVar[bool] = True
 
 
+class Part(exp.Expression, exp.Func):
+    """`v:a.b[0]`: the part of a VARIANT at a path, which is kept as it was written. A function, so that every dialect can print it."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "path": True}
+
+
 class Unsigned(exp.Expression):
     """The right operand of `>>>`, which is read as `>>` and this."""
 
@@ -81,6 +87,9 @@ class Penstock(Spark):
             **{name: _phrase(name) for name in _WORDS},
             **{name: _phrase(name) for name in _WITH_UNIT},
         }
+
+        # `v:a.b[0]` is a part of a VARIANT.
+        COLON_IS_VARIANT_EXTRACT: ClassVar[bool] = True
 
         # `array(a)[0]` is the element of an array.
         ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}
@@ -112,6 +121,24 @@ class Penstock(Spark):
                 args = [p for p in parts if not isinstance(p, exp.Var)]
                 return self.expression(exp.Anonymous(this=name, expressions=args))
             return self.expression(Phrase(this=name, expressions=parts))
+
+        def _parse_colon_as_variant_extract(self, this: exp.Expr | None) -> exp.Expr | None:
+            while this is not None and self._is_path():
+                self._advance()
+                start = self._index
+                while self._match(TokenType.L_BRACKET) or self._match(TokenType.DOT) or self._index == start:
+                    bracket = self._prev.token_type == TokenType.L_BRACKET
+                    self._advance()
+                    if bracket and not self._match(TokenType.R_BRACKET):
+                        self.raise_error("Expected ]")
+                this = self._parse_column_ops(self.expression(Part(this=this, path=exp.Var(this=self._text(start)))))
+            return this
+
+        def _is_path(self) -> bool:
+            """Whether a colon follows a value and is followed by a name, without a space."""
+            if self._curr.token_type != TokenType.COLON or not self._next:
+                return False
+            return self._prev.end + 1 == self._curr.start and self._curr.end + 1 == self._next.start
 
         def _parse_term(self, parse_mod: bool = True) -> exp.Expr | None:
             shift = self._prev.token_type == TokenType.GT and self._prev.end + 1 == self._curr.start
@@ -223,6 +250,7 @@ class Penstock(Spark):
         TRANSFORMS: ClassVar = {
             **SparkGenerator.TRANSFORMS,
             Phrase: lambda self, e: self.phrase_sql(e),
+            Part: lambda self, e: f"{self.sql(e, 'this')}:{self.sql(e, 'path')}",
             Unsigned: lambda self, e: self.sql(e, "this"),
             exp.BitwiseLeftShift: lambda self, e: self.binary(e, "<<"),
             exp.BitwiseRightShift: lambda self, e: self.binary(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.plan.nodes import Aggregate, Expr, Named, Node, Project, Scan, SetOp, Union, WindowAssign
+from penstock.plan.nodes import Aggregate, Expr, Named, Node, Project, Recursive, Scan, SetOp, Union, WindowAssign
 
 
 def column_types(node: Node) -> dict[str, str]:
@@ -22,6 +22,8 @@ def column_types(node: Node) -> dict[str, str]:
             return known | ({node.start: time, node.end: time} if time is not None else {})
         case Union() | SetOp():
             return shared_types(node)
+        case Recursive():
+            return {}
     return {name: t for child in node.children for name, t in column_types(child).items() if name in node.columns}
 
 

@@ -26,6 +26,7 @@ from penstock.query.lifecycle import STEPS, QueryState
 from penstock.runtime.engine import Engine
 from penstock.runtime.jobs.job import Job
 from penstock.runtime.lifecycle import Lifecycle, State
+from penstock.runtime.statements.continuing import continue_with
 from penstock.runtime.statements.ddl import add_query
 from penstock.runtime.statements.draft import drafting
 from penstock.runtime.statements.dropping import drop
@@ -141,6 +142,7 @@ class StreamingQuery:
             assert self._info is not None
             with self._engine.ddl:
                 self._runs.note(self._job)
+                self._engine.jobs.paused.add(self._info.id)
                 self._engine.jobs.stop(self._info)
             self._life.to(QueryState.PAUSED)
 
@@ -150,8 +152,13 @@ class StreamingQuery:
             assert self._info is not None
             with self._engine.ddl:
                 self._engine.check_open()
-                if self._job is None:
-                    self._engine.jobs.start(self._info)
+                self._engine.jobs.paused.discard(self._info.id)
+                if self._job is None and self._engine.running:
+                    try:
+                        self._engine.jobs.start(self._info)
+                    except BaseException:
+                        self._engine.jobs.paused.add(self._info.id)
+                        raise
             self._life.to(QueryState.RUNNING)
 
     def checkpoint(self) -> int:
@@ -187,7 +194,8 @@ class StreamingQuery:
         """Switches to another version at an epoch boundary: all rows that were submitted before are processed by the old version, all later ones by
         the new one, and the output goes on. `submit` waits meanwhile. After an error the old version runs on.
 
-        The new version reads the same sources (PSK-1016). Neither may keep state, because state cannot be carried over (PSK-1012).
+        The new version reads the same sources (PSK-1016). If a version keeps state, the new one has the same operators over the same inputs, whose state it goes on with,
+        and the same columns; otherwise PSK-6018 says what is different.
         """
         with self._gate, self._lock, ExitStack() as undo:
             self._expect("swap", QueryState.RUNNING)
@@ -200,6 +208,9 @@ class StreamingQuery:
             boundary = engine.log.head
             self._settle(None)
             inputs = {name: s._info for name, s in self._sources.items()}
+            if self._operators or new._operators:
+                self._go_on_with(new, inputs)
+                return
             made = new._make_output(inputs, after=boundary)
             undo.callback(self._drop_one, made)
             changes = self._subscribed(made)
@@ -410,18 +421,31 @@ class StreamingQuery:
                 "or other columns of them.",
                 hint="Stop this query and start the other.",
             )
-        keeps = [q.sql for q in (self, new) if q._operators]
-        if keeps:
+        changing = [q.sql for q in (self, new) if q._operators and q._compiled.query.root.changelog]
+        if changing:
             raise fail(
-                "PSK-1012",
-                f"This version keeps state, which cannot be carried over: {' '.join(keeps[0].split())}",
-                hint="finish() it, and start the other.",
+                "PSK-6018",
+                f"The results of this version change, and cannot be taken back: {' '.join(changing[0].split())}",
+                hint="finish() it, and start the other. A version whose windows close (EMIT ON WINDOW CLOSE) can be swapped.",
             )
+
+    def _go_on_with(self, new: StreamingQuery, inputs: dict[str, ObjectInfo]) -> None:
+        """Another version takes over output and state."""
+        engine, compiled, info = self._engine, new._compiled, self._info
+        assert info is not None
+        with engine.ddl:
+            seen = ObjectInfo(0, "", Kind.STREAM, (), options={"rules": _stands(inputs)})
+            bound = bind(compiled.parsed, engine.catalog.as_read_by(seen), statement_text=compiled.text)
+            self._runs.note(self._job)
+            continue_with(engine, info, compiled.parsed, bound, compiled.text)
+            self._info = engine.catalog.by_id(info.id)
+        self._compiled, self.sql, self.config = compiled, new.sql, new.config
+        new._life.to(QueryState.STOPPED)
 
     def _make_output(self, inputs: dict[str, ObjectInfo], after: int | None = None) -> ObjectInfo:
         """The stream of the query over its inputs; `after`: it reads only what comes after that LSN."""
         engine, compiled = self._engine, self._compiled
-        rules = json.dumps({name: info.name for name, info in inputs.items()})
+        rules = _stands(inputs)
         with engine.ddl:
             seen = ObjectInfo(0, "", Kind.STREAM, (), options={"rules": rules})
             bound = bind(compiled.parsed, engine.catalog.as_read_by(seen), statement_text=compiled.text)
@@ -470,11 +494,17 @@ class StreamingQuery:
                     drop(engine, engine.catalog.by_id(object_id), cascade=True)
 
 
+def _stands(inputs: dict[str, ObjectInfo]) -> str:
+    """The names in a query's text, with those of the inputs that they stand for."""
+    return json.dumps({name: info.name for name, info in inputs.items()})
+
+
 class _Runs:
     """The figures of all jobs that the query has had: one for each time that it was started or resumed."""
 
     def __init__(self) -> None:
         self._of: dict[int, tuple[int, int, int, int]] = {}
+        self._jobs: dict[int, Job] = {}
         self._times: dict[tuple[int, int], int] = {}
         self.reached = 0
 
@@ -483,6 +513,8 @@ class _Runs:
             return
         kernel = job.kernel
         rows = sum(job.figures.rows_out.values())
+        # Kept here, so that no later job has its id.
+        self._jobs[id(job)] = job
         self._of[id(job)] = (kernel.rows_in, kernel.rows_passed(), job.figures.epochs, rows)
         self._times.update({(id(job), batch): ms for batch, ms in kernel.durations().items()})
         self.reached = max(self.reached, job.figures.reached)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.catalog.objects import Kind
-from penstock.checkpoint import StreamCheckpoint
 from penstock.errors import PenstockError
-from penstock.runtime.jobs.recovery import Beginning
-from penstock.runtime.jobs.saved import Saved, capture
+from penstock.runtime.jobs.saving import Captured, capture_all, save
 from penstock.runtime.storage.checkpoints import Manifest, SavedJob
 from penstock.spark.offsets import Reached
 
@@ -19,6 +18,14 @@ if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Counts:
+    """Checkpoints of this process that were completed, and that failed."""
+
+    completed: int = 0
+    failed: int = 0
 
 
 class Checkpoints:
@@ -32,6 +39,7 @@ class Checkpoints:
         self._lock = threading.Lock()
         self._due = time.monotonic()
         self._kept: list[Manifest] = []
+        self.counts = Counts()
         store = engine.storage.checkpoints
         for id in store.ids()[-engine.settings.checkpoint.max_retained :]:
             try:
@@ -41,11 +49,14 @@ class Checkpoints:
                 _logger.warning("checkpoint %d cannot be used: %s", id, why.detail)
 
     def tick(self) -> None:
-        """Makes a checkpoint if one is due and any job has moved."""
+        """Makes a checkpoint if one is due and any job has moved. While a statement changes objects, the next tick does it."""
         interval = self._engine.settings.checkpoint.interval_ms / 1000
-        if interval and time.monotonic() - self._due >= interval:
-            self._due = time.monotonic()
-            self.make_if_moved()
+        if interval and time.monotonic() - self._due >= interval and self._engine.ddl.acquire(blocking=False):
+            try:
+                self._due = time.monotonic()
+                self.make_if_moved()
+            finally:
+                self._engine.ddl.release()
         self._tell()
 
     @property
@@ -53,75 +64,52 @@ class Checkpoints:
         """The checkpoints that are kept, the oldest first."""
         return list(self._kept)
 
-    def make(self) -> Manifest:
-        """Makes a checkpoint. Raises PSK-7004."""
-        return self._make(always=True)
-
-    def make_if_moved(self) -> None:
-        """Makes a checkpoint unless nothing has changed since the last one. Raises PSK-7004."""
-        self._make(always=False)
-
-    def _make(self, *, always: bool) -> Manifest:
+    def make(self, *, prune: bool = True) -> Manifest:
+        """Makes a checkpoint. Raises PSK-7004. The caller holds the lock of DDL."""
         with self._lock:
-            made = self._made(always)
+            made = self._made(capture_all(self._engine.storage), prune=prune)
         self._tell()
         return made
 
-    def _made(self, always: bool) -> Manifest:
-        engine, storage = self._engine, self._engine.storage
-        begun = time.monotonic()
-        saved: dict[str, tuple[Beginning, Saved]] = {}
-        for job in engine.jobs.beginnings():
-            found = capture(job.folder)
-            # A job that has begun again meanwhile is not what was captured.
-            if found is not None and job.base == engine.jobs.base_of(job):
-                saved[engine.jobs.recovery.key(job.folder)] = (job, found)
-        jobs = {k: SavedJob(j.base, s.reached.lsn, s.reached.roster, {}) for k, (j, s) in saved.items()}
-        if not always and self._kept and _positions(jobs) == _positions(self._kept[-1].jobs):
-            return self._kept[-1]
-        # What the jobs have recorded, and what they have read, must be on disk before the checkpoint is.
-        storage.log.sync()
-        lsn = storage.log.head
-        body = self._body({k: s.small for k, (_, s) in saved.items()}, lsn)
-        made = storage.checkpoints.write(
-            body,
-            jobs,
-            {k: s.large for k, (_, s) in saved.items() if s.large},
-            lsn=lsn,
-            catalog=storage.catalog.serial,
-            duration_ms=int((time.monotonic() - begun) * 1000),
-        )
-        keep = engine.settings.checkpoint.max_retained
-        storage.checkpoints.prune(keep)
-        self._kept = [*self._kept, made][-keep:]
-        return made
+    def make_if_moved(self, *, ends: bool = False) -> None:
+        """Makes a checkpoint unless no job has moved since the last one or, when the database `ends`, nothing at all. Raises PSK-7004. The caller holds the lock of DDL."""
+        with self._lock:
+            jobs = capture_all(self._engine.storage)
+            now = {key: c.job for key, c in jobs.items()}
+            last = self._kept[-1] if self._kept else None
+            grown = last is not None and ends and last.lsn != self._engine.log.head
+            if last is None or grown or _positions(now) != _positions(last.jobs):
+                self._made(jobs, prune=True)
+        self._tell()
 
-    def _body(self, states: dict[str, bytes], lsn: int) -> StreamCheckpoint:
-        engine, log = self._engine, self._engine.log
-        sources = engine.catalog.objects(Kind.SOURCE, Kind.TABLE, Kind.LOOKUP)
-        known = [m.id for m in self._kept] + engine.storage.checkpoints.ids()
-        return StreamCheckpoint(
-            id=max(known, default=0) + 1,
-            epoch=lsn,
-            source_sequences={o.name: log.epoch(o.id) for o in sources},
-            sink_positions={s.name: s.durable_lsn for s in list(engine.sinks.values())},
-            watermarks={o.name: wm for o in sources if (wm := log.watermark(o.id)) is not None},
-            operator_states=states,
-            created_at=int(time.time() * 1000),
-        )
+    def _made(self, jobs: Mapping[str, Captured], *, prune: bool) -> Manifest:
+        engine = self._engine
+        failing = [i for i, s in list(engine.sinks.items()) if s.error is not None]
+        try:
+            made = save(engine.storage, jobs, failing)
+        except BaseException:
+            self.counts.failed += 1
+            raise
+        self.counts.completed += 1
+        keep = engine.settings.checkpoint.max_retained
+        self._kept = [*self._kept, made]
+        if prune:
+            engine.storage.checkpoints.prune(keep)
+            self._kept = self._kept[-keep:]
+        return made
 
     def _tell(self) -> None:
         """Tells the running jobs up to where they will not go back."""
-        jobs = self._engine.jobs
+        jobs, log = self._engine.jobs, self._engine.log
+        usable = [m for m in self._kept if not log.abandoned(m.lsn)]
         for beginning in jobs.beginnings():
             key = jobs.recovery.key(beginning.folder)
-            saved = [m.jobs.get(key) for m in self._kept]
+            saved = [m.jobs.get(key) for m in usable]
             same = [s for s in saved if s is not None and s.base == beginning.base]
             # Of one that is missing from a checkpoint, that checkpoint keeps nothing.
             if same and (job := jobs.running_in(beginning)) is not None:
                 job.kernel.durable(Reached(min(s.lsn for s in same), min(s.roster for s in same)))
 
 
-def _positions(jobs: object) -> dict[str, tuple[int, int, int]]:
-    assert isinstance(jobs, dict)
+def _positions(jobs: Mapping[str, SavedJob]) -> dict[str, tuple[int, int, int]]:
     return {k: (j.base, j.lsn, j.roster) for k, j in jobs.items()}

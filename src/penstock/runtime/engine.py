@@ -7,9 +7,10 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from penstock.catalog.objects import Kind, ObjectInfo, Role
@@ -26,8 +27,10 @@ from penstock.runtime.connect.lookups import FedLookup
 from penstock.runtime.connect.ondemand import OnDemand
 from penstock.runtime.connect.replica import Replica
 from penstock.runtime.connect.sinks import SinkRunner
+from penstock.runtime.copies import Copies
 from penstock.runtime.jobs.compute import Compute
 from penstock.runtime.jobs.jobs import QUERIES, Jobs, Trouble
+from penstock.runtime.jobs.versions import finish_switches, taken
 from penstock.runtime.lifecycle import STEPS, Lifecycle, State
 from penstock.runtime.logs import Reports
 from penstock.runtime.storage.interrupts import uninterrupted
@@ -53,10 +56,21 @@ class HiddenQuery:
 class Engine:
     """Thread-safe. `ddl` serialises changes of the catalogue and of the lifecycle; reads and commits do not wait for them."""
 
-    def __init__(self, folder: Path | None, settings: Settings, progress: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        settings: Settings,
+        progress: Callable[[str], None] | None = None,
+        *,
+        silent: bool = False,
+    ) -> None:
         say = progress or (lambda _: None)
         self.lifecycle = Lifecycle("The pipeline", State.CREATED, STEPS)
         self.fault: PenstockError | None = None
+        self.exchange: PenstockError | None = None
+        """Why no statement is accepted: the files of the database are being exchanged."""
+        self._silent = silent
+        """Whether nobody is to hear of the JVM's end through it: the program does not know of this database."""
         self.temporary = folder is None
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-")) if folder is None else folder.absolute()
         make_folder(self.folder)
@@ -65,6 +79,7 @@ class Engine:
         self.sinks: dict[int, SinkRunner] = {}
         self.intakes: dict[int, Intake] = {}
         self.lookups: dict[int, FedLookup] = {}
+        self.copies = Copies()
         self.hidden: dict[str, HiddenQuery] = {}
         """The queries of subscriptions, by what they mean. Changed under `ddl`."""
         self.refusals: dict[int, PenstockError] = {}
@@ -85,12 +100,16 @@ class Engine:
             undo.callback(lambda: self.compute.close())
             undo.callback(lambda: self._unwatch())
             say("recovering")
-            for info in self.catalog.objects():
-                self._recover(info)
-            self.writer = TableWriter(self.storage)
-            self.checkpoints = Checkpoints(self)
+            self._recover_all()
             self.ticker = Ticker(self)
             undo.pop_all()
+
+    def _recover_all(self) -> None:
+        for info in self.catalog.objects():
+            self._recover(info)
+        finish_switches(self.storage)
+        self.writer = TableWriter(self.storage)
+        self.checkpoints = Checkpoints(self)
 
     def _connect(self) -> None:
         """Creates the JVM side of the database, possibly in a new JVM. Watches the JVM before it requests a session, so that no exit is missed."""
@@ -149,7 +168,7 @@ class Engine:
             self.log.append([Part(object_id=UNIT_OBJECT)])
 
     def _unowned(self, info: ObjectInfo) -> bool:
-        if info.role is Role.SUBSCRIPTION:
+        if info.role is Role.SUBSCRIPTION or (info.role is Role.VERSION and not taken(info)):
             return True
         if info.owner_id is None:
             return False
@@ -219,6 +238,47 @@ class Engine:
             )
             self.refusals[info.id] = coded
 
+    @contextmanager
+    def exchanging(self, why: PenstockError) -> Iterator[None]:
+        """A block that exchanges the files of the database: queries, sinks and connectors are stopped, and no commit is accepted. Afterwards everything is as it was, over what the files are then.
+
+        The caller holds `ddl`. Raises PSK-5016 for a sink that has not returned from a call.
+        """
+        running = self.lifecycle.state is State.RUNNING
+        self.ticker.stop()
+        self.stop()
+        self.exchange = why
+        try:
+            self.storage.freeze(why)
+            if self.sinks:
+                names = ", ".join(s.name for s in self.sinks.values())
+                raise fail("PSK-5016", f"A call of {names} has not returned.")
+            yield
+        finally:
+            self.exchange = None
+            self.storage.thaw()
+            self.ticker = Ticker(self)
+            if running:
+                self.start()
+
+    def reopen(self, change: Callable[[], None]) -> None:
+        """Within `exchanging`: exchanges the files, and recovers from them. If `change` raises, everything is recovered as well."""
+        with uninterrupted():
+            for lookup in self.lookups.values():
+                lookup.close()
+            self.lookups.clear()
+            self.refusals.clear()
+            self._unwatch()
+            self.compute.close()
+            try:
+                self.storage.reopen(change)
+            finally:
+                self._forget_unowned()
+                self._connect()
+                for name, (function, returns) in self._functions.items():
+                    self.compute.batch.register(name, function, returns)
+                self._recover_all()
+
     def _revive(self) -> None:
         """Replaces the JVM that exited; durable data is not affected."""
         self._stop_all()
@@ -233,8 +293,10 @@ class Engine:
         """Called by another thread when the JVM exits."""
         self.fault = error
         if self.lifecycle.attempt(State.FAULTED):
-            _logger.error("%s", error)
-            self.jobs.abandon(error)
+            _logger.log(logging.DEBUG if self._silent else logging.ERROR, "%s", error)
+            # The JVM may exit while the database is being opened.
+            if hasattr(self, "jobs"):
+                self.jobs.abandon(error)
             with self.storage.commits:
                 self.storage.commits.notify_all()
 
@@ -277,12 +339,12 @@ class Engine:
                 lookup.close()
             if not self.temporary:
                 self._save()
-        if not faulted:
+        if not faulted and self.settings.spark.class_archive:
             with suppress(PenstockError):
                 keep_classes()
 
     def _save(self) -> None:
-        for save in (self.storage.save_contents, self.checkpoints.make_if_moved):
+        for save in (self.storage.save_contents, partial(self.checkpoints.make_if_moved, ends=True)):
             try:
                 save()
             except PenstockError as error:
@@ -298,6 +360,8 @@ class Engine:
         state = self.lifecycle.state
         if state is State.CLOSED:
             raise fail("PSK-0004", "The database is closed.")
+        if self.exchange is not None:
+            raise self.exchange
         if state is State.FAULTED and self.fault is not None:
             raise self.fault
 
@@ -453,6 +517,9 @@ class Engine:
 
 
 def _unsettled(failed: dict[str, PenstockError]) -> PenstockError:
+    lost = next((e for e in failed.values() if e.code == "PSK-7005"), None)
+    if lost is not None:
+        return lost  # All queries fail for this one reason.
     named = "; ".join(f"{name}: {error.detail}" for name, error in failed.items())
     only = next(iter(failed.values())) if len(failed) == 1 else None
     hint = only.hint if only is not None and only.hint else "SHOW QUERIES says more; RESTART … tries a query again."

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-
+from penstock.serve.chain import Chain, Link
 from penstock.serve.message import Message, Point
 from penstock.serve.options import Limits
 
@@ -11,128 +10,188 @@ from penstock.serve.options import Limits
 class Backlog:
     """Everything between `at` (read) and `newest` (published). Callers hold the subscription's lock.
 
-    Normally the queue holds all of it. Otherwise part of it has to come from elsewhere:
+    Normally all of it is in the chain, after `link`. Otherwise part of it has to come from elsewhere:
 
-    - `behind`: the queue overflowed; it accepts nothing more, and everything after it is missing;
-    - `gap`: every epoch up to `gap` is missing in front of the queue; the reader fetches them from the log while the queue accepts what follows;
+    - `behind`: the limits were reached; nothing more is taken from the chain, and everything after `link`'s own messages is missing;
+    - `gap`: every epoch up to `gap` is missing in front of `link`; the reader fetches them from the log while the chain grows;
     - `lost`: the missing epochs are gone or the policy does not fetch them (the text says why), so the reader needs a snapshot.
     """
 
-    def __init__(self, limits: Limits, newest: Point) -> None:
-        self.newest = newest
-        self.at = newest.epoch
+    def __init__(self, limits: Limits, chain: Chain) -> None:
+        self.chain = chain
         self.gap: int | None = None
         self.behind = False
         self.lost: str | None = None
-        self.dropped = 0
-        """Epochs that are never delivered because a snapshot or a newer message replaced them."""
         self.skipped = False
-        """The policy `latest` dropped messages in front of the queue."""
+        """The policy `latest` dropped messages in front of the next one."""
         self._limits = limits
-        self._queue: deque[Message] = deque()
-        self._bytes = 0
+        self._latest = limits.policy == "latest"
+        self._dropped = 0
+        self.link: Link | None = None
+        # The end of the reader's own links, once it has left the chain.
+        self._tail: Link | None = None
+        self._attach()
+        self.at = chain.newest.epoch
         # While a starting point is read, messages after `_base` are queued; an overflow is not the reader's fault.
         self._starting = True
-        self._base = newest.epoch
+        self._base = self.at
+
+    @property
+    def newest(self) -> Point:
+        """The newest point that was published, or that contents have shown."""
+        newest = self.chain.newest
+        return newest if newest.epoch >= self.at else newest._replace(epoch=self.at)
 
     @property
     def pending(self) -> tuple[int, int]:
         """Messages and bytes in memory."""
-        return len(self._queue), self._bytes
+        if self.link is None:
+            return 0, 0
+        tail = self._tail or self.chain.tail
+        count = tail.count - self.link.count
+        return (1, tail.size) if self._latest and count > 1 else (count, tail.bytes - self.link.bytes)
+
+    @property
+    def dropped(self) -> int:
+        """Epochs that are never delivered because a snapshot or a newer message replaced them."""
+        if not self._latest or self.link is None:
+            return self._dropped
+        return self._dropped + max(0, self.chain.tail.count - self.link.count - 1)
+
+    @property
+    def steady(self) -> bool:
+        """Whether everything that is left is in the chain."""
+        return self.gap is None and not self.behind and self.lost is None and self.link is not None
 
     def upcoming(self) -> int | None:
         """The next epoch to read; None if the reader is up to date."""
-        if self.behind and self.gap is None and not self._queue:
-            # Accept messages again from here on, so that the reader can catch up with the publisher.
-            self.gap, self.behind = self.newest.epoch, False
+        if self.gap is None:
+            self._settle()
         if self.gap is not None:
             return self.at + 1
-        return self._queue[0].epoch if self._queue else None
+        first = self.first
+        return None if first is None else first.epoch
 
     @property
     def first(self) -> Message | None:
-        """The next message, if it is in memory."""
-        return self._queue[0] if self._queue and self.gap is None else None
+        """The next message, if it is in memory. `upcoming` finds it."""
+        link = self.link
+        return link.message if link is not None and link.next is not None and self.gap is None else None
+
+    def _settle(self) -> None:
+        """Moves to the next message to deliver, or to a gap."""
+        while (link := self.link) is not None and (after := link.next) is not None:
+            message = link.message
+            if message is None:
+                if link.until > self.at and not (self._latest and after.next is not None):
+                    self.link, self.gap = after, link.until
+                    return
+                self.skipped = self.skipped or (self._latest and link.until > self.at)
+            elif message.epoch > self.at:
+                if not self._latest or after.next is None:
+                    return
+                self._dropped += 1
+                self.skipped = True
+            self.link = after
+        if self.behind:
+            # Read on from the chain after here, so that the reader can catch up with the publisher.
+            self._attach()
+            self.gap, self.behind = self.chain.newest.epoch, False
+
+    def _attach(self) -> None:
+        chain = self.chain
+        self.link, self._tail = chain.tail, None
+        self._announce()
 
     # The publisher's side
 
-    def offer(self, point: Point, message: Message | None) -> bool:
-        """Queues one epoch (no message: it has no rows) or records that it is missing. False if the policy disconnects the reader."""
-        known = self.newest
-        if point.epoch <= known.epoch:
-            if message is None and point.lsn > known.lsn:
-                self.newest = point._replace(epoch=known.epoch)
+    def trim(self) -> bool:
+        """Leaves the chain if the limits are reached; False if the policy disconnects the reader."""
+        link, tail, limits = self.link, self.chain.tail, self._limits
+        if link is None or self._tail is not None:
             return True
-        self.newest = point
-        if self.behind or (self.lost is not None and not self._starting):
+        count, size = tail.count - link.count, tail.bytes - link.bytes
+        # One message of any size always fits.
+        if count <= 1 or (count <= limits.messages and size <= limits.bytes):
+            self._announce()
             return True
-        missed = point.epoch > known.epoch + 1
-        if self._limits.policy == "latest" and message is not None:
-            self.skipped = self.skipped or missed or bool(self._queue)
-            self.dropped += len(self._queue)
-            self._clear()
-        elif missed:
-            # The publisher skipped an epoch, or another thread overtook it. The log has it.
-            self._fall_behind()
-            return True
-        if message is None or self._fits(message):
-            return True
-        return self._overflow()
-
-    def _fits(self, message: Message) -> bool:
-        full = len(self._queue) >= self._limits.messages or self._bytes + message.size > self._limits.bytes
-        if full and self._queue:
-            return False
-        self._queue.append(message)
-        self._bytes += message.size
-        return True
-
-    def _overflow(self) -> bool:
-        if self._starting or self.gap is not None or self._limits.policy in ("block", "coalesce"):
-            self._fall_behind()
-        elif self._limits.policy == "disconnect":
+        if self._latest:
+            self._keep_newest(link)
+        elif self._starting or self.gap is not None or limits.policy in ("block", "coalesce"):
+            self._fall_behind(link)
+        elif limits.policy == "disconnect":
             return False
         else:
             self.lose("the subscriber was too slow")
         return True
 
-    def _fall_behind(self) -> None:
+    def _announce(self) -> None:
+        if self.link is not None:
+            self.chain.expect(self.link.count + self._limits.messages, self.link.bytes + self._limits.bytes)
+
+    def _keep_newest(self, link: Link) -> None:
+        while link.next is not None and link.next.next is not None:
+            if link.message is not None and link.message.epoch > self.at:
+                self._dropped += 1
+            self.skipped = True
+            link = link.next
+        self.link = link
+        self._announce()
+
+    def _fall_behind(self, link: Link) -> None:
         self.behind = True
         if self._starting or self.gap is not None or self._limits.policy != "block":
             # The reader fetches these from the log as well.
-            self._clear()
+            self.link = None
+            return
+        self.link = own = Link()
+        at: Link | None = link
+        while at is not None and at.next is not None:
+            message = at.message
+            if message is None:
+                break
+            more = own.extended(message)
+            if own.count and (more.count > self._limits.messages or more.bytes > self._limits.bytes):
+                own.message = None
+                break
+            own.next = more
+            own, at = more, at.next
+        self._tail = own
 
     # The reader's side
 
     def passed(self, epoch: int) -> None:
         """Marks everything up to `epoch` as read."""
         self.at = max(self.at, epoch)
-        while self._queue and self._queue[0].epoch <= epoch:
-            self._bytes -= self._queue.popleft().size
+        while (link := self.link) is not None and link.next is not None and link.message is not None:
+            if link.message.epoch > epoch:
+                break
+            self.link = link.next
         if self.gap is not None and self.at >= self.gap:
             self.gap = None
-        if self.newest.epoch <= self.at:
-            self.behind = False
-        if self.newest.epoch < self.at:
-            self.newest = self.newest._replace(epoch=self.at)
+        if self.behind:
+            tail = self.chain.tail
+            if self.chain.newest.epoch <= self.at:
+                self.link, self._tail, self.behind = tail, None, False
+                self._announce()
 
     def lose(self, reason: str) -> None:
         """Gives up on the missing epochs; the reader needs a snapshot."""
         self.lost = reason
-        self.gap, self.behind, self._starting = None, False, False
-        self._clear()
+        self.gap, self.behind, self._starting, self.link = None, False, False, None
 
     def restart(self) -> Point:
         """Starts queueing before a new starting point is read; returns the point that it must reach at least."""
         self.gap, self.behind, self._starting = None, False, True
-        self._clear()
-        self._base = self.newest.epoch
-        return self.newest
+        self._attach()
+        newest = self.newest
+        self._base = newest.epoch
+        return newest
 
     def started(self, epoch: int) -> None:
         """Sets the position to `epoch`. Whatever was published between it and the restart has to come from the log."""
         if self.lost is not None:
-            self.dropped += max(0, epoch - self.at)
+            self._dropped += max(0, epoch - self.at)
         self.lost, self._starting, self.at = None, False, epoch
         if self._base > epoch:
             self.gap = self._base
@@ -140,9 +199,5 @@ class Backlog:
 
     def clear(self) -> None:
         """Frees the memory; nothing will be read any more."""
-        self._clear()
+        self.link = None
         self.gap, self.behind, self.lost = None, False, None
-
-    def _clear(self) -> None:
-        self._queue.clear()
-        self._bytes = 0

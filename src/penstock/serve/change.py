@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ChangeKind = Literal["changes", "snapshot", "progress", "resync"]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Change:
     """One message: all that happened in `(prev_lsn, lsn]`, up to and including `epoch`.
 

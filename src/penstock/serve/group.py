@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from penstock.serve.change import Change
+from penstock.serve.changes import Changes
 from penstock.serve.layout import WEIGHT
 from penstock.serve.subscription import Subscription
 from penstock.serve.zset import consolidate
@@ -28,7 +28,7 @@ _LOOK_S = 0.5
 
 @dataclass(frozen=True)
 class GroupChange:
-    """What happened to each member in `(prev_lsn, lsn]`; the LSNs are those of writes to sources and tables. `tables` are by member, in the form
+    """What happened to each member in `(prev_lsn, lsn]`; both are the same if only a view was altered. The LSNs are those of writes to sources and tables. `tables` are by member, in the form
     of its own changes. `snapshot`, `resync`: the contents of all members, which replace everything before."""
 
     kind: Literal["changes", "snapshot", "resync"]
@@ -38,14 +38,23 @@ class GroupChange:
     tables: Mapping[str, pa.Table]
     reason: str | None = None
 
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of all members, each as `object`, `row` and, if it has one, `__weight`."""
+        out = []
+        for name, table in self.tables.items():
+            for row in Change(name, 0, self.lsn, self.lsn, self.prev_lsn, self.seq, table, self.kind).rows():
+                weight = {WEIGHT: row.pop(WEIGHT)} if WEIGHT in row else {}
+                out.append({"object": name, "row": row, **weight})
+        return out
+
 
 @dataclass(frozen=True)
 class GroupMember:
-    """`open` subscribes to the object, with its contents or without. `settled` waits until everything up to an LSN has been published to its
-    subscribers; False at the deadline."""
+    """`open` subscribes to the object, with its contents or without, from now on or after an LSN of the group. `settled` waits until everything
+    up to an LSN has been published to its subscribers; False at the deadline."""
 
     name: str
-    open: Callable[[bool], Subscription]
+    open: Callable[[bool, int | None], Subscription]
     settled: Callable[[int, float], bool]
 
 
@@ -56,16 +65,18 @@ class _Follower:
     begun: int
     """The input LSN that it begins with."""
     pending: list[Change] = field(default_factory=list)
+    lost: str | None = None
+    """Why messages are missing."""
 
-    def drain(self) -> str | None:
-        """Takes what was published; the reason if some of it was lost."""
-        while (change := self.subscription.next(0)) is not None:
+    def drain(self) -> None:
+        """Takes what was published."""
+        while self.lost is None and (change := self.subscription.next(0)) is not None:
             if change.kind == "resync":
-                return change.reason or "messages were lost"
+                self.lost = change.reason or "messages were lost"
+                return
             if change.kind == "snapshot":
                 self.begun = change.input_lsn
             self.pending.append(change)
-        return None
 
     def parted(self, lsn: int, since: int) -> tuple[list[Change], list[Change]] | None:
         """The changes up to an LSN and those after it; None if one reaches across it. `since` is where the pending ones begin."""
@@ -75,10 +86,15 @@ class _Follower:
         return None if after and last < lsn else (before, after)
 
 
-class GroupSubscription:
-    """An iterator of changes of several objects. One thread reads it at a time; any thread may cancel it."""
+class GroupSubscription(Changes[GroupChange]):
+    """An iterator of changes of several objects. One thread reads it at a time; any thread may cancel it.
 
-    def __init__(self, members: Sequence[GroupMember], *, snapshot: bool) -> None:
+    `after`: continue after the LSN of the last message that was seen. `up_to`: end when everything up to an LSN has been delivered.
+    """
+
+    def __init__(
+        self, members: Sequence[GroupMember], *, snapshot: bool, after: int | None = None, up_to: int | None = None
+    ) -> None:
         self._members = tuple(members)
         self._news = threading.Event()
         self._lock = threading.Lock()
@@ -86,33 +102,26 @@ class GroupSubscription:
         self._lsn: int | None = None
         self._seq = 0
         self._snapshot = snapshot
+        self._up_to = up_to
         self._reason: str | None = None
         self._followers: list[_Follower] = []
-        self._open()
+        self._open(after)
 
-    def _open(self) -> None:
+    def _open(self, after: int | None = None) -> None:
         contents = self._snapshot or self._reason is not None
         opened: list[_Follower] = []
         try:
             for member in self._members:
-                subscription = member.open(contents)
-                opened.append(_Follower(member, subscription, subscription.figures.input_lsn))
+                subscription = member.open(contents, after)
+                begun = subscription.figures.input_lsn if after is None else after
+                opened.append(_Follower(member, subscription, begun))
                 subscription.wake = self._news.set
         except BaseException:
             for f in opened:
                 f.subscription.cancel()
             raise
-        self._followers, self._lsn = opened, None
+        self._followers, self._lsn = opened, None if contents else after
         self._news.set()
-
-    def __iter__(self) -> Iterator[GroupChange]:
-        return self
-
-    def __next__(self) -> GroupChange:
-        change = self.next()
-        if change is None:
-            raise StopIteration
-        return change
 
     @property
     def closed(self) -> bool:
@@ -126,7 +135,7 @@ class GroupSubscription:
             change = self._look(deadline)
             if change is not None:
                 return change
-            if any(f.subscription.closed for f in self._followers):
+            if any(f.subscription.closed for f in self._followers) or self._ended(deadline):
                 self.cancel()
                 return None
             left = _LOOK_S if deadline is None else min(_LOOK_S, deadline - time.monotonic())
@@ -143,39 +152,48 @@ class GroupSubscription:
             f.subscription.cancel()
         self._news.set()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.cancel()
-
     def _look(self, deadline: float | None) -> GroupChange | None:
-        lost = next((why for why in [f.drain() for f in self._followers] if why is not None), None)
-        if lost is not None:
-            self._begin_again(lost)
+        if not self._drained():
             return None
         first = max(f.begun for f in self._followers)
         wanted = {c.input_lsn for f in self._followers for c in f.pending if c.input_lsn >= first}
         if self._lsn is None:
             wanted.add(first)
-        followers = self._followers
+        if self._up_to is not None:
+            wanted = {lsn for lsn in wanted if lsn <= self._up_to}
+        done, followers = self._lsn, self._followers
+        # A view that was altered is computed again from commits that the group has passed.
+        again = done is not None and any(c.input_lsn <= done for f in followers for c in f.pending)
+        if done is not None and again:
+            wanted.add(done)
         for lsn in sorted(wanted, reverse=True):
-            if self._lsn is not None and lsn <= self._lsn:
+            if done is not None and lsn <= done and not (again and lsn == done):
                 break
             found = self._at(lsn, deadline)
             if found is not None or self._followers is not followers:
                 return found
         return None
 
+    def _ended(self, deadline: float | None) -> bool:
+        """Whether every member has published everything up to the last LSN that is asked for, and all of it was looked at."""
+        if self._up_to is None:
+            return False
+        last = self._up_to
+        wait = time.monotonic() + _LOOK_S if deadline is None else deadline
+        if not all(f.member.settled(last, wait) for f in self._followers):
+            return False
+        held = [len(f.pending) for f in self._followers]
+        # What was published between the look and the question is looked at first.
+        for f in self._followers:
+            f.drain()
+        return held == [len(f.pending) for f in self._followers] and not any(f.lost for f in self._followers)
+
     def _at(self, lsn: int, deadline: float | None) -> GroupChange | None:
         """The change that ends at an LSN; None if a member has none that does, or nothing changed."""
         wait = time.monotonic() + _LOOK_S if deadline is None else deadline
         if not all(f.member.settled(lsn, wait) for f in self._followers):
             return None
-        if any(f.drain() is not None for f in self._followers):
-            self._begin_again("messages were lost")
+        if not self._drained():
             return None
         begins = self._lsn is None
         parts = [f.parted(lsn, 0 if self._lsn is None else self._lsn) for f in self._followers]
@@ -199,6 +217,15 @@ class GroupSubscription:
             kind, reason, prev = ("resync" if self._reason is not None else "snapshot"), self._reason, 0
             self._reason = None
         return GroupChange(kind, lsn, prev, self._seq, tables, reason)
+
+    def _drained(self) -> bool:
+        """Takes what was published to each member; False if some of it was lost, and the group begins again."""
+        for f in self._followers:
+            f.drain()
+        lost = next((f.lost for f in self._followers if f.lost is not None), None)
+        if lost is not None:
+            self._begin_again(lost)
+        return lost is None
 
     def _begin_again(self, reason: str) -> None:
         for f in self._followers:

@@ -1,8 +1,11 @@
 """Fan-out of each object's changes to any number of subscribers.
 
-Lock order. There are three kinds of lock: the hub's (the set of objects), a channel's (position and subscribers of one object) and a
-subscription's (backlog and state). No thread ever holds two of them. Under none of them does a thread wait, read contents or history, or call a
-function that it was given. So neither a reader that has stopped reading, nor a callback, nor a slow disk can block a publisher.
+One chain of messages is shared by all subscribers of an object, and each keeps its place in it. So publishing costs one link, whoever is subscribed; a
+subscriber costs something only when it reads, when it sleeps and has to be woken, or when it has reached its limits.
+
+Lock order. There are four kinds of lock: the hub's (the set of objects), a channel's (position and subscribers of one object), a subscription's
+(backlog and state) and a chain's (when limits are reached). Only the last may be taken while another is held. Under none of them does a thread
+wait, read contents or history, or call a function that it was given. So neither a reader that has stopped reading, nor a callback, nor a slow disk can block a publisher.
 
 Weak references. A channel refers to its subscriptions weakly. The garbage collector may run a weakref callback in any thread, even one that
 holds one of these locks, so the callbacks take none: they remove an entry from a dict and leave the rest to a worker thread.
@@ -19,6 +22,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.errors import PenstockError, fail
+from penstock.serve.chain import Chain
 from penstock.serve.change import Change
 from penstock.serve.closing import Closing
 from penstock.serve.envelope import Form
@@ -51,19 +55,33 @@ class ChannelStats:
 
 @dataclass
 class _Channel:
-    """`point`: the newest epoch that publishing has begun for. `done`: the newest that every subscriber has been offered."""
+    """One object. `progressing`: the subscribers that want to hear of epochs without changes."""
 
     name: str
-    point: Point
-    done: Point
+    chain: Chain
     suspension: Suspension | None = None
     ended: bool = False
     subscribers: dict[int, weakref.ref[Subscription]] = field(default_factory=dict)
+    progressing: dict[int, weakref.ref[Subscription]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def alive(self) -> list[Subscription]:
-        # list() copies atomically; weakref callbacks may remove entries at any moment.
-        return [s for ref in list(self.subscribers.values()) if (s := ref()) is not None]
+        return _alive(self.subscribers)
+
+    def wake(self) -> None:
+        """Wakes those who wait for something new."""
+        waiting = self.chain.waiting
+        for key in list(waiting):
+            waiting.pop(key, None)
+            ref = self.subscribers.get(key)
+            subscription = None if ref is None else ref()
+            if subscription is not None:
+                subscription.notify()
+
+
+def _alive(references: dict[int, weakref.ref[Subscription]]) -> list[Subscription]:
+    # list() copies atomically; weakref callbacks may remove entries at any moment.
+    return [s for ref in list(references.values()) if (s := ref()) is not None]
 
 
 class Hub:
@@ -87,7 +105,12 @@ class Hub:
         with self._lock:
             if self._closed.is_set():
                 raise fail("PSK-0004", "The database is closed.")
-            self._channels.setdefault(object_id, _Channel(name, point, point))
+            self._channels.setdefault(object_id, _Channel(name, Chain(point)))
+
+    def rename(self, object_id: int, name: str) -> None:
+        channel = self._channels.get(object_id)
+        if channel is not None:
+            channel.name = name
 
     def publish(
         self,
@@ -108,17 +131,20 @@ class Hub:
         if channel is None:
             return
         with channel.lock:
-            before = channel.point
+            chain = channel.chain
+            before = chain.newest
             if channel.ended or (table is not None and epoch <= before.epoch):
                 return
             cause = lsn if input_lsn is None else input_lsn
             point = Point(max(epoch, before.epoch), max(lsn, before.lsn), cause, watermark)
-            channel.point = point
-            subscribers = channel.alive()
-        message = None if table is None else Message(point, before.lsn, table)
-        for s in subscribers:
-            s.offer(point, message)
-        channel.done = point
+            chain.append(point, None if table is None else Message(point, before.lsn, table))
+        if table is None and channel.progressing:
+            for s in _alive(channel.progressing):
+                s.offer_progress(point)
+        channel.wake()
+        if chain.due():
+            for s in channel.alive():
+                s.trim()
 
     def subscribe(
         self,
@@ -166,7 +192,7 @@ class Hub:
         with channel.lock:
             if channel.ended or (channel.suspension is not None and channel.suspension.error is error):
                 return
-            epoch = channel.point.epoch if channel.suspension is None else channel.suspension.epoch
+            epoch = channel.chain.newest.epoch if channel.suspension is None else channel.suspension.epoch
             suspension = channel.suspension = Suspension(error, epoch)
             subscribers = channel.alive()
         for s in subscribers:
@@ -185,6 +211,12 @@ class Hub:
             suspension.healed = True
             for s in subscribers:
                 s.resume()
+
+    def restart(self, object_id: int, reason: str) -> None:
+        """The object is at another point of its history than what was published before its newest epoch: every subscriber gets a resync with the reason."""
+        channel = self._channels.get(object_id)
+        for s in channel.alive() if channel is not None else ():
+            s.restart(reason)
 
     def fail(self, object_id: int, error: BaseException) -> None:
         """Ends every subscription with `error`, after what it has not read yet. New subscriptions are accepted."""
@@ -221,8 +253,8 @@ class Hub:
             waiting = [s.pending for s in subscribers]
             out[object_id] = ChannelStats(
                 channel.name,
-                channel.point.epoch,
-                channel.point.lsn,
+                channel.chain.newest.epoch,
+                channel.chain.newest.lsn,
                 len(subscribers),
                 sum(s.behind for s in subscribers),
                 sum(m for m, _ in waiting),
@@ -242,13 +274,14 @@ class Hub:
         if channel is None:
             raise self._refused(f"Object {object_id}")
         key = next(self._keys)
-        subscribers, closing = channel.subscribers, Closing(self._released.start)
+        subscribers, progressing, closing = channel.subscribers, channel.progressing, Closing(self._released.start)
 
         def detach() -> None:
             subscribers.pop(key, None)
+            progressing.pop(key, None)
 
         def collected(_: weakref.ref[Subscription]) -> None:
-            subscribers.pop(key, None)
+            detach()
             if closing.calls:
                 self._released.leave(closing.run)
 
@@ -260,13 +293,15 @@ class Hub:
                 origin,
                 options,
                 form,
-                now=channel.point,
+                chain=channel.chain,
                 suspension=channel.suspension,
                 detach=detach,
                 closing=closing,
                 number=key,
             )
             subscribers[key] = weakref.ref(subscription, collected)
+            if options.progress:
+                progressing[key] = subscribers[key]
         return subscription
 
     def _refused(self, name: str) -> PenstockError:
@@ -279,6 +314,9 @@ class Hub:
             channel.ended = channel.ended or error is None
             subscribers = channel.alive()
             channel.subscribers.clear()
+            channel.progressing.clear()
+            # Those who read the rest must not see what is published for later subscribers.
+            channel.chain = Chain(channel.chain.newest)
         for s in subscribers:
             s.finish(error, gone)
 
@@ -297,7 +335,6 @@ class Hub:
             channels = list(self._channels.values())
         for channel in channels:
             # Read first: subscribers that attach later may be ahead of it, and ignore it.
-            done = channel.done
-            for s in channel.alive():
-                if s.wants_progress:
-                    s.offer_progress(done, self._tick_seconds)
+            newest = channel.chain.newest
+            for s in _alive(channel.progressing):
+                s.offer_progress(newest, self._tick_seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import lru_cache
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -20,6 +21,21 @@ class Point(NamedTuple):
     watermark: int | None = None
 
 
+class Rendering:
+    """A form, and the text of a condition if there is one. Compared by identity, so that looking one up costs next to nothing."""
+
+    __slots__ = ("form", "where_key")
+
+    def __init__(self, form: Form, where_key: str | None) -> None:
+        self.form = form
+        self.where_key = where_key
+
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def of(form: Form, where_key: str | None) -> Rendering:
+        return Rendering(form, where_key)
+
+
 class Message:
     """The changes up to a point, since `prev_lsn`. Shared between threads, never changed."""
 
@@ -29,20 +45,21 @@ class Message:
         self.prev_lsn = prev_lsn
         self.table = table
         self.size: int = table.nbytes
+        self.rendered: dict[Rendering, tuple[pa.Table, int]] = {}
+        """What `render` has made so far, with the number of rows."""
         self._lock = threading.Lock()
-        self._forms: dict[tuple[Form, str | None], pa.Table] = {}
         self._kept: dict[str, pa.Table] = {}
 
-    def rendered(self, rendering: tuple[Form, str | None], where: Where | None = None) -> pa.Table:
+    def render(self, rendering: Rendering, where: Where | None = None) -> pa.Table:
         """The changes that satisfy a condition, in a form. The text in `rendering` identifies the condition."""
         with self._lock:
-            found = self._forms.get(rendering)
+            found = self.rendered.get(rendering)
             if found is None:
-                form, key = rendering
-                kept = self.table
+                kept, key = self.table, rendering.where_key
                 if where is not None and key is not None:
-                    kept = self._kept.get(key)
-                    if kept is None:
-                        kept = self._kept[key] = where(self.table)
-                found = self._forms[rendering] = form.render(kept)
-            return found
+                    known = self._kept.get(key)
+                    kept = where(self.table) if known is None else known
+                    self._kept[key] = kept
+                table = rendering.form.render(kept)
+                found = self.rendered[rendering] = (table, table.num_rows)
+            return found[0]

@@ -86,7 +86,7 @@ class Recent:
         """Whether Python has values for all columns, and equal keys are equal Python values."""
         t = pa.types
         inexact = any(t.is_floating(schema.field(k).type) for k in keys)
-        return bool(keys) and not inexact and not any(t.is_nested(f.type) for f in schema)
+        return bool(keys) and not inexact and not any(t.is_nested(f.type) or t.is_duration(f.type) for f in schema)
 
     def key_of(self, keys: pa.Table) -> Key | None:
         """The key in a table of one row; None if it is another key, or has a NULL."""

@@ -21,6 +21,7 @@ from penstock.serve.duck import Cursor, Duck, Explain
 from penstock.serve.indexer import Indexer
 from penstock.serve.keyindex import MISSING, Key, Row
 from penstock.serve.layout import WEIGHT, TableLayout, is_broken, quote
+from penstock.serve.physical import logical, physical
 from penstock.serve.recent import Recent, RowCache
 from penstock.serve.sealed import sealed, unsealed
 from penstock.serve.worker import Worker
@@ -132,7 +133,7 @@ class ViewStore:
         self._catch_up()
         with self._duck.cursor(self._explain(name_id)) as con:
             layout, epoch, lsn = self._fix(con, name_id)
-            table = self._duck.table(con, f"SELECT * FROM {layout.view}").cast(layout.schema)
+            table = logical(self._duck.table(con, f"SELECT * FROM {layout.view}"), layout.schema)
         return table, epoch, lsn
 
     def query(self, duckdb_sql: str, objects: Mapping[str, int]) -> pa.Table:
@@ -166,7 +167,7 @@ class ViewStore:
         """The result of a DuckDB SELECT over tables that are not in the store, by name."""
         with self._duck.cursor() as con:
             for name, table in tables.items():
-                con.register(name, table)
+                con.register(name, physical(table))
             return self._duck.table(con, duckdb_sql)
 
     def lookup(self, name_id: int, keys: pa.Table) -> pa.Table:
@@ -189,11 +190,11 @@ class ViewStore:
             restrict = f"WHERE EXISTS (SELECT 1 FROM wanted k WHERE {same})"
         with self._duck.cursor(self._explain(name_id)) as con:
             if params is None:
-                con.register("wanted", keys)
+                con.register("wanted", physical(keys))
             with self._lock:
                 layout, _, _ = self._fix(con, name_id)
                 text = layout.reading(restrict)
-            return con.sql(text, params=params).to_arrow_table().cast(layout.schema)
+            return logical(con.sql(text, params=params).to_arrow_table(), layout.schema)
 
     def save(self, name_id: int, path: Path) -> tuple[int, int]:
         """Writes a snapshot to an Arrow IPC file, durable and whole; returns its epoch and LSN."""
@@ -208,7 +209,7 @@ class ViewStore:
                     self._duck.batches(con, f"SELECT * FROM {layout.view}") as reader,
                 ):
                     for batch in reader:
-                        writer.write_table(pa.Table.from_batches([batch]).cast(noted))
+                        writer.write_table(logical(pa.Table.from_batches([batch]), noted))
 
             write_durably(path, sealed(write))
         return epoch, lsn
@@ -344,7 +345,7 @@ class ViewStore:
                 layout.recent = Recent(layout.schema, layout.keys, self._cache)
             with self._duck.transaction(_defect) as con:
                 layout.base = layout.next_table()
-                con.register("incoming", layout.schema.empty_table())
+                con.register("incoming", physical(layout.schema.empty_table()))
                 con.execute(f"CREATE TABLE {layout.base} AS SELECT * FROM incoming")
                 if not layout.append_only:
                     layout.deltas = [_new_delta(con, layout)]
@@ -452,7 +453,7 @@ class ViewStore:
             if layout.epoch:
                 raise fail("PSK-8001", f"Object {name_id} is already at epoch {layout.epoch}.")
             with self._duck.transaction(explain) as con:
-                con.register("incoming", table)
+                con.register("incoming", physical(table))
                 con.execute(f"INSERT INTO {layout.base} SELECT {layout.columns} FROM incoming")
             layout.epoch, layout.lsn = epoch, lsn
             layout.count = layout.base_rows = table.num_rows
@@ -481,7 +482,7 @@ def _insert(con: Cursor, layout: TableLayout, table: pa.Table) -> None:
     weighted = WEIGHT in table.column_names
     if layout.append_only and weighted and pc.min(table[WEIGHT]).as_py() < 0:
         raise fail("PSK-8001", f"A retraction reached the append-only object {layout.id}.")
-    con.register("incoming", table)
+    con.register("incoming", physical(table))
     if layout.append_only:
         times = f", unnest(range({WEIGHT}))" if weighted else ""
         con.execute(f"INSERT INTO {layout.base} SELECT {layout.columns} FROM incoming{times}")

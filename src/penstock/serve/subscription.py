@@ -2,58 +2,42 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from types import TracebackType
-from typing import Self
 
-import pyarrow as pa
-
-from penstock.errors import PenstockError, fail
-from penstock.serve.backlog import Backlog
+from penstock.errors import PenstockError
+from penstock.serve.callback import Callback
 from penstock.serve.change import Change, ChangeKind
-from penstock.serve.closing import Closing
-from penstock.serve.envelope import Form
-from penstock.serve.figures import SubscriptionFigures
-from penstock.serve.lifecycle import LIVE, SubscriptionLifecycle, SubscriptionState
-from penstock.serve.message import Message, Point
-from penstock.serve.opening import opening, read_contents
-from penstock.serve.options import SubscribeOptions
-from penstock.serve.origin import Origin
-from penstock.serve.replay import Replay
-from penstock.serve.suspension import Suspension, raisable
+from penstock.serve.changes import Changes
+from penstock.serve.follower import Follower, Step
+from penstock.serve.lifecycle import SubscriptionState
+from penstock.serve.message import Message
+from penstock.serve.opening import read_contents
+from penstock.serve.suspension import raisable
+from penstock.serve.turns import deadline_of
 
-_logger = logging.getLogger(__name__)
-# A signal just before a wait does not end the wait, so every wait is bounded.
-_LOOK_S = 1.0
+# Rendering less takes about a millisecond, once for all subscribers.
+_QUICK_BYTES = 256 << 10
 
 
-class _Do(Enum):
-    """What a reader does next."""
+class Readiness(Enum):
+    """LATER: there is nothing. NOW: there is something in memory. WORK: something may have to be read or computed first."""
 
-    OPEN = auto()
-    CONTENTS = auto()
-    RESYNC = auto()
-    REPLAY = auto()
-    QUEUED = auto()
-    PROGRESS = auto()
-    RAISE = auto()
-    END = auto()
-    WAIT = auto()
+    LATER = auto()
+    NOW = auto()
+    WORK = auto()
 
 
 @dataclass(frozen=True)
-class _Raised:
+class Raised:
     """An error of the object, delivered in its place among the changes; errors of reading are simply raised."""
 
     error: BaseException
 
 
-class Subscription:
+class Subscription(Follower, Changes[Change]):
     """An iterator of changes, in order, each once. Any thread may read or cancel it; readers take turns.
 
     An error that may heal is raised once, after the changes that came before it; the next call waits for what follows. An error that ends the
@@ -62,87 +46,18 @@ class Subscription:
     The hub does not keep a subscription alive. With a callback, its thread does until `cancel`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        origin: Origin,
-        options: SubscribeOptions,
-        form: Form,
-        *,
-        now: Point,
-        suspension: Suspension | None,
-        detach: Callable[[], None],
-        closing: Closing,
-        number: int = 0,
-    ) -> None:
-        self.id = number
-        self.name = name
-        self.wants_progress = options.progress
-        self._origin = origin
-        self._options = options
-        self._up_to_lsn = options.up_to_lsn
-        self._rendering = (form, origin.where_key)
-        self._form = form
-        self._detach = detach
-        self._closing = closing
-        self._lock = threading.Lock()
-        # Bare locks that readers wait for. An interrupt inside threading.Condition could leave its lock in the wrong state.
-        self._sleepers: list[threading.Lock] = []
-        self._reader: int | None = None
-        self._lifecycle = SubscriptionLifecycle()
-        self._backlog = Backlog(options.limits, now)
-        self._replay = Replay(origin.history)
-        self._opened = False
-        self._contents: Message | None = None
-        self._progress: Point | None = None
-        self._suspension = suspension
-        self._told = False
-        self._error: BaseException | None = None
-        self._gone: PenstockError | None = None
-        self._lsn = now.lsn
-        self._input_lsn = now.input_lsn
-        self._seq = 0
-        self._rows = self._bytes = self._resyncs = 0
-        self._since_ms = int(time.time() * 1000)
-        self._sent_at = time.monotonic()
-        self._thread: threading.Thread | None = None
-        self.wake: Callable[[], None] | None = None
-        """Called whenever there may be something new. It must not wait or take locks that others hold for long."""
-
-    def on_close(self, after: Callable[[], None]) -> None:
-        """Calls `after` once when the subscription ends, in whatever way; now, if it has ended.
-
-        If the subscription is garbage-collected, a thread of the hub makes the call. `after` must not refer to the subscription.
-        """
-        self._closing.add(after)
-        if self.closed:
-            self._closing.run()
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of the tables in its changes."""
-        empty = self._origin.schema.append(pa.field("__weight", pa.int64())).empty_table()
-        schema: pa.Schema = self._form.render(empty, snapshot=False).schema
-        return schema
-
-    # Reading
-
-    def __iter__(self) -> Iterator[Change]:
-        return self
-
-    def __next__(self) -> Change:
-        change = self.next()
-        if change is None:
-            raise StopIteration
-        return change
+    _callback: Callback | None = None
 
     def next(self, timeout: float | None = None) -> Change | None:
         """The next change; None after `timeout` seconds, and at the end (`closed` is then true). Raises errors of the object.
 
         A timeout of 0 considers everything that was published before the call.
         """
-        got = self._advance(_deadline(timeout))
-        if isinstance(got, _Raised):
+        change = self.at_hand()
+        if change is not None:
+            return change
+        got = self._advance(deadline_of(timeout))
+        if isinstance(got, Raised):
             raise raisable(got.error)
         return got
 
@@ -160,103 +75,14 @@ class Subscription:
             room -= change.table.nbytes
             if room < 0 or (change.epoch >= last if count is None else len(changes) >= count):
                 break
-            got = self._advance(0.0, quiet=True)
-            assert not isinstance(got, _Raised)
+            got = self.at_hand() or self._advance(0.0, quiet=True)
+            assert not isinstance(got, Raised)
             change = got
         return changes
-
-    @property
-    def state(self) -> SubscriptionState:
-        return self._lifecycle.state
-
-    @property
-    def closed(self) -> bool:
-        return self._lifecycle.state is SubscriptionState.CLOSED
-
-    @property
-    def error(self) -> BaseException | None:
-        """The error that ended the subscription; with a callback, the last error."""
-        return self._error
-
-    @property
-    def pending(self) -> tuple[int, int]:
-        """Messages and bytes that wait in memory."""
-        with self._lock:
-            return self._backlog.pending
-
-    @property
-    def behind(self) -> bool:
-        """Whether the next changes come from the log or a resync rather than from memory."""
-        with self._lock:
-            backlog = self._backlog
-            return backlog.behind or backlog.gap is not None or backlog.lost is not None
-
-    @property
-    def dropped(self) -> int:
-        """Epochs that are never delivered because a snapshot or a newer message replaced them."""
-        return self._backlog.dropped
-
-    @property
-    def reads(self) -> frozenset[int]:
-        """The objects whose row rules apply to the subscriber."""
-        return self._origin.reads
-
-    @property
-    def figures(self) -> SubscriptionFigures:
-        messages, size = self.pending
-        with self._lock:
-            return SubscriptionFigures(
-                id=self.id,
-                name=self._options.name,
-                object=self._origin.title or self.name,
-                state=self._lifecycle.state.value,
-                policy=self._options.policy,
-                envelope=self._options.envelope,
-                since_ms=self._since_ms,
-                epoch=self._backlog.at,
-                lsn=self._lsn,
-                input_lsn=self._input_lsn,
-                messages=self._seq,
-                rows=self._rows,
-                bytes=self._bytes,
-                pending_messages=messages,
-                pending_bytes=size,
-                behind=self._backlog.behind or self._backlog.gap is not None or self._backlog.lost is not None,
-                dropped=self._backlog.dropped,
-                resyncs=self._resyncs,
-                error=None if self._error is None else str(self._error),
-            )
 
     def cancel(self) -> None:
         """Ends the subscription now and wakes its readers."""
         self._close()
-
-    def kill(self) -> None:
-        """Ends the subscription on behalf of somebody else: its reader gets PSK-5018. Everything that it holds is released, read or not."""
-        with self._lock:
-            if self._lifecycle.state is SubscriptionState.CLOSED:
-                return
-            if self._lifecycle.state is not SubscriptionState.FAILED:
-                if self._lifecycle.state is SubscriptionState.ENDED:
-                    return
-                self._lifecycle.to(SubscriptionState.FAILED)
-            self._error = fail(
-                "PSK-5018", f"The subscription {self.id} to {self._origin.title or self.name} was ended."
-            )
-            self._backlog.clear()
-            self._contents = self._progress = self._suspension = None
-            self._wake()
-        self._detach()
-        self._replay.close()
-        self._closing.run()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.cancel()
 
     def call(
         self, on_change: Callable[[Change], object], on_error: Callable[[BaseException], object] | None = None
@@ -266,121 +92,70 @@ class Subscription:
         Without `on_error`, errors are logged. Delivery continues after an error that heals. An error in a callback, or in reading changes, ends
         the subscription. `error` is the last error.
         """
-        self._thread = threading.Thread(
-            target=self._deliver_all, args=(on_change, on_error), name=f"penstock-subscriber-{self.name}", daemon=True
-        )
-        self._thread.start()
+        self._callback = Callback(self, on_change, on_error)
 
     def join(self, timeout: float | None = None) -> bool:
         """Waits for the end of a subscription with a callback; False after `timeout` seconds."""
-        if self._thread is not None:
-            self._thread.join(timeout)
-            return not self._thread.is_alive()
-        return True
+        return self._callback is None or self._callback.join(timeout)
 
-    def _deliver_all(
-        self, on_change: Callable[[Change], object], on_error: Callable[[BaseException], object] | None
-    ) -> None:
-        try:
-            while (got := self._advance(None)) is not None:
-                if isinstance(got, Change):
-                    on_change(got)
-                    continue
-                self._error = got.error
-                if on_error is not None:
-                    on_error(got.error)
-                else:
-                    _logger.error("%s: %s", self.name, got.error)
-        except BaseException as why:
-            _logger.exception("the subscription to %s ended", self.name)
-            self._error = why
-            self._close()
+    def change_or_error(self) -> Change | BaseException | None:
+        """The next change, or an error of the object; waits. None at the end. Errors of reading are raised."""
+        got = self.at_hand() or self._advance(None)
+        return got.error if isinstance(got, Raised) else got
 
-    # The hub's side
+    def note(self, error: BaseException) -> None:
+        """Records an error that was passed on."""
+        self._error = error
 
-    def open(self) -> None:
-        """Reads the starting point. While contents may not be shown, this is left to the reader."""
+    # Reading
+
+    def at_hand(self) -> Change | None:
+        """The next change if it is in memory and another subscriber has already rendered it; None says nothing about what there is. Never waits.
+
+        This is the way of nearly all deliveries to many subscribers of one object.
+        """
         with self._lock:
-            if self._options.snapshot and self._suspension is not None and not self._suspension.healed:
-                return
-            now = self._backlog.restart()
-        start = opening(self.name, self._origin, self._options, now)
+            if not self._steady or self._turns.reader is not None:
+                return None
+            backlog = self._backlog
+            link = backlog.link
+            if link is None or (after := link.next) is None or (message := link.message) is None:
+                return None
+            found = message.rendered.get(self._rendering)
+            if found is None or not found[1]:
+                return None
+            backlog.link = after
+            backlog.at, lsn, input_lsn, watermark = message.point
+            prev, self._lsn, self._input_lsn = self._lsn, lsn, input_lsn
+            self._seq = seq = self._seq + 1
+            self._rows += found[1]
+            self._bytes += message.size
+            if self.wants_progress:
+                self._sent_at = time.monotonic()
+            return Change(self.name, backlog.at, lsn, input_lsn, prev, seq, found[0], "changes", watermark)
+
+    def readiness(self) -> Readiness:
+        """What a call of `next` would find. After LATER, `wake` is called when that may have changed."""
         with self._lock:
-            if self._lifecycle.state is SubscriptionState.CLOSED:
-                return
-            self._opened = True
-            self._contents = start.contents
-            self._lsn = start.lsn
-            self._backlog.started(start.epoch)
-            if start.lost is not None:
-                self._backlog.lose(start.lost)
-            # If the object has ended or failed meanwhile, what was read is still delivered.
-            if self._lifecycle.state is SubscriptionState.ATTACHING:
-                held = self._suspension is not None and not self._suspension.healed
-                self._lifecycle.to(SubscriptionState.SUSPENDED if held else SubscriptionState.OPEN)
-            self._wake()
+            if self._turns.reader is not None or self._options.up_to_lsn is not None:
+                return Readiness.WORK
+            step = self._look(False)
+            if step is Step.WAIT:
+                self._backlog.chain.waiting[self.id] = None
+                step = self._look(False)
+            if step is Step.WAIT:
+                return Readiness.LATER
+            if step in (Step.RAISE, Step.END, Step.PROGRESS):
+                return Readiness.NOW
+            first = self._backlog.first
+            if step is Step.QUEUED and first is not None:
+                quick = self._origin.where is None and first.size <= _QUICK_BYTES
+                return Readiness.NOW if quick or self._rendering in first.rendered else Readiness.WORK
+            return Readiness.WORK
 
-    def offer(self, point: Point, message: Message | None) -> None:
-        """Called by the publisher for every epoch; without a message, nothing changed. Never blocks."""
-        with self._lock:
-            if self._lifecycle.state not in LIVE:
-                return
-            kept = self._backlog.offer(point, message)
-            if not kept:
-                self._error = fail("PSK-5010", f"The subscriber of {self.name} did not keep up.")
-                self._lifecycle.to(SubscriptionState.FAILED)
-                self._backlog.clear()
-            if message is None and self.wants_progress:
-                self._progress = point
-            self._wake()
-        if not kept:
-            self._detach()
-
-    def offer_progress(self, point: Point, idle: float) -> None:
-        """Sends progress unless something was delivered within the last `idle` seconds."""
-        with self._lock:
-            if self._lifecycle.state is SubscriptionState.OPEN and time.monotonic() - self._sent_at >= idle:
-                self._progress = point
-                self._wake()
-
-    def suspend(self, suspension: Suspension) -> None:
-        """The object has an error that may heal. It replaces one that was not raised yet."""
-        with self._lock:
-            if self._lifecycle.state not in LIVE:
-                return
-            self._suspension, self._told, self._progress = suspension, False, None
-            if self._lifecycle.state is SubscriptionState.OPEN:
-                self._lifecycle.to(SubscriptionState.SUSPENDED)
-            self._wake()
-
-    def resume(self) -> None:
-        """The suspension has healed."""
-        with self._lock:
-            # Another suspension may have begun meanwhile.
-            healed = self._suspension is None or self._suspension.healed
-            if self._lifecycle.state is SubscriptionState.SUSPENDED and healed:
-                self._lifecycle.to(SubscriptionState.OPEN)
-            self._wake()
-
-    def finish(self, error: BaseException | None, gone: PenstockError) -> None:
-        """The object failed or ended; the rest can still be read. If it ended and the rest is no longer available, `gone` is raised."""
-        with self._lock:
-            if self._lifecycle.state in LIVE:
-                self._lifecycle.to(SubscriptionState.FAILED if error else SubscriptionState.ENDED)
-                self._error, self._gone = error, gone
-                self._wake()
-
-    def _wake(self) -> None:
-        while self._sleepers:
-            self._sleepers.pop().release()
-        if self.wake is not None:
-            self.wake()
-
-    # The reader's side
-
-    def _advance(self, deadline: float | None, *, quiet: bool = False) -> Change | _Raised | None:
+    def _advance(self, deadline: float | None, *, quiet: bool = False) -> Change | Raised | None:
         """The next change or error; None at the deadline and at the end. `quiet`: leave errors and the end to the next call."""
-        if not self._take_turn(deadline):
+        if not self._turns.take(deadline):
             return None
         try:
             with self._lock:
@@ -389,119 +164,52 @@ class Subscription:
             enough = False
             while True:
                 do = self._wait(deadline, quiet)
-                if do is _Do.END:
+                if do is Step.END:
                     return self._end()
-                if do is _Do.RAISE:
+                if do is Step.RAISE:
                     return self._raise()
-                if do is _Do.WAIT or enough:
+                if do is Step.WAIT or enough:
                     return None
                 change = self._carry_out(do)
                 if change is not None:
                     return change
                 late = deadline is not None and time.monotonic() >= deadline
                 # A filter may drop many epochs in a row. Only a poll goes through all that were published before it.
-                enough = late and do is not _Do.OPEN and (not poll or self._backlog.at >= seen)
+                enough = late and do is not Step.OPEN and (not poll or self._backlog.at >= seen)
         finally:
-            with self._lock:
-                self._reader = None
-                self._wake()
+            self._turns.end()
 
-    def _take_turn(self, deadline: float | None) -> bool:
-        own = threading.get_ident()
+    def _wait(self, deadline: float | None, quiet: bool) -> Step:
+        last = self._options.up_to_lsn
         while True:
-            with self._lock:
-                if self._reader in (None, own):
-                    self._reader = own
-                    return True
-                sleeper = self._sleeper()
-            if not self._sleep(sleeper, deadline):
-                return False
-
-    def _wait(self, deadline: float | None, quiet: bool) -> _Do:
-        while True:
-            passed = self._up_to_lsn is not None and self._passed(self._up_to_lsn)
+            passed = last is not None and self._passed(last)
             with self._lock:
                 do = self._look(passed)
-                if quiet and do in (_Do.RAISE, _Do.END):
-                    return _Do.WAIT
-                if quiet or do is not _Do.WAIT:
+                if quiet and do in (Step.RAISE, Step.END):
+                    return Step.WAIT
+                if quiet or do is not Step.WAIT or (deadline == 0.0 and self.wake is None):
                     return do
-                sleeper = self._sleeper()
-            if not self._sleep(sleeper, deadline):
-                return _Do.WAIT
-
-    def _sleeper(self) -> threading.Lock:
-        """A lock that the next event releases. Called with the subscription's lock."""
-        sleeper = threading.Lock()
-        sleeper.acquire()
-        self._sleepers.append(sleeper)
-        return sleeper
-
-    def _sleep(self, sleeper: threading.Lock, deadline: float | None) -> bool:
-        """Waits for the next event, without the lock; False if the deadline has passed."""
-        left = _LOOK_S if deadline is None else min(_LOOK_S, deadline - time.monotonic())
-        if left > 0 and sleeper.acquire(timeout=left):
-            return True
-        with self._lock:
-            if sleeper in self._sleepers:
-                self._sleepers.remove(sleeper)
-        return left > 0
+                # Whatever is published from here on wakes this reader. What was published before is found now.
+                self._backlog.chain.waiting[self.id] = None
+                do = self._look(passed)
+                if do is not Step.WAIT:
+                    return do
+                sleeper = self._turns.sleeper()
+            if not self._turns.sleep(sleeper, deadline):
+                return Step.WAIT
 
     def _passed(self, last: int) -> bool:
         """Whether everything up to the last LSN that is asked for has been published. Called without the lock."""
         head = self._origin.head
         return head is not None and head() >= last
 
-    def _look(self, passed: bool) -> _Do:
-        """Decides what to do next. Called with the lock."""
-        state, backlog = self._lifecycle.state, self._backlog
-        if state is SubscriptionState.CLOSED:
-            return _Do.END
-        if self._contents is not None:
-            return _Do.CONTENTS
-        if not self._opened or backlog.lost is not None:
-            if state not in LIVE:
-                return self._error_first(_Do.END)
-            return self._error_first(_Do.RESYNC if self._opened else _Do.OPEN)
-        epoch, last = backlog.upcoming(), self._options.up_to
-        if last is not None and (epoch > last if epoch is not None else backlog.newest.epoch >= last):
-            return _Do.END
-        if epoch is None:
-            if state not in LIVE or passed:
-                return self._error_first(_Do.END)
-            waiting = self._progress is not None and self._progress.lsn >= self._lsn
-            return self._error_first(_Do.PROGRESS if waiting else _Do.WAIT)
-        first = backlog.first
-        if first is not None and self._up_to_lsn is not None and self._beyond(first):
-            return _Do.END
-        do = _Do.QUEUED if first is not None else _Do.REPLAY
-        if self._suspension is not None and epoch > self._suspension.epoch:
-            return self._error_first(do)
-        return do
-
-    def _beyond(self, message: Message) -> bool:
-        return self._up_to_lsn is not None and message.point.lsn > self._up_to_lsn
-
-    def _error_first(self, do: _Do) -> _Do:
-        """Raises a pending error first, and holds the step back until the error has healed."""
-        suspension = self._suspension
-        if suspension is None:
-            return do
-        if not self._told:
-            return _Do.RAISE
-        if suspension.healed:
-            self._suspension = None
-            return do
-        # An object that has ended does not heal; deliver the rest.
-        return _Do.WAIT if self._lifecycle.state in LIVE else do
-
-    def _raise(self) -> _Raised:
+    def _raise(self) -> Raised:
         with self._lock:
             assert self._suspension is not None
             self._told = True
-            return _Raised(self._suspension.error)
+            return Raised(self._suspension.error)
 
-    def _end(self) -> _Raised | None:
+    def _end(self) -> Raised | None:
         with self._lock:
             error: BaseException | None = None
             if self._lifecycle.state is SubscriptionState.FAILED:
@@ -511,26 +219,26 @@ class Subscription:
             ):
                 error = self._error = self._gone
         self._close()
-        return None if error is None else _Raised(error)
+        return None if error is None else Raised(error)
 
-    def _carry_out(self, do: _Do) -> Change | None:
+    def _carry_out(self, do: Step) -> Change | None:
         """Carries a step out, without the lock. The position moves only when the change has been made, so an error loses nothing."""
-        if do is _Do.OPEN:
+        if do is Step.OPEN:
             self.open()
-        elif do is _Do.RESYNC:
+        elif do is Step.RESYNC:
             return self._resync()
-        elif do is _Do.REPLAY:
+        elif do is Step.REPLAY:
             return self._read_past()
-        elif do is _Do.PROGRESS:
+        elif do is Step.PROGRESS:
             with self._lock:
                 point, self._progress = self._progress, None
             if point is not None:
                 return self._made("progress", Message(point, self._lsn, self._origin.schema.empty_table()))
         else:
             with self._lock:
-                message = self._contents if do is _Do.CONTENTS else self._backlog.first
+                message = self._contents if do is Step.CONTENTS else self._backlog.first
             if message is not None:
-                return self._made("snapshot" if do is _Do.CONTENTS else "changes", message)
+                return self._made("snapshot" if do is Step.CONTENTS else "changes", message)
         return None
 
     def _resync(self) -> Change | None:
@@ -588,7 +296,7 @@ class Subscription:
         """Makes the change for a message and moves the position; None if the filter leaves no rows."""
         where, backlog = self._origin.where, self._backlog
         if kind == "changes" and (where is None or self._origin.where_key is not None):
-            table = message.rendered(self._rendering, where)
+            table = message.render(self._rendering, where)
         else:
             kept = message.table if where is None or kind == "progress" else where(message.table)
             table = self._form.render(kept, snapshot=kind in ("snapshot", "resync"))
@@ -606,6 +314,7 @@ class Subscription:
                     return None
                 if skipped:
                     backlog.skipped, self._lsn = False, message.prev_lsn
+                self._steady = self._plain and self._suspension is None and self._opened and backlog.steady
             prev, self._lsn, self._seq = self._lsn, message.point.lsn, self._seq + 1
             self._sent_at = time.monotonic()
             self._rows += table.num_rows
@@ -625,22 +334,3 @@ class Subscription:
                 watermark=watermark,
                 reason=reason,
             )
-
-    def _close(self) -> None:
-        """Ends the subscription. Calling it again completes a call that was interrupted."""
-        with self._lock:
-            if self._lifecycle.state is not SubscriptionState.CLOSED:
-                self._lifecycle.to(SubscriptionState.CLOSED)
-            self._backlog.clear()
-            self._contents = self._progress = None
-            self._wake()
-        self._detach()
-        self._replay.close()
-        self._closing.run()
-
-
-def _deadline(timeout: float | None) -> float | None:
-    """The end of a wait on the monotonic clock; 0.0 for a poll."""
-    if timeout is None or timeout <= 0:
-        return None if timeout is None else 0.0
-    return time.monotonic() + timeout

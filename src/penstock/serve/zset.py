@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import fail
 from penstock.serve.layout import WEIGHT, quote
+from penstock.serve.physical import logical, physical
 
 _opening = threading.Lock()
 _base: duckdb.DuckDBPyConnection | None = None
@@ -126,8 +127,8 @@ def _grouped(table: pa.Table) -> pa.Table:
 def _grouped_in_python(table: pa.Table) -> pa.Table | None:
     """The distinct rows, retractions first; None if Python cannot compare them."""
     columns = table.columns[:-1]
-    if not columns or any(pa.types.is_nested(c.type) for c in columns):
-        return None
+    if not columns or any(pa.types.is_nested(c.type) or pa.types.is_time(c.type) for c in columns):
+        return None  # Python's times have no nanoseconds.
     try:
         rows = list(zip(*(c.to_pylist() for c in columns), strict=True))
     except (ValueError, OverflowError):
@@ -148,9 +149,9 @@ def _grouped_by_duckdb(table: pa.Table, columns: list[str]) -> pa.Table:
     try:
         # A cursor is not reused: it may have been interrupted.
         with _cursor() as con:
-            con.register("zset", table)
+            con.register("zset", physical(table))
             text = f"SELECT {keys}, sum({WEIGHT})::BIGINT AS {WEIGHT} FROM zset GROUP BY {keys}"
-            return con.sql(text).to_arrow_table().cast(table.schema)
+            return logical(con.sql(text).to_arrow_table(), table.schema)
     except duckdb.OutOfMemoryException as why:
         raise fail("PSK-7009", f"Changes could not be added up: {why}") from why
     except duckdb.Error as why:

@@ -21,6 +21,7 @@ from sqlglot import exp
 from penstock.plan import nodes as p
 from penstock.plan.dialect import DIALECT
 from penstock.plan.shown import call_text, shown
+from penstock.spark.comparable import check_types
 from penstock.spark.guards import told
 from penstock.spark.session import jvm
 from penstock.spark.windows import assign, micros, moment, restore, safe_micros
@@ -298,6 +299,8 @@ def agg_specs(
     texts: list[str] = []
     specs: list[dict[str, Any]] = []
     for i, (a, types) in enumerate(zip(aggs, argument_types(df, aggs), strict=True)):
+        check_types("DISTINCT", types[: len(a.args)] if a.distinct else ())
+        check_types("ORDER BY", types[len(a.args) :])
         if a.recomputed:
             made, spec = _recomputed(a, i, names)
             columns += made

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from penstock.catalog.declared import DECLARED, is_declared, without_lengths
 from penstock.catalog.objects import Column
 from penstock.catalog.types import schema_of, to_arrow
 from penstock.errors import fail
@@ -99,7 +100,7 @@ class BatchReader:
     def check_columns(self, columns: Iterable[Column]) -> None:
         """Checks that Spark knows every type; otherwise raises Spark's own message."""
         with translated():
-            StructType.fromDDL(", ".join(f"{quoted(c.name)} {c.type}" for c in columns))
+            StructType.fromDDL(", ".join(f"{quoted(c.name)} {without_lengths(c.type)}" for c in columns))
 
     def defaults(self, columns: Iterable[Column]) -> dict[str, object]:
         """The values of DEFAULT expressions."""
@@ -109,7 +110,7 @@ class BatchReader:
         for c in given:
             to_arrow(c.type)
         # A stored default is checked like a new one: the file may have been edited by hand.
-        items = [f"CAST({_default(c, self._programs)} AS {c.type}) AS {quoted(c.name)}" for c in given]
+        items = [f"CAST({_default(c, self._programs)} AS {without_lengths(c.type)}) AS {quoted(c.name)}" for c in given]
         with translated():
             row = arrow(self._spark.sql(f"SELECT {', '.join(items)}"))
         return {c.name: _value(row.column(i), c) for i, c in enumerate(given)}
@@ -151,6 +152,11 @@ def arrow(df: DataFrame, folder: Path | None = None) -> pa.Table:
     """A result with Spark's types as Penstock writes them: UTC timestamps in microseconds."""
     kinds = [f.dataType for f in df.schema.fields]
     table = taken(holdable(df), folder)
-    return pa.Table.from_arrays(
-        [restored(c, kind) for c, kind in zip(table.columns, kinds, strict=True)], names=table.column_names
-    )
+    columns = [restored(c, kind) for c, kind in zip(table.columns, kinds, strict=True)]
+    fields = [_field(n, c.type, k.simpleString()) for n, c, k in zip(table.column_names, columns, kinds, strict=True)]
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _field(name: str, kind: pa.DataType, spark_type: str) -> pa.Field:
+    known = is_declared(spark_type) and spark_type != "interval"
+    return pa.field(name, kind, metadata={DECLARED: spark_type.encode()} if known else None)

@@ -76,6 +76,10 @@ class Epoch:
     """Tells epochs apart that reach equally far."""
     objects: tuple[int, ...] | None = None
     """In a shared job whose members change: the objects of the outputs."""
+    slots: tuple[int, ...] | None = None
+    """In such a job: the slots of the members that the outputs are of. Unlike its object, that of a slot is always of one version of a query."""
+    ms: float = -1.0
+    """How long it has taken to compute; -1 of an epoch that is repeated."""
     errors: tuple[pa.Table | None, ...] = ()
     """Changes of the errors (`ERROR_SCHEMA`) of each query of the job, not consolidated; None if there are none."""
 
@@ -263,6 +267,8 @@ class KernelJob:
             head["after"],
             head["beat"],
             tuple(objects[o] for o in schemas) if objects is not None else None,
+            tuple(schemas) if objects is not None else None,
+            float(head.get("ms", -1)),
             tuple(pa.Table.from_batches(e, ERROR_SCHEMA) if e else None for e in errors.values()),
         )
 

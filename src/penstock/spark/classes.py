@@ -30,7 +30,7 @@ class ClassArchive:
     """The archive for one kernel jar and the Java version that Spark will start with."""
 
     def __init__(self, jar: Path) -> None:
-        self.path = _folder() / f"classes-{_identity(jar)}.jsa"
+        self.path = cache_folder() / f"classes-{_identity(jar)}.jsa"
         self._made = self._usable()
 
     def _usable(self) -> bool:
@@ -64,28 +64,36 @@ class ClassArchive:
             _logger.debug("no class archive was written", exc_info=True)
 
 
-def _folder() -> Path:
+def cache_folder() -> Path:
+    """Where files are that only make later processes start faster."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "penstock"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
 
 
-def _identity(jar: Path) -> str:
+def java() -> list[str]:
+    """What identifies the Java that Spark will start with."""
     home = os.environ.get("JAVA_HOME")
-    java = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
+    program = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
     with contextlib.suppress(OSError):
-        java = java.resolve(strict=True)
-    parts = [pyspark.__version__, pyspark.__path__[0]]
-    for file in (java, jar):
-        parts.append(str(file))
-        with contextlib.suppress(OSError):
-            found = file.stat()
-            parts.append(f"{found.st_size} {found.st_mtime_ns}")
+        program = program.resolve(strict=True)
+    return _version(program)
+
+
+def _identity(jar: Path) -> str:
+    parts = [pyspark.__version__, pyspark.__path__[0], *java(), *_version(jar)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
+def _version(file: Path) -> list[str]:
+    with contextlib.suppress(OSError):
+        found = file.stat()
+        return [str(file), f"{found.st_size} {found.st_mtime_ns}"]
+    return [str(file)]
+
+
 def _remove_old(folder: Path) -> None:
-    for old in folder.glob("classes-*.jsa"):
+    for old in (*folder.glob("classes-*.jsa"), *folder.glob("launch-*.json")):
         with contextlib.suppress(OSError):
             if time.time() - old.stat().st_mtime > _KEPT_S:
                 old.unlink()

@@ -16,9 +16,10 @@ from typing import Any, cast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.column import Column as SparkColumn
-from pyspark.sql.types import BooleanType, LongType, StructField, StructType, TimestampType
+from pyspark.sql.types import BooleanType, DataType, LongType, StructField, StructType, TimestampType
 from sqlglot import exp
 
+from penstock.catalog.declared import without_lengths
 from penstock.catalog.objects import Column, ObjectInfo
 from penstock.errors import fail
 from penstock.plan import nodes as p
@@ -27,6 +28,8 @@ from penstock.plan.linear import LINEAR
 from penstock.plan.passes.rebuild import transform
 from penstock.plan.repeats import repeats
 from penstock.plan.shown import shown
+from penstock.plan.types import column_types
+from penstock.spark.comparable import check_comparable
 from penstock.spark.guards import Guards, told
 from penstock.spark.kernel import LOG_SOURCE
 from penstock.spark.operators import Operator
@@ -44,7 +47,7 @@ def unit_schema() -> StructType:
 
 def log_schema(info: ObjectInfo) -> StructType:
     """The columns of an object in the log."""
-    schema = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in info.columns))
+    schema = StructType.fromDDL(", ".join(f"`{c.name}` {without_lengths(c.type)}" for c in info.columns))
     assert isinstance(schema, StructType)
     return schema.add("__weight", LongType()) if info.changelog else schema
 
@@ -94,6 +97,8 @@ class Compiled:
     """The accumulator of rows that have passed the stateless parts below all operators, if they are counted."""
     errors: Any = None
     """The kernel's channel of the rows that fail, where one can; a member of a shared job has none of its own."""
+    replicas: tuple[p.Node, ...] = ()
+    """The lookup joins whose table is replicated to where their rows are."""
 
     @property
     def fallible(self) -> bool:
@@ -139,12 +144,18 @@ class Compiler:
         self.hosted = hosted
         """The query is compiled as a member of a shared job: its keyed operator is a description of one."""
         self.guards = Guards(spark, lambda: self._nodes[-1], hosted=hosted)
+        self.replicas: list[p.Node] = []
+        """Lookup joins whose table is replicated to where their rows are."""
         self._nodes: list[p.Node] = []
         self._places: dict[int, int] = {}
         self._parts: dict[int, Any] = {}
 
     def compile(self, query: p.Query) -> Compiled:
         with translated():
+            session = self.spark._jvm
+            assert session is not None
+            # Spark asks the active session of the thread, not that of the frame, which types are enabled.
+            session.SparkSession.setActiveSession(self.spark._jsparkSession)
             return self._compile(query)
 
     def _compile(self, query: p.Query) -> Compiled:
@@ -163,7 +174,8 @@ class Compiler:
             select.append(F.col("__weight"))
         before = _before(made, root)
         frame = made.select(*select, *before)
-        types = [f.dataType.simpleString() for f in frame.schema.fields]
+        known = column_types(root)
+        types = [_declared(f.dataType, known.get(c)) for f, c in zip(frame.schema.fields, root.columns, strict=False)]
         columns = tuple(Column(n, t) for n, t in zip(query.names, types, strict=False))
         outputs = [Output(columns, root.changelog, _consolidated(root))]
         slots, befores = [list(range(len(select)))], [len(select) if before else -1]
@@ -195,6 +207,7 @@ class Compiler:
             self.guards.nodes,
             self.passed,
             self.guards.channel if self.guards.nodes else None,
+            tuple(self.replicas),
         )
 
     def _relative(self, root: p.Node) -> p.Node:
@@ -265,7 +278,9 @@ class Compiler:
     def _alone(self, n: p.Node) -> DataFrame:
         self._nodes.append(n)
         try:
-            return self._frame(n)
+            made = self._frame(n)
+            check_comparable(n, made)
+            return made
         finally:
             self._nodes.pop()
 
@@ -310,6 +325,11 @@ class Compiler:
             case _:
                 return joins.join(self, n)
 
+    @property
+    def current(self) -> p.Node:
+        """The node that is being compiled."""
+        return self._nodes[-1]
+
     def hidden(self, df: DataFrame) -> list[str]:
         return [c for c in ("__weight", "__pwm", "__lsn", "__late") if c in df.columns]
 
@@ -341,6 +361,7 @@ class Compiler:
         )
         if not self.event_time:
             return df
+        jvm().WatermarkExec.plan(self.spark._jsparkSession)
         # Non-deterministic on purpose: the optimizer must not push filters below the watermark, where they would drop heartbeats.
         beat = F.expr("CASE WHEN __hb THEN spark_partition_id() < 0 ELSE true END")
         return df.withWatermark("__wm", "0 seconds").where(beat).drop("__wm", "__hb")
@@ -460,6 +481,12 @@ class Compiler:
 
     def weight(self, df: DataFrame) -> str | None:
         return "__weight" if "__weight" in df.columns else None
+
+
+def _declared(kind: DataType, known: str | None) -> str:
+    """The type of an output column; a string that is passed on from an object keeps its length."""
+    found = kind.simpleString()
+    return known if known is not None and without_lengths(known) == found else found
 
 
 def _plain_above_sessions(root: p.Node) -> bool:

@@ -17,6 +17,7 @@ from py4j.protocol import EMPTY_RESPONSE, ERROR_ON_SEND, Py4JNetworkError, is_fa
 from pyspark.find_spark_home import _find_spark_home
 
 from penstock.errors import fail
+from penstock.spark.launch import Command, Launch
 from penstock.spark.process import JvmProcess
 from penstock.spark.scratch import Scratch
 
@@ -156,16 +157,17 @@ class Gateway(ClientServer):  # type: ignore[misc]
         self.shutdown_callback_server()
 
 
-def start_process(conf: Mapping[str, str], scratch: Scratch, environment: Mapping[str, str]) -> JvmProcess:
-    """Starts Spark's JVM. Its settings are passed in a file that only this user can read: some are secrets, and anyone can list processes."""
+def prepare_launch(conf: Mapping[str, str], scratch: Scratch, environment: Mapping[str, str], remember: bool) -> Launch:
+    """How Spark's JVM is started. Its settings are passed in a file that only this user can read: some are secrets, and anyone can list processes."""
     properties = scratch.path / _PROPERTIES
     properties.touch(mode=0o600)
     properties.write_text("".join(f"{_escaped(k, True)}={_escaped(v)}\n" for k, v in conf.items()))
     home = environment.get("SPARK_HOME") or _find_spark_home()
-    submit = str(Path(home, "bin", "spark-submit"))
-    return JvmProcess(
-        [submit, "--properties-file", str(properties), "--load-spark-defaults", "pyspark-shell"],
-        scratch,
+    submit = Command(
+        (
+            str(Path(home, "bin", "spark-submit")),
+            *("--properties-file", str(properties), "--load-spark-defaults", "pyspark-shell"),
+        ),
         {
             **os.environ,
             **environment,
@@ -173,6 +175,7 @@ def start_process(conf: Mapping[str, str], scratch: Scratch, environment: Mappin
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(scratch.path / _CONNECTION),
         },
     )
+    return Launch(submit, conf, scratch.path, remember)
 
 
 def connect(process: JvmProcess, scratch: Scratch) -> Gateway:

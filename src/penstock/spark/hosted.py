@@ -46,11 +46,17 @@ class Membership:
     objects: tuple[int, ...]
     timed: tuple[Timed, ...] = ()
     operators: int = 1
+    tables: tuple[int, ...] = ()
+    """Lookup tables of which it has replicas."""
 
 
 def unfit(query: p.Query) -> str | None:
     """Why a query cannot share a job, as far as its plan tells; None if it may."""
-    keyed = [n for n in query.root.walk() if not isinstance(n, LINEAR)]
+    lookups = [n for n in query.root.walk() if isinstance(n, p.LookupJoin)]
+    why = next((w for w in map(_unreplicated, lookups) if w), None)
+    if why:
+        return why
+    keyed = [n for n in query.root.walk() if not isinstance(n, LINEAR) and n not in lookups]
     other = next((n for n in keyed if not isinstance(n, _KEYED)), None)
     if other is not None:
         return f"{type(other).__name__} is an operator that is not shared"
@@ -63,6 +69,17 @@ def unfit(query: p.Query) -> str | None:
         return "rows expire, state_ttl"
     if keyed and (query.root.times or any(_timed(n) for n in keyed)):
         return "it follows event time"
+    return None
+
+
+def _unreplicated(node: p.LookupJoin) -> str | None:
+    """Why the table of a lookup join cannot be replicated to where the rows are; None if it can."""
+    if node.on_demand:
+        return "rows of its lookup table are fetched on demand"
+    if node.left.changelog:
+        return "it looks up rows that can be retracted, and keeps their answers"
+    if any(not isinstance(n, (*LINEAR, p.LookupJoin)) for n in node.left.walk()):
+        return "it looks up rows of an operator with state"
     return None
 
 
@@ -87,14 +104,18 @@ def membership(compiled: Compiled) -> Membership | str:
         return str(why.getMessage())
     objects = tuple(o for o in compiled.objects if o != UNIT_OBJECT)
     timed = tuple(sorted(compiled.timed, key=lambda t: t.object_id))
-    return Membership(member, str(member.schema()), objects, timed, len(compiled.operators))
+    tables = {n.object_id for join in compiled.replicas for n in join.children[1].walk() if isinstance(n, p.Scan)}
+    return Membership(member, str(member.schema()), objects, timed, len(compiled.operators), tuple(sorted(tables)))
 
 
 def compile_host(spark: SparkSession, infos: Sequence[ObjectInfo], timed: Sequence[Timed]) -> HostPlan:
     """A shared job over some objects, without members."""
     with translated():
         scans = {info.id: log_schema(info) for info in infos} | {UNIT_OBJECT: unit_schema()}
-        read = {o: schema.add("__pwm", LongType()).add("__to", IntegerType()) for o, schema in scans.items()}
+        read = {
+            o: schema.add("__pwm", LongType()).add("__lsn", LongType()).add("__to", IntegerType())
+            for o, schema in scans.items()
+        }
         errors = jvm().ErrorChannel.create(spark._jsparkSession)
         sizes = jvm().SlotSizes.create(spark._jsparkSession)
         return HostPlan(read, tuple(timed), errors, sizes)
@@ -105,7 +126,7 @@ class HostPlan:
     """What a shared job is, whoever its members are."""
 
     scans: Mapping[int, StructType]
-    """The objects that it reads, with their columns, `__pwm`, and `__to`, which says who reads a row."""
+    """The objects that it reads, with their columns, `__pwm`, `__lsn`, and `__to`, which says who reads a row."""
     timed: tuple[Timed, ...]
     errors: Any
     sizes: Any
@@ -138,6 +159,7 @@ class HostJob(KernelJob):
         *,
         folder: Path,
         places: dict[int, Place],
+        contents: Sequence[Seed],
         parallelism: int,
         **more: Any,
     ) -> None:
@@ -149,6 +171,7 @@ class HostJob(KernelJob):
         self._table = jvm().HostTable.create(self._job)
         self._places: dict[int, Place] = {}
         self._joined = self._begun = 0
+        self.know(contents)
         for slot, place in sorted(places.items()):
             self.join(slot, place)
 
@@ -190,6 +213,11 @@ class HostJob(KernelJob):
         if self._run is not None:
             self._run.stop()
 
+    def know(self, contents: Sequence[Seed]) -> None:
+        """Tells the contents of lookup tables, from which replicas are made."""
+        for s in contents:
+            self._clock.contents(s.object_id, s.lsn, s.columns, s.path, packed_slices(s.batches, s.checks))
+
     def join(self, slot: int, place: Place) -> None:
         """A query becomes a member. One that has not begun yet begins with the next epoch."""
         with translated():
@@ -200,6 +228,10 @@ class HostJob(KernelJob):
                 self._clock.seedOf(slot, s.object_id, s.lsn, s.columns, s.path, slices)
             self._clock.join(slot, place.membership.schema, place.state_limit)
             self._joined = max(self._joined, slot)
+
+    def become(self, slot: int, place: Place) -> None:
+        """A member maintains another object from here on."""
+        self._places[slot] = place
 
     @property
     def complete(self) -> bool:

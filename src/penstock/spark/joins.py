@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -10,7 +11,9 @@ from pyspark.sql.types import DataType, StructType
 
 from penstock.errors import fail
 from penstock.plan import nodes as p
+from penstock.plan.explain import describe
 from penstock.plan.shown import shown, text
+from penstock.spark.session import jvm
 from penstock.spark.windows import moment, restore, safe_micros
 
 if TYPE_CHECKING:
@@ -226,8 +229,12 @@ def _temporal(c: Compiler, n: p.TemporalJoin) -> DataFrame:
 def _lookup(c: Compiler, n: p.LookupJoin) -> DataFrame:
     left, right, spec, _ = _sides(c, n, arrival=True)
     _hand_on(n.left, left, spec)
-    spec |= {"kind": n.kind, "leftTime": "__lsn", "rightTime": "__lsn"}
-    out = _out(n, c.kernel("LookupJoin", spec, left, right))
+    if c.hosted:
+        made = _replicated(c, n, spec, left, right)
+    else:
+        spec |= {"kind": n.kind, "leftTime": "__lsn", "rightTime": "__lsn"}
+        made = c.kernel("LookupJoin", spec, left, right)
+    out = _out(n, made)
     if n.residual is None:
         return out
     if n.kind == "inner":
@@ -240,6 +247,24 @@ def _lookup(c: Compiler, n: p.LookupJoin) -> DataFrame:
     exprs += [n.residual] * len(n.right.columns)
     hidden = [F.col(h) for h in c.hidden(out)]
     return c.guards.select(n, out, [*select, *hidden], [*exprs, *(None for _ in hidden)])
+
+
+def _replicated(c: Compiler, n: p.LookupJoin, spec: dict[str, object], left: DataFrame, right: DataFrame) -> DataFrame:
+    """The join with a replica of the table where the left rows are, which need no shuffle."""
+    c.replicas.append(c.current)
+    types = [left.schema[f"__lk{i}"].dataType.simpleString() for i in range(len(n.left_keys))]
+    table = [describe(x) for x in n.right.walk()]
+    made = jvm().Lookup.join(
+        left._jdf,
+        right._jdf,
+        spec["leftKeys"],
+        spec["rightKeys"],
+        spec["leftColumns"],
+        spec["rightColumns"],
+        json.dumps([table, [k.sql() for k in n.right_keys], types]),
+        n.kind == "inner",
+    )
+    return DataFrame(made, left.sparkSession)
 
 
 def _probe(c: Compiler, n: p.ProbeJoin) -> DataFrame:

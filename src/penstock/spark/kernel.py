@@ -19,10 +19,10 @@ STATE_FORMAT = 3
 PACKAGES = {
     "aggregate": ("Aggregate", "Session"),
     "error": ("Attempts", "ErrorChannel", "PythonFunctions"),
-    "hosted": ("HostRun", "HostTable", "Member"),
-    "host": ("ArrowFiles", "ClassArchive", "FolderHold", "HadoopSettings"),
+    "hosted": ("HostRun", "HostTable", "Lookup", "Member"),
+    "host": ("ArrowFiles", "ClassArchive", "CpuTime", "FolderHold", "HadoopSettings", "Preload"),
     "join": ("AsofJoin", "IntervalJoin", "Join", "LookupJoin", "ProbeJoin", "TemporalJoin"),
-    "log": ("EpochClock", "LogIndex", "Outbox"),
+    "log": ("EpochClock", "LogIndex", "Outbox", "WatermarkExec"),
     "order": ("Analytic", "TopN"),
     "plan": ("LateCounter", "PlanOnce", "SameTrees", "SharedPart"),
     "recursion": ("Recursion",),

@@ -20,7 +20,7 @@ from penstock.spark.classes import ClassArchive
 from penstock.spark.compilation import write_directives
 from penstock.spark.configuration import LOG4J, environment, kernel_jar, spark_conf
 from penstock.spark.context import check_free, close_context, forget_context, forget_modules, open_context
-from penstock.spark.gateway import Gateway, connect, start_process
+from penstock.spark.gateway import Gateway, connect, prepare_launch
 from penstock.spark.kernel import Kernel
 from penstock.spark.process import LOG, JvmProcess
 from penstock.spark.scratch import Scratch, sweep
@@ -70,6 +70,8 @@ class Running:
     classes: ClassArchive | None
     announced: threading.Event = field(default_factory=threading.Event)
     """Set when every call in progress has been notified of its exit."""
+    warming: threading.Event = field(default_factory=threading.Event)
+    """Set when somebody has begun to warm it up."""
 
     def usable(self) -> bool:
         """Whether the JVM is alive, and its Spark context was not stopped through PySpark."""
@@ -171,16 +173,23 @@ class Spark:
                 (scratch.path / "log4j2.properties").write_text(LOG4J)
                 write_directives(scratch.path)
                 conf = spark_conf(settings, scratch.path, classes.options if classes else "")
-                process = start_process(conf, scratch, environment(settings, scratch.path))
+                launch = prepare_launch(
+                    conf, scratch, environment(settings, scratch.path), remember=settings.spark.class_archive
+                )
+                command = launch.command()
+                undo.callback(launch.forget)
+                process = JvmProcess(command.words, scratch, command.variables)
                 undo.callback(process.stop, 0)
                 self._owner, self._process = os.getpid(), process
                 sweep()
                 gateway = connect(process, scratch)
                 undo.callback(gateway.abandon)
                 undo.callback(forget_context, gateway)
+                kernel = Kernel(gateway.jvm)
+                kernel.Preload.begin()
                 session = open_context(gateway)
-                kernel = Kernel(session.sparkContext._jvm)
                 process.started()
+                launch.keep(process.pid)
             except Exception as error:
                 if isinstance(error, PenstockError) and error.code not in ("PSK-7005", "PSK-0010"):
                     raise

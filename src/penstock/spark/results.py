@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
 
+from penstock.catalog.declared import declared, without_lengths
 from penstock.spark.configuration import Master
 from penstock.spark.session import jvm
 
@@ -24,6 +27,7 @@ _IN_HEAP_BYTES = 32 << 20
 _BATCH_BYTES = 4 << 20
 
 _AT_LEAST_BYTES = 1 << 20
+_SENT_ROWS = 10_000
 
 
 @contextmanager
@@ -43,16 +47,20 @@ def exchange(spark: SparkSession) -> Iterator[Path | None]:
 
 def given(session: SparkSession, table: pa.Table, folder: Path | None) -> DataFrame:
     """A table as a DataFrame. The files in `folder` must exist as long as it is used."""
+    known = from_arrow_schema(table.schema)
+    struct = StructType([_declared(f, a) for f, a in zip(known.fields, table.schema, strict=True)])
     if table.num_rows == 0:
-        return session.createDataFrame([], from_arrow_schema(table.schema))
-    if folder is None or table.nbytes <= _IN_HEAP_BYTES:
+        return session.createDataFrame([], struct)
+    own = struct != known
+    if not own and (folder is None or table.nbytes <= _IN_HEAP_BYTES):
         return session.createDataFrame(table)
-    struct = from_arrow_schema(table.schema)
     table = table.cast(
         to_arrow_schema(
-            struct, timezone="UTC", error_on_duplicated_field_names_in_struct=True, prefers_large_types=False
+            known, timezone="UTC", error_on_duplicated_field_names_in_struct=True, prefers_large_types=False
         )
     )
+    if folder is None:
+        return _sent(session, table, struct)
     rows = max(1, table.num_rows * _BATCH_BYTES // table.nbytes)
     offsets = []
     with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
@@ -62,6 +70,32 @@ def given(session: SparkSession, table: pa.Table, folder: Path | None) -> DataFr
     return DataFrame(
         jvm().ArrowFiles.read(session._jsparkSession, file.name, "\n".join(offsets), struct.json()), session
     )
+
+
+def _declared(field: StructField, source: pa.Field) -> StructField:
+    """The field with its declared type. A type and the Arrow type that holds it have the same layout in memory."""
+    kind = declared(source)
+    if kind is None:
+        return field
+    plain = without_lengths(kind)
+    found = StructType.fromDDL(f"c {plain}")
+    assert isinstance(found, StructType)
+    # By this Spark knows CHAR(n) and VARCHAR(n).
+    metadata = {"__CHAR_VARCHAR_TYPE_STRING": kind} if plain != kind else None
+    return StructField(field.name, found.fields[0].dataType, field.nullable, metadata)
+
+
+def _sent(session: SparkSession, table: pa.Table, struct: StructType) -> DataFrame:
+    """As `createDataFrame`, which knows only the types that PySpark can convert."""
+    gateway = session._jvm
+    assert gateway is not None
+    batches = session.sparkContext._serialize_to_jvm(
+        table.to_batches(max_chunksize=_SENT_ROWS),
+        ArrowStreamSerializer(),
+        gateway.PythonSQLUtils.readArrowStreamFromFile,
+        gateway.ArrowIteratorServer,
+    )
+    return DataFrame(gateway.PythonSQLUtils.toDataFrame(batches, struct.json(), session._jsparkSession), session)
 
 
 def taken(df: DataFrame, folder: Path | None) -> pa.Table:

@@ -18,7 +18,7 @@ _ROWS = 32_768
 def write_seed(path: Path, object_id: int, lsn: int, table: pa.Table, changelog: bool) -> Seed:
     """Writes an object's contents; each row has weight 1 if the object has weights."""
     if changelog:
-        table = table.append_column("__weight", pa.array([1] * table.num_rows, pa.int64()))
+        table = table.append_column("__weight", pa.repeat(pa.scalar(1, pa.int64()), table.num_rows))
     batches, checks = _write(path, table)
     return Seed(object_id, lsn, table.num_columns, str(path), batches, checks)
 

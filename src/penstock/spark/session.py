@@ -6,13 +6,15 @@ import atexit
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from penstock.config import Settings
 from penstock.errors import PenstockError, fail
 from penstock.spark.calls import interruptible
-from penstock.spark.configuration import Master, check_conf
+from penstock.spark.classes import ClassArchive
+from penstock.spark.configuration import Master, check_conf, kernel_jar
 from penstock.spark.kernel import Kernel
 from penstock.spark.lifecycle import Phase, Spark, Watcher
 
@@ -90,6 +92,11 @@ def releasing() -> Iterator[None]:
             raise
 
 
+def classes_kept() -> bool:
+    """Whether this machine has an archive of the classes that Spark loads."""
+    return ClassArchive(kernel_jar()).path.exists()
+
+
 def keep_classes() -> None:
     """Writes the archive of loaded classes, once per machine, so that later processes start faster. It takes some seconds."""
     with releasing():
@@ -97,6 +104,25 @@ def keep_classes() -> None:
         if running.classes is not None:
             dump = running.kernel.ClassArchive.dump
             running.classes.keep(lambda path: interruptible(lambda: dump(path)))
+
+
+def first_warm_up() -> bool:
+    """True for the first caller after each start of a JVM."""
+    warming = _spark.running().warming
+    if warming.is_set():
+        return False
+    warming.set()
+    return True
+
+
+def scratch_folder() -> Path:
+    """The folder of the running JVM. It is removed with it, or by the next start if the process is killed."""
+    return _spark.running().scratch.path
+
+
+def cpu_ms() -> int:
+    """The CPU time that the JVM has used, with that of its compilers; -1 if the system does not tell."""
+    return int(jvm().CpuTime.ms())
 
 
 def jvm() -> Kernel:

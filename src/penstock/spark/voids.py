@@ -1,37 +1,32 @@
-"""Types that only the result of a SELECT has: untyped values (`array()`, `NULL`), TIME, VARIANT, intervals."""
+"""Types that Spark does not write to Arrow: the elements of `array()`, which have no type, and intervals of months."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     CalendarIntervalType,
     DataType,
-    DayTimeIntervalType,
     MapType,
     NullType,
     StringType,
     StructField,
     StructType,
-    TimeType,
-    VariantType,
     YearMonthIntervalType,
 )
 
 from penstock.catalog.types import to_arrow
 
-_OF_RESULTS = (TimeType, DayTimeIntervalType)
 _MONTHS = (YearMonthIntervalType, CalendarIntervalType)
 
 
 def holdable(df: DataFrame) -> DataFrame:
     """The frame with types that Arrow supports: in Spark the elements of `array()` have no type and are never NULL, which Arrow refuses."""
     fields = df.schema.fields
-    untyped = (_has_void(f.dataType) for f in fields if not (f.nullable and isinstance(f.dataType, NullType)))
-    if not any(untyped) and not any(isinstance(f.dataType, _MONTHS) for f in fields):
+    untyped = (_has(f.dataType, NullType) for f in fields if not (f.nullable and isinstance(f.dataType, NullType)))
+    if not any(untyped) and not any(_has(f.dataType, _MONTHS) for f in fields):
         return df
     numbered = df.toDF(*(f"c{i}" for i in range(len(fields))))
     return numbered.select([_held(F.col(f"c{i}"), f.dataType).alias(f.name) for i, f in enumerate(fields)])
@@ -50,18 +45,28 @@ def _held(column: Column, kind: DataType) -> Column:
             (seconds * 1_000_000_000).cast("bigint"),
         )
         return F.when(column.isNotNull(), F.array(*(p.cast("bigint") for p in parts)))
+    if _has(kind, YearMonthIntervalType):
+        return _held_inside(column, kind)
     return F.lit(None) if isinstance(kind, NullType) else column.cast(_nullable(kind))
 
 
+def _held_inside(column: Column, kind: DataType) -> Column:
+    if isinstance(kind, ArrayType):
+        return F.transform(column, lambda e: _held(e, kind.elementType))
+    if isinstance(kind, MapType):
+        keys = F.transform(F.map_keys(column), lambda e: _held(e, kind.keyType))
+        return F.map_from_arrays(keys, F.transform(F.map_values(column), lambda e: _held(e, kind.valueType)))
+    assert isinstance(kind, StructType)
+    parts = [_held(column.getField(f.name), f.dataType).alias(f.name) for f in kind.fields]
+    return F.when(column.isNotNull(), F.struct(*parts))
+
+
 def restored(column: pa.ChunkedArray, kind: DataType) -> pa.ChunkedArray:
-    """The column of a result with its own type, which Spark does not write to Arrow: an interval of months."""
-    if isinstance(kind, YearMonthIntervalType):
-        found = [None if v is None else (v, 0, 0) for v in column.to_pylist()]
-    elif isinstance(kind, CalendarIntervalType):
-        found = [None if v is None else tuple(v) for v in column.to_pylist()]
-    else:
+    """The column of a result with the Arrow type of its own type."""
+    if not isinstance(kind, CalendarIntervalType):
         wanted = arrow_type(kind)
         return column.cast(wanted) if column.type != wanted else column
+    found = [None if v is None else tuple(v) for v in column.to_pylist()]
     return pa.chunked_array([pa.array(found, pa.month_day_nano_interval())])
 
 
@@ -75,21 +80,17 @@ def arrow_type(kind: DataType) -> pa.DataType:
         return pa.map_(arrow_type(key), arrow_type(kind.valueType))
     if isinstance(kind, StructType):
         return pa.struct([pa.field(f.name, arrow_type(f.dataType)) for f in kind.fields])
-    if isinstance(kind, NullType):
-        return pa.null()
-    if isinstance(kind, VariantType):
-        return pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.binary())])
-    return to_arrow_type(kind, timezone="UTC") if isinstance(kind, _OF_RESULTS) else to_arrow(kind.simpleString())
+    return to_arrow(kind.simpleString())
 
 
-def _has_void(kind: DataType) -> bool:
+def _has(kind: DataType, wanted: type[DataType] | tuple[type[DataType], ...]) -> bool:
     if isinstance(kind, ArrayType):
-        return _has_void(kind.elementType)
+        return _has(kind.elementType, wanted)
     if isinstance(kind, MapType):
-        return _has_void(kind.keyType) or _has_void(kind.valueType)
+        return _has(kind.keyType, wanted) or _has(kind.valueType, wanted)
     if isinstance(kind, StructType):
-        return any(_has_void(f.dataType) for f in kind.fields)
-    return isinstance(kind, NullType)
+        return any(_has(f.dataType, wanted) for f in kind.fields)
+    return isinstance(kind, wanted)
 
 
 def _nullable(kind: DataType) -> DataType:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
+from penstock.catalog.declared import contains
 from penstock.catalog.objects import Column, Connector, Kind, Watermark
 from penstock.errors import fail
-from penstock.plan.dialect import DIALECT
 from penstock.sql import intervals
 from penstock.sql import statements as st
 from penstock.sql.clauses import parse_query
@@ -133,7 +133,7 @@ def _body(cursor: Cursor, kind: Kind) -> _Body:
             cursor.accept("WATERMARK FOR")
             body.watermark = _watermark(cursor)
         else:
-            column, is_key = _column(cursor)
+            column, is_key = parse_column(cursor)
             if any(c.name.lower() == column.name.lower() for c in body.columns):
                 raise cursor.fail("PSK-1014", f"column {column.name} is declared twice", position=where)
             body.columns.append(column)
@@ -171,6 +171,8 @@ def _resolve(cursor: Cursor, body: _Body) -> None:
         column = body.columns[i]
         if column.name in key:
             raise cursor.fail("PSK-1014", f"the key names {column.name} twice")
+        if contains(column.type, "map", "variant"):
+            raise cursor.fail("PSK-2011", f"the key column {column.name} is {column.type}")
         key.append(column.name)
         body.columns[i] = Column(column.name, column.type, False, column.default)
     body.key = tuple(key)
@@ -195,7 +197,7 @@ def _names(cursor: Cursor) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _column(cursor: Cursor) -> tuple[Column, bool]:
+def parse_column(cursor: Cursor) -> tuple[Column, bool]:
     where = cursor.here()
     name = cursor.new_name("a column name")
     if name.startswith("__"):
@@ -225,7 +227,28 @@ def _default(cursor: Cursor) -> str:
         depth += token.token_type is TokenType.L_PAREN
         depth -= token.token_type is TokenType.R_PAREN
         cursor.next()
-    return constant(cursor.script, cursor.tokens[start : cursor.index]).sql(dialect=DIALECT)
+    tokens = cursor.tokens[start : cursor.index]
+    constant(cursor.script, tokens)
+    # As it was written, so that Spark reads what its author wrote.
+    return cursor.script.text[tokens[0].start : tokens[-1].end + 1]
+
+
+def parse_columns(text: str) -> tuple[Column, ...]:
+    """Parses `a INT, b STRING NOT NULL`, the schema of files. A position is one in `text`."""
+    script = Script(text)
+    cursor = Cursor(script, script.tokenize())
+    out: list[Column] = []
+    while True:
+        where = cursor.here()
+        column, is_key = parse_column(cursor)
+        if is_key or column.default is not None:
+            raise cursor.fail("PSK-1012", "a column of a file has no key and no default", position=where)
+        if any(c.name.lower() == column.name.lower() for c in out):
+            raise cursor.fail("PSK-1014", f"column {column.name} is declared twice", position=where)
+        out.append(column)
+        if not cursor.accept(","):
+            cursor.finish()
+            return tuple(out)
 
 
 def constant(script: Script, tokens: Sequence[Token]) -> exp.Expression:
@@ -294,7 +317,7 @@ def _sink(
         stop = start + 1
         if cursor.accept("WHERE"):
             stop = _find_into(cursor)
-        query = _filtered(cursor, start, stop)
+        query = rows_of_object(cursor, start, stop)
         cursor.index = stop
         cursor.expect("INTO")
         connector = parse_connector(cursor)
@@ -323,7 +346,7 @@ def _find_into(cursor: Cursor) -> int:
     raise cursor.error("expected INTO")
 
 
-def _filtered(cursor: Cursor, start: int, stop: int) -> ParsedQuery:
+def rows_of_object(cursor: Cursor, start: int, stop: int) -> ParsedQuery:
     """Builds `SELECT * FROM source [WHERE …]` from the tokens `source [WHERE …]`."""
     tokens = cursor.tokens[start:stop]
     at = tokens[0]
@@ -341,25 +364,3 @@ def parse_drop(cursor: Cursor, text: str, offset: int) -> st.Statement:
     cascade = cursor.accept("CASCADE")
     cursor.finish()
     return st.Drop(text, offset, kind.value, name, if_exists, cascade)
-
-
-def parse_alter(cursor: Cursor, text: str, offset: int) -> st.Statement:
-    where = cursor.here()
-    kind = parse_kind(cursor)
-    name = object_name(cursor)
-    if kind is Kind.SOURCE:
-        cursor.expect("ADD COLUMN")
-        column, is_key = _column(cursor)
-        if is_key:
-            raise cursor.fail("PSK-1012", "a source cannot have a key")
-        if not column.nullable and column.default is None:
-            raise cursor.fail(
-                "PSK-1012", f"column {column.name} is NOT NULL without a DEFAULT: earlier rows have no value for it"
-            )
-        cursor.finish()
-        return st.AlterSourceAddColumn(text, offset, name, column)
-    if kind not in (Kind.STREAM, Kind.VIEW):
-        raise cursor.fail("PSK-1012", f"a {kind.value} cannot be altered", position=where)
-    cursor.expect("AS")
-    query, rebuild = parse_query(cursor, kind.value.upper(), rebuild=True)
-    return st.AlterQuery(text, offset, kind.value, name, query, rebuild)

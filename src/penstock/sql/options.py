@@ -49,6 +49,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     ),
     "SUBSCRIBE": frozenset({"snapshot", "progress", "envelope", "policy", "buffer_bytes", "buffer_messages", "name"}),
     "SELECT": frozenset({"stale"}),
+    "RESTORE": frozenset({"backup", "delivered"}),
 }
 VALUES: dict[str, frozenset[str]] = {
     "unbounded_state": frozenset({"true", "false"}),
@@ -60,6 +61,8 @@ VALUES: dict[str, frozenset[str]] = {
     "strategy": frozenset({"replicated", "on-demand"}),
     "snapshot": frozenset({"true", "false"}),
     "stale": frozenset({"true", "false"}),
+    "backup": frozenset({"true", "false"}),
+    "delivered": frozenset({"undo", "keep"}),
     "progress": frozenset({"true", "false"}),
     "envelope": frozenset({"diff", "upsert", "debezium"}),
     "policy": frozenset({"block", "coalesce", "latest", "resync", "disconnect"}),

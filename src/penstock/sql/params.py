@@ -113,9 +113,22 @@ def literal(value: object) -> str:
             return f"TIMESTAMP'{value.isoformat(sep=' ')}'"
         case dt.date():
             return f"DATE'{value.isoformat()}'"
+        case dt.time():
+            if value.tzinfo is not None:
+                raise fail("PSK-1018", "A time of day with a time zone is not a value of SQL.")
+            return f"TIME'{value.isoformat()}'"
+        case dt.timedelta():
+            return _interval(value)
         case bytes():
             return f"X'{value.hex()}'"
         case list() | tuple():
             return f"array({', '.join(literal(v) for v in value)})"
         case _:
             raise fail("PSK-1018", f"A parameter of type {type(value).__name__} cannot be written as a literal.")
+
+
+def _interval(value: dt.timedelta) -> str:
+    sign, size = ("-", -value) if value < dt.timedelta() else ("", value)
+    minutes, seconds = divmod(size.seconds, 60)
+    time = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}.{size.microseconds:06}"
+    return f"INTERVAL '{sign}{size.days} {time}' DAY TO SECOND"

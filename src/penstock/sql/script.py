@@ -9,8 +9,10 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from penstock.sql import statements as st
+from penstock.sql.altering import parse_alter, parse_comment
 from penstock.sql.clauses import parse_query
-from penstock.sql.ddl import constant, object_name, parse_alter, parse_create, parse_drop, parse_kind
+from penstock.sql.copying import parse_copy
+from penstock.sql.ddl import constant, object_name, parse_create, parse_drop, parse_kind
 from penstock.sql.dml import parse_delete, parse_insert, parse_update
 from penstock.sql.names import suggestion
 from penstock.sql.options import parse_options
@@ -30,14 +32,17 @@ _SHOWN = (
     "LOG",
     "SUBSCRIPTIONS",
     "POLICIES",
+    "COPIES",
 )
 _STARTS = [
     "CREATE",
     "DROP",
     "ALTER",
+    "COMMENT",
     "INSERT",
     "UPDATE",
     "DELETE",
+    "COPY",
     "BEGIN",
     "COMMIT",
     "ROLLBACK",
@@ -118,6 +123,10 @@ def _statement(script: Script, tokens: Sequence[Token]) -> st.Statement:
         return parse_update(cursor, text, offset)
     if cursor.accept("DELETE"):
         return parse_delete(cursor, text, offset)
+    if cursor.accept("COMMENT"):
+        return parse_comment(cursor, text, offset)
+    if cursor.accept("COPY"):
+        return parse_copy(cursor, text, offset)
     if cursor.at("SELECT") or cursor.at("WITH") or cursor.at("VALUES") or cursor.at("(") or cursor.at("FROM"):
         query, _ = parse_query(cursor, "SELECT")
         return st.Select(text, offset, query)
@@ -170,7 +179,10 @@ def _small(cursor: Cursor, text: str, offset: int) -> st.Statement:
         made = st.Checkpoint(text, offset)
     elif cursor.accept("RESTORE"):
         cursor.expect("FROM CHECKPOINT")
-        made = st.Restore(text, offset, cursor.integer())
+        number = cursor.integer()
+        options = parse_options(cursor, "RESTORE") if cursor.accept("WITH") else {}
+        backup = options.get("backup", "true").lower() == "true"
+        made = st.Restore(text, offset, number, backup, options.get("delivered", "undo").lower() == "keep")
     elif cursor.accept("SET"):
         made = _set(cursor, text, offset)
     elif cursor.accept("START PIPELINE"):
@@ -238,6 +250,9 @@ def _subscribe(cursor: Cursor, text: str, offset: int) -> st.Subscribe:
         cursor.index = close + 1
     else:
         target = object_name(cursor)
+    others = []
+    while target is not None and cursor.accept(","):
+        others.append(object_name(cursor))
     as_of, as_of_lsn = _position(cursor) if cursor.accept("AS OF") else (None, None)
     up_to, up_to_lsn = _position(cursor) if cursor.accept("UP TO") else (None, None)
     where = None
@@ -250,7 +265,7 @@ def _subscribe(cursor: Cursor, text: str, offset: int) -> st.Subscribe:
         where = parse_expression(cursor.script, cursor.tokens[start : cursor.index], "a condition")
     options = parse_options(cursor, "SUBSCRIBE") if cursor.accept("WITH") else {}
     cursor.finish()
-    return st.Subscribe(text, offset, target, select, as_of, up_to, where, options, as_of_lsn, up_to_lsn)
+    return st.Subscribe(text, offset, target, select, as_of, up_to, where, options, as_of_lsn, up_to_lsn, tuple(others))
 
 
 def _position(cursor: Cursor) -> tuple[int | None, int | None]:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from penstock.catalog.objects import Column, Connector, Watermark
+from penstock.errors import Position
 from penstock.plan.nodes import Interval
+from penstock.sql.files import FileOptions
 from penstock.sql.query import EmitClause, ParsedQuery
 
 
@@ -128,6 +130,36 @@ class AlterSourceAddColumn(Statement):
 
 
 @dataclass(frozen=True)
+class AlterTableColumn(Statement):
+    """ALTER TABLE: exactly one of `add`, `drop` and `rename` (old and new name) is set. `kind` is a value of `catalog.Kind`."""
+
+    kind: str
+    name: str
+    add: Column | None = None
+    drop: str | None = None
+    rename: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Rename(Statement):
+    """ALTER … RENAME TO."""
+
+    kind: str
+    name: str
+    new_name: str
+
+
+@dataclass(frozen=True)
+class Comment(Statement):
+    """COMMENT ON an object, or on one of its columns (then `kind` is None). `comment` is None to remove it."""
+
+    kind: str | None
+    name: str
+    column: str | None
+    comment: str | None
+
+
+@dataclass(frozen=True)
 class Insert(Statement):
     """Either `values` (rows of expressions) or `select` is set. `columns` is None if the statement names none."""
 
@@ -148,6 +180,27 @@ class Update(Statement):
 class Delete(Statement):
     target: str
     where: exp.Expression | None
+
+
+@dataclass(frozen=True)
+class CopyFrom(Statement):
+    """COPY of files into a source or table. `columns` is None if the statement names none."""
+
+    target: str
+    columns: tuple[str, ...] | None
+    path: str
+    options: FileOptions
+    position: Position
+
+
+@dataclass(frozen=True)
+class CopyTo(Statement):
+    """COPY of the rows of a query, or of an object, to a file."""
+
+    query: ParsedQuery
+    path: str = ""
+    options: FileOptions = field(default_factory=FileOptions)
+    position: Position | None = None
 
 
 @dataclass(frozen=True)
@@ -172,7 +225,7 @@ class Select(Statement):
 
 @dataclass(frozen=True)
 class Subscribe(Statement):
-    """Exactly one of `target` and `select` is set. `where` refers to the target's columns."""
+    """Exactly one of `target` and `select` is set. `others` make a group with the target. `where` refers to the target's columns."""
 
     target: str | None
     select: ParsedQuery | None
@@ -182,6 +235,7 @@ class Subscribe(Statement):
     options: dict[str, str]
     as_of_lsn: int | None = None
     up_to_lsn: int | None = None
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -251,7 +305,7 @@ class Restart(Statement):
 
 @dataclass(frozen=True)
 class Show(Statement):
-    """`what` is lower case: sources, tables, streams, views, sinks, queries, checkpoints, connectors, log, subscriptions, policies."""
+    """`what` is lower case: sources, tables, streams, views, sinks, queries, checkpoints, connectors, log, subscriptions, policies, copies."""
 
     what: str
 
@@ -277,7 +331,11 @@ class Checkpoint(Statement):
 
 @dataclass(frozen=True)
 class Restore(Statement):
+    """`backup`: the state before is kept as a checkpoint. `keep_delivered`: what sinks have delivered since stays with their targets."""
+
     checkpoint: int
+    backup: bool = True
+    keep_delivered: bool = False
 
 
 @dataclass(frozen=True)

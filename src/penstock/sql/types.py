@@ -6,6 +6,8 @@ import re
 
 from sqlglot.tokens import TokenType
 
+from penstock.catalog.types import MAX_TIME
+from penstock.errors import Position
 from penstock.sql.limits import MAX_TYPE
 from penstock.sql.names import nearest, unfit
 from penstock.sql.tokens import Cursor
@@ -43,7 +45,10 @@ _SIMPLE = {
     "TIMESTAMPTZ": "timestamp",
     "TIMESTAMP_LTZ": "timestamp",
     "TIMESTAMP_NTZ": "timestamp_ntz",
+    "VARIANT": "variant",
 }
+_STRINGS = ("VARCHAR", "CHAR", "CHARACTER", "CHARACTER VARYING")
+_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
@@ -59,14 +64,15 @@ def parse_type(cursor: Cursor, level: int = 1) -> str:
     word = " ".join(cursor.next().text.upper().split())
     if word == "DOUBLE":
         cursor.accept("PRECISION")
-    if word == "CHARACTER":
-        cursor.accept("VARYING")
+    varying = word != "CHAR" and (word != "CHARACTER" or cursor.accept("VARYING"))
     if word in _SIMPLE:
-        if word in ("VARCHAR", "CHAR", "CHARACTER", "CHARACTER VARYING") and cursor.at("("):
-            raise cursor.fail(
-                "PSK-1013", f"{word} with a length is not supported", hint="Write STRING: lengths are not checked."
-            )
-        return _SIMPLE[word]
+        return _sized(cursor, where, word, varying) if word in _STRINGS and cursor.at("(") else _SIMPLE[word]
+    if word == "TIME":
+        return f"time({_precision(cursor, where)})"
+    if word == "INTERVAL":
+        return _interval(cursor, where)
+    if word in ("VOID", "NULL"):
+        raise cursor.fail("PSK-2010", "a column of type VOID holds only NULL", hint="Declare a type.", position=where)
     if word in _DECIMALS:
         precision, scale = 10, 0
         if cursor.accept("("):
@@ -83,10 +89,45 @@ def parse_type(cursor: Cursor, level: int = 1) -> str:
         return f"map<{key},{value}>"
     if word == "STRUCT":
         return _struct(cursor, level)
-    known = [*_SIMPLE, *_DECIMALS, "ARRAY", "MAP", "STRUCT"]
+    known = [*_SIMPLE, *_DECIMALS, "ARRAY", "MAP", "STRUCT", "TIME", "INTERVAL"]
     best = nearest(word, known)
     hint = f"Did you mean {best}?" if best else "Types are Spark SQL's: BIGINT, DOUBLE, STRING, TIMESTAMP, ARRAY<…> …"
     raise cursor.fail("PSK-1013", f"unknown type {word.lower()}", hint=hint, position=where)
+
+
+def _precision(cursor: Cursor, where: Position) -> int:
+    if not cursor.accept("("):
+        return MAX_TIME
+    digits = cursor.integer()
+    cursor.expect(")")
+    if digits > MAX_TIME:
+        raise cursor.fail("PSK-1013", f"time({digits}) is out of range", hint=f"At most {MAX_TIME}.", position=where)
+    return digits
+
+
+def _interval(cursor: Cursor, where: Position) -> str:
+    words = [w for w in _UNITS if cursor.accept(w)]
+    if words and cursor.accept("TO"):
+        words += [w for w in _UNITS if cursor.accept(w)]
+    family = next((f for f in (_UNITS[:2], _UNITS[2:]) if set(words) <= set(f)), None)
+    places = [_UNITS.index(w) for w in words]
+    if not words or family is None or places != sorted(set(places)):
+        raise cursor.fail(
+            "PSK-2010",
+            "an INTERVAL column needs its fields",
+            hint="Write INTERVAL YEAR TO MONTH or INTERVAL DAY TO SECOND; months and days are not comparable.",
+            position=where,
+        )
+    return f"interval {' to '.join(words).lower()}"
+
+
+def _sized(cursor: Cursor, where: Position, word: str, varying: bool) -> str:
+    cursor.expect("(")
+    length = cursor.integer()
+    cursor.expect(")")
+    if not 1 <= length < 1 << 31:
+        raise cursor.fail("PSK-1013", f"{word.lower()}({length}) is out of range", position=where)
+    return f"{'varchar' if varying else 'char'}({length})"
 
 
 def _inner(cursor: Cursor, count: int, level: int) -> list[str]:

@@ -38,6 +38,11 @@ from penstock.errors import PenstockError
             pa.struct([("a", pa.int32()), ("b c", pa.struct([("d", pa.date32())]))]),
         ),
         ("struct<>", pa.struct([])),
+        ("time(3)", pa.time64("ns")),
+        ("array<interval day to hour>", pa.list_(pa.duration("us"))),
+        ("map<interval year to month,interval second>", pa.map_(pa.int32(), pa.duration("us"))),
+        ("struct<v:variant>", pa.struct([("v", pa.struct([("value", pa.binary()), ("metadata", pa.binary())]))])),
+        ("array<void>", pa.list_(pa.null())),
     ],
 )
 def test_each_spark_type_has_one_arrow_type(text: str, expected: pa.DataType) -> None:
@@ -49,7 +54,10 @@ def test_each_spark_type_has_one_arrow_type(text: str, expected: pa.DataType) ->
     [
         "",
         "blob",
-        "interval",
+        "time",
+        "time(7)",
+        "interval day to month",
+        "interval month to year",
         "decimal(39,0)",
         "decimal(3,4)",
         "int(3)",
@@ -64,6 +72,12 @@ def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(PenstockError) as e:
         to_arrow(text)
     assert e.value.code == "PSK-1013"
+
+
+@pytest.mark.parametrize("text", ["interval", "array<interval>", "map<void,void>"])
+def test_types_that_no_column_can_have(text: str) -> None:
+    with pytest.raises(PenstockError, match="PSK-2010"):
+        to_arrow(text)
 
 
 _SCALARS = st.sampled_from(

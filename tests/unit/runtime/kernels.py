@@ -34,8 +34,10 @@ class Epoch:
     errors: tuple[pa.Table | None, ...] = ()
     idle: bool = False
     objects: tuple[int, ...] | None = None
+    slots: tuple[int, ...] | None = None
     after: int = 0
     beat: int = 0
+    ms: float = 2.0
 
     @property
     def before(self) -> tuple[tuple[int, ...], ...]:
@@ -308,6 +310,15 @@ class HostKernel(Kernel):
         with self._changed:
             self.places[slot] = place
 
+    def become(self, slot: int, place: Any) -> None:
+        self.join(slot, place)
+
+    def _write(self, epoch: dict[str, Any]) -> None:
+        """Replaces the file as a whole: others may read it at any time."""
+        whole = self._file.with_name("epoch.new")
+        whole.write_text(json.dumps(epoch))
+        whole.replace(self._file)
+
     def leave(self, slot: int) -> None:
         with self._changed:
             self.places.pop(slot, None)
@@ -315,7 +326,7 @@ class HostKernel(Kernel):
 
     def _done(self, number: int) -> None:
         epoch = json.loads(self._file.read_text())
-        self._file.write_text(json.dumps(epoch | {"after": []}))
+        self._write(epoch | {"after": []})
         self._roster, self._until_roster = json.loads(epoch["end"])["roster"], None
 
     def _next(self) -> Epoch | None:
@@ -332,9 +343,9 @@ class HostKernel(Kernel):
             self._taken = self._number, lsn
         start = json.dumps({"lsn": self._lsn, "roster": self._roster})
         end = json.dumps({"lsn": lsn, "roster": roster})
-        self._file.write_text(json.dumps({"version": 1, "epoch": self._number, "start": start, "end": end}))
+        self._write({"version": 1, "epoch": self._number, "start": start, "end": end})
         error = self._world.epochs.popleft() if self._world.epochs else None
-        batches, objects = [], []
+        batches, objects, slots = [], [], []
         for slot, place in sorted(places.items()):
             if slot > roster:
                 continue
@@ -344,13 +355,22 @@ class HostKernel(Kernel):
                 error = fail("PSK-7001", f"Job aborted: member {slot} of a shared job failed: a poisoned row")
             batches.append(self._output(rows, place.schema))
             objects.append(place.object_id)
+            slots.append(slot)
         if isinstance(error, PenstockError):
             self.error = error
             return None
         if error is not None:
             raise error
         errors = tuple(None for _ in batches)
-        return Epoch(self._number, lsn, tuple(batches), errors=errors, objects=tuple(objects), after=self._lsn)
+        return Epoch(
+            self._number,
+            lsn,
+            tuple(batches),
+            errors=errors,
+            objects=tuple(objects),
+            slots=tuple(slots),
+            after=self._lsn,
+        )
 
     def _seeded(self, seeds: Sequence[Any]) -> list[dict[str, Any]]:
         """The contents that a member begins with."""

@@ -15,7 +15,8 @@ from penstock.checkpoint import StreamCheckpoint
 from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs.recovery import Beginning, Recovery
 from penstock.runtime.jobs.saved import capture, discard, put_back
-from penstock.runtime.storage.checkpoints import CheckpointStore, SavedJob
+from penstock.runtime.jobs.saving import Captured
+from penstock.runtime.storage.checkpoints import CheckpointStore
 from penstock.runtime.storage.storage import Storage
 
 LARGE = bytes(200_000)
@@ -51,8 +52,11 @@ def saved(store: CheckpointStore, folder: Path, key: str, id: int, base: int = 0
     found = capture(folder)
     assert found is not None
     body = StreamCheckpoint(id=id, epoch=id, operator_states={key: found.small}, created_at=id)
-    jobs = {key: SavedJob(base, found.reached.lsn, found.reached.roster, {})}
-    store.write(body, jobs, {key: found.large}, lsn=99, catalog=1, duration_ms=0)
+    with store.draft(id) as draft:
+        for name, path in found.large.items():
+            draft.add(f"{key}/{name}", path)
+        jobs = {key: Captured(base, found).job}
+        draft.complete(body, jobs, lsn=99, catalog=1, duration_ms=0)
 
 
 def test_a_job_is_as_it_was(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ class LiveViews(RuleBasedStateMachine):
                         weight = row.pop("__weight")
                         have[name][tuple(row.values())] += weight
                     have[name] = +have[name]
-                # A view that is being rebuilt is retracted first.
+                # The difference between two versions of a view comes apart from the changes of its inputs.
                 assert self.altered or (have["t"] == have["a"] and have["u"] == have["b"])
             assert have == {name: want[self.of[name]] for name in have}
 

@@ -201,6 +201,22 @@ def test_what_was_submitted_before_a_pause_is_processed_after_it(db: Any) -> Non
         assert q.metrics().ring1_events_out == 2
 
 
+def test_the_pipeline_does_not_start_a_query_that_is_paused(db: Any) -> None:
+    with query(db) as q:
+        q.start()
+        q.pause()
+        db._engine.stop()
+        db._engine.start()
+        assert q._job is None and q.state is QueryState.PAUSED
+        db._engine.stop()
+        q.resume()
+        assert q._job is None
+        db._engine.start()
+        q.submit(("a", 2))
+        q.flush(SOON_S)
+        assert [r["symbol"] for c in q.poll_output() for r in c.rows()] == ["a"]
+
+
 # Submit
 
 
@@ -355,8 +371,8 @@ def test_submitting_during_swaps_loses_and_repeats_nothing(db: Any) -> None:
     [
         (SQL, "SELECT symbol FROM quotes", "PSK-1016"),
         (SQL, "SELECT symbol FROM trades UNION ALL SELECT symbol FROM quotes", "PSK-1016"),
-        (SQL, "SELECT symbol, count(*) AS n FROM trades GROUP BY symbol", "PSK-1012"),
-        ("SELECT symbol, count(*) AS n FROM trades GROUP BY symbol", SQL, "PSK-1012"),
+        (SQL, "SELECT symbol, count(*) AS n FROM trades GROUP BY symbol", "PSK-6018"),
+        ("SELECT symbol, count(*) AS n FROM trades GROUP BY symbol", SQL, "PSK-6018"),
     ],
 )
 def test_a_version_that_cannot_take_over_is_refused_and_the_old_one_runs_on(

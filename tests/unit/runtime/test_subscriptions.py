@@ -428,10 +428,68 @@ def test_what_a_group_cannot_do_is_refused(db: Database) -> None:
     for names, options, code in (
         (["t", "T"], {}, "PSK-0009"),
         ([], {}, "PSK-0009"),
-        (["t"], {"as_of_lsn": 1}, "PSK-1012"),
+        (["t"], {"as_of": 1}, "PSK-1012"),
+        (["t"], {"where": "k > 1"}, "PSK-1012"),
         (["s"], {}, "PSK-5012"),
         (["nothing"], {}, "PSK-1002"),
     ):
         with pytest.raises(PenstockError) as error:
             subscribe_group(db.engine, names, SubscribeOptions(**options))  # type: ignore[arg-type]
         assert error.value.code == code
+    for text, code in (
+        ("DECLARE c CURSOR FOR SUBSCRIBE t, u", "PSK-1012"),
+        ("SUBSCRIBE t, u WHERE k > 1", "PSK-1012"),
+        ("SUBSCRIBE t, (SELECT 1)", "PSK-1001"),
+    ):
+        with pytest.raises(PenstockError) as error:
+            db.run(text)
+        assert error.value.code == code
+
+
+def test_a_group_in_sql_ends_at_an_lsn_and_resumes_after_one(db: Database) -> None:
+    db.run("CREATE MATERIALIZED VIEW a AS SELECT k, v FROM t")
+    lsns = [db.engine.writer.insert("t", [(i, "x")]) for i in range(6)]
+    have: dict[str, Counter[tuple[Any, ...]]] = {"t": Counter(), "a": Counter()}
+    with db.run("SUBSCRIBE TO t, a WITH (snapshot = true)") as sub:
+        assert isinstance(sub, GroupSubscription)
+        first = sub.next(SOON_S)
+        assert first is not None and first.lsn == lsns[-1]
+        folded(have, first)
+        assert {(r["object"], r["row"]["k"]) for r in first.rows()} == {(n, i) for n in ("t", "a") for i in range(6)}
+    more = []
+    for i in range(6, 9):
+        more.append(db.engine.writer.insert("t", [(i, "y")]))
+        # An epoch of the view that had two of them would reach across the end.
+        db.engine.flush(SOON_S)
+    at = first.lsn
+    with db.run(f"SUBSCRIBE t, a AS OF LSN {at} UP TO LSN {more[1]}") as again:
+        for change in again:
+            assert (change.kind, change.prev_lsn) == ("changes", at)
+            assert change.lsn <= more[1]
+            at = change.lsn
+            folded(have, change)
+            assert have["t"] == have["a"]
+        assert again.closed and len(have["t"]) == 8 and at == more[1]
+    with db.run(f"SUBSCRIBE t, a AS OF LSN {more[-1] + 1000}") as ahead:
+        change = ahead.next(SOON_S)
+        assert change is not None and change.kind == "resync" and "not in the log" in (change.reason or "")
+        assert [t.num_rows for t in change.tables.values()] == [9, 9]
+
+
+def test_a_condition_that_the_store_cannot_evaluate_is_one_query_for_all(db: Database) -> None:
+    first = following(db, "SUBSCRIBE t WHERE xxhash64(k) <> 0")
+    second = following(db, "SUBSCRIBE t where  XXHASH64( k )<>0 WITH (snapshot = true, envelope = 'upsert')")
+    assert len(hidden(db)) == 1
+    third = following(db, "SUBSCRIBE (SELECT k AS one FROM t) WHERE xxhash64(one) <> 0")
+    assert len(hidden(db)) == 3
+    db.insert("t", (1, "a"))
+    assert rows(first.next(SOON_S)) == [{"k": 1, "v": "a", "__weight": 1}]
+    assert rows(second.next(SOON_S)) == []
+    assert rows(second.next(SOON_S)) == [{"k": 1, "v": "a", "__op": "upsert"}]
+    assert rows(third.next(SOON_S)) == [{"one": 1, "__weight": 1}]
+    assert {s.figures.object for s in (first, second)} == {"t"}
+    with pytest.raises(PenstockError, match="PSK-5012"):
+        db.run("SUBSCRIBE t AS OF EPOCH 1 WHERE xxhash64(k) <> 0")
+    for sub in (first, second, third):
+        sub.cancel()
+    assert hidden(db) == [] and db.engine.hidden == {}

@@ -13,7 +13,7 @@ from penstock.spark.classes import ClassArchive
 
 @pytest.fixture
 def jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("penstock.spark.classes._folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("penstock.spark.classes.cache_folder", lambda: tmp_path / "cache")
     jar = tmp_path / "kernel.jar"
     jar.write_bytes(b"kernel")
     return jar

@@ -180,7 +180,7 @@ def test_rows_that_fail_have_a_place(kind: str) -> None:
             "Write `select`, here and in queries, or choose another name.",
         ),
         ("CREATE SOURCE s (a INTT)", "PSK-1013", 1, 20, "Did you mean INT?"),
-        ("CREATE SOURCE s (a VARCHAR(5))", "PSK-1013", 1, 27, None),
+        ("CREATE SOURCE s (a VARCHAR(0))", "PSK-1013", 1, 20, None),
         ("CREATE SOURCE s (a INT, A INT)", "PSK-1014", 1, 25, None),
         ("CREATE SOURCE s (__a INT)", "PSK-1015", 1, 18, None),
         ("CREATE SOURCE s (ts DOUBLE, WATERMARK FOR ts)", "PSK-2002", 1, 46, None),

@@ -55,6 +55,10 @@ def open_sink(storage: Storage, info: ObjectInfo, sink: Sink, position: Position
     identity = info.identity or f"object-{info.id}"
     schema = stored_schema(storage.info(info.depends_on[0]))
     committed = sink.open(Opening(identity, schema, position.committed, promised.exactly_once))
+    if position.undo is not None:
+        after, up_to = position.undo
+        sink.take_back(after, up_to)
+        committed = committed if committed > up_to else min(committed, after)
     if sink.capabilities.prepares:
         # Decided: commit. Undecided: roll back.
         sink.commit(position.epoch)
@@ -138,8 +142,13 @@ class SinkRunner:
             self.delivery, committed = self._timed("open", lambda: open_sink(self._storage, self._info, sink, at))
             if committed > at.epoch:
                 # A crash came after the target had committed, and before that was written down.
-                at = Position(committed, self._storage.log.lsn_at_epoch(self._input.id, committed), committed)
+                lsn = self._storage.log.lsn_at_epoch(self._input.id, committed)
+                at = replace(at, epoch=committed, lsn=lsn, committed=committed)
                 self._check(at)
+                self._file.write(at)
+            if at.undo is not None:
+                crash_point("sink.taken_back")
+                at = replace(at, undo=None)
                 self._file.write(at)
             if self.delivery.warning:
                 _logger.warning("%s", self.delivery.warning)

@@ -31,6 +31,7 @@ class Compute:
             self.batch = BatchReader(self.spark, programs=storage.settings.security.allow_programs)
             self.sameness = Sameness(self.spark)
             self.parallelism = int(self.spark.sparkContext.defaultParallelism)
+            self.local = bool(self.spark.sparkContext._jsc.isLocal())
             self._load()
             undo.pop_all()
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.catalog.objects import Hosting, ObjectInfo, Slot, Solo
 from penstock.catalog.types import stored_schema
+from penstock.disk import make_folder
 from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs.checkpoint import begun, mark_sealed, reached
 from penstock.runtime.jobs.job import Job, JobSpec
@@ -30,6 +32,7 @@ from penstock.spark.bridge import Seed
 from penstock.spark.compile import Timed
 from penstock.spark.hosted import HostJob, Membership, Place, compile_host
 from penstock.spark.operators import StateFigures
+from penstock.spark.seeds import write_seed
 
 if TYPE_CHECKING:
     from penstock.runtime.jobs.jobs import Jobs
@@ -158,8 +161,9 @@ class HostedJobs:
                 if self._jobs.running():
                     host = self._running.get(key)
                     if host is not None and host.job.state is JobState.RUNNING:
-                        host.join(info, self._catalog.hosted[key].members[info.id], planned)
+                        # In this order: if it fails at once, it is taken out again.
                         self._jobs.by_object[info.id] = host.job
+                        host.join(info, self._catalog.hosted[key].members[info.id], planned)
                     else:
                         self._stop(key)
                         self._start(key, {info.id: info})
@@ -195,15 +199,62 @@ class HostedJobs:
         self._stop(key)
         self._jobs.storage.layout.sweep_hosted(key, None)
 
+    @contextmanager
+    def at_rest(self, info: ObjectInfo) -> Iterator[None]:
+        """Nothing of the job that a query shares is recorded meanwhile: all its members stay where they are. A member that is being evicted is gone, with its reason known."""
+        host = next((h for h in list(self._running.values()) if info.id in h.places), None)
+        with host.boundary if host is not None else nullcontext():
+            yield
+
+    def inherit(self, info: ObjectInfo, version: ObjectInfo, base: int) -> None:
+        """The slot of a version becomes that of its query, which gives up its own. To be called within a change of the catalogue."""
+        for key, hosting in list(self._catalog.hosted.items()):
+            slot = hosting.members.get(version.id)
+            rest = {i: s for i, s in hosting.members.items() if i not in (version.id, info.id)}
+            if slot is not None:
+                rest[info.id] = replace(slot, base=base)
+            self._catalog.hosted[key] = replace(hosting, members=rest)
+
+    def become(self, info: ObjectInfo, version: ObjectInfo, planned: Planned) -> None:
+        """The jobs that run follow `inherit`, at rest."""
+        self._jobs.by_object.pop(version.id, None)
+        now = self.key(info.id)
+        for key, other in self._running.items():
+            if key != now and info.id in other.places:
+                other.leave(info.id)
+        host = self._running.get(now) if now is not None else None
+        if now is not None and host is not None:
+            host.become(info, version, self._catalog.hosted[now].members[info.id], planned)
+            self._jobs.by_object[info.id] = host.job
+
+    def depart(self, info: ObjectInfo) -> None:
+        """A query without state leaves its job, and goes on where it is when it is started again."""
+        key = self.key(info.id)
+        if key is None:
+            return
+        with self.at_rest(info):
+            if self._position(key, self._catalog.hosted[key], info.id) is None:
+                raise fail("PSK-6018", f"How far {info.name} has read is unknown.", hint="RESTART it first.")
+            self._take(key, info.id, resumes=True)
+            self._jobs.by_object.pop(info.id, None)
+            if key in self._running:
+                self._running[key].leave(info.id)
+
+    def close_empty(self) -> None:
+        """Ends jobs whose last member has gone to another."""
+        for key in self.all():
+            self._close(key)
+
     def evict(self, key: str, object_id: int, error: PenstockError) -> None:
         """A member has failed. It is taken out durably before another epoch is recorded, of which its state would have no part."""
         host = self._running.get(key)
         if host is None:
             return
         self._take(key, object_id, resumes=True)
+        # Whoever waits for it hears of this before the job goes on without it. The statement that creates it may not have put it into the catalogue yet.
+        if object_id in host.places:
+            self._jobs.refused(object_id, error)
         host.leave(object_id)
-        if self._catalog.has_id(object_id):
-            self._jobs.refused(self._catalog.by_id(object_id), error)
         self._jobs.by_object.pop(object_id, None)
 
         def close() -> None:
@@ -230,7 +281,7 @@ class HostedJobs:
                 if not error.code.startswith(_OF_ONE):
                     raise
                 self._take(key, i, resumes=True)
-                self._jobs.refused(info, error)
+                self._jobs.refused(i, error)
         sound = self._members(key)
         if not sound:
             self._close(key)
@@ -307,6 +358,10 @@ class HostedJobs:
                 self._jobs.by_object.pop(i, None)
             host.job.stop()
 
+    def jobs(self) -> list[Job]:
+        """The shared jobs that run."""
+        return [host.job for host in list(self._running.values())]
+
     def stopped(self) -> None:
         """All jobs were stopped, or have ended with the JVM."""
         self._running.clear()
@@ -365,24 +420,50 @@ class _Host:
 
     def join(self, info: ObjectInfo, slot: Slot, planned: Planned) -> None:
         assert planned.membership is not None
+        # One that goes on where it was finds what its lookup tables had there.
+        contents = self._contents(planned.membership.tables) if self._kernel is not None and slot.start else []
+        with self._lock:
+            self._enter(info, slot, planned)
+            if self._kernel is not None:
+                if contents:
+                    self._kernel.know(contents)
+                self._kernel.join(slot.slot, self.places[info.id][1])
+
+    def _enter(self, info: ObjectInfo, slot: Slot, planned: Planned) -> None:
+        assert planned.membership is not None
         seeds = tuple(Seed(o, slot.start, 0, "", ()) for o in self._common.objects) if slot.start else planned.seeds
         place = Place(info.id, planned.membership, stored_schema(info), seeds, planned.state_limit)
         recorder = Recorder(
             self._jobs.storage, [info], planned.compiled.outputs, slot.base, errors=[self._jobs.errors_of(info)]
         )
         guard = StateGuard(info.name, planned.state_limit) if planned.state_limit else None
+        self._recorder.members[slot.slot] = MemberRecorder.Member(info.id, recorder, guard)
+        self.places[info.id] = (slot.slot, place)
+        self._objects.append(info.id)
+
+    @property
+    def boundary(self) -> AbstractContextManager[object]:
+        """Held between two epochs."""
+        return self._lock
+
+    def become(self, info: ObjectInfo, version: ObjectInfo, slot: Slot, planned: Planned) -> None:
+        """A member maintains another object from here on, whose own member leaves."""
         with self._lock:
-            self._recorder.members[info.id] = MemberRecorder.Member(recorder, guard)
-            self.places[info.id] = (slot.slot, place)
-            self._objects.append(info.id)
+            self.leave(info.id)
+            self.places.pop(version.id)
+            self._objects.remove(version.id)
+            self._recorder.members.pop(slot.slot)
+            if self._made is not None:
+                self._made.figures.rows_out.pop(version.id, None)
+            self._enter(info, slot, planned)
             if self._kernel is not None:
-                self._kernel.join(slot.slot, place)
+                self._kernel.become(slot.slot, self.places[info.id][1])
 
     def leave(self, object_id: int) -> None:
         with self._lock:
             self._untidy = True
-            self._recorder.members.pop(object_id, None)
             slot, _ = self.places.pop(object_id, (0, None))
+            self._recorder.members.pop(slot, None)
             if object_id in self._objects:
                 self._objects.remove(object_id)
             if self._made is not None:
@@ -408,8 +489,23 @@ class _Host:
             if self._sweeping:
                 kernel.sweep(self._sweeping)
 
+    def _contents(self, tables: Iterable[int]) -> list[Seed]:
+        """The contents of lookup tables now, in files of the job. The kernel takes back what the job has yet to read."""
+        storage = self._jobs.storage
+        found = []
+        for i in sorted(set(tables)):
+            info = storage.catalog.by_id(i)
+            storage.check_sound(info)
+            rows, _, lsn = storage.store.snapshot(i)
+            make_folder(self._folder)
+            found.append(write_seed(self._folder / f"contents-{i}.arrow", i, lsn, rows, info.changelog))
+        return found
+
     def _make(self) -> HostJob:
         jobs, settings = self._jobs, self._jobs.storage.settings.engine
+        with self._lock:
+            places = [place for _, place in self.places.values()]
+        contents = self._contents(i for place in places for i in place.membership.tables)
         with self._lock:
             self._sweeping = set()
             self._kernel = HostJob(
@@ -422,6 +518,7 @@ class _Host:
                 poll_ms=settings.poll_timeout_ms,
                 start=self._hosting.start,
                 places=dict(self.places.values()),
+                contents=contents,
                 parallelism=jobs.compute.parallelism,
                 recorded=self._recorder.resume(),
             )
@@ -434,10 +531,9 @@ class _Host:
             return False
         with self._lock:
             of = next((i for i, (slot, _) in self.places.items() if slot == int(found[1])), None)
-        if of is None:
-            return False
-        self._evict(of, fail("PSK-7001", found[2]))
-        return True
+            if of is not None:
+                self._evict(of, fail("PSK-7001", found[2]))
+        return of is not None
 
     def _told(self) -> list[ObjectInfo]:
         catalog = self._jobs.storage.catalog

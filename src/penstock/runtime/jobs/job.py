@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs.limits import StateGuard
+from penstock.runtime.jobs.timing import Timing
 from penstock.runtime.lifecycle import JOB_STEPS, JobState, Lifecycle, wait_s
 from penstock.runtime.storage.record import MemberRecorder, Recorder
 from penstock.spark.bridge import Epoch, KernelJob
@@ -34,7 +35,10 @@ class JobFigures:
     epochs: int = 0
     rows_out: dict[int, int] = field(default_factory=dict)
     """Rows emitted, by the object that they are of."""
-    last_epoch_ms: float = 0.0
+    computing: Timing = field(default_factory=Timing)
+    """From the choice of an epoch's input until it is computed."""
+    recording: Timing = field(default_factory=Timing)
+    """From then until it is in the log and with its readers."""
     watermark: int | None = None
     started_at: float = field(default_factory=time.time)
     reached: int = 0
@@ -142,11 +146,14 @@ class Job:
             path.unlink(missing_ok=True)
         figures = self.figures
         figures.epochs += 1
-        for of, output in zip(self.objects if epoch.objects is None else epoch.objects, epoch.batches, strict=True):
-            figures.rows_out[of] = figures.rows_out.get(of, 0) + sum(b.num_rows for b in output)
+        for of, output in zip(self.spec.recorder.objects(epoch), epoch.batches, strict=True):
+            if of is not None:
+                figures.rows_out[of] = figures.rows_out.get(of, 0) + sum(b.num_rows for b in output)
         figures.watermark = epoch.watermark
         figures.reached = max(figures.reached, epoch.lsn)
-        figures.last_epoch_ms = (time.perf_counter() - begin) * 1000
+        figures.recording.add((time.perf_counter() - begin) * 1000)
+        if epoch.ms >= 0:
+            figures.computing.add(epoch.ms)
         self._mends = 0
         if self._failures:
             self._failures = 0

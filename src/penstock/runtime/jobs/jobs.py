@@ -65,6 +65,8 @@ class Jobs:
         self.by_object: dict[int, Job] = {}
         self.hosted = HostedJobs(self)
         self._lookups = lookups
+        self.paused: set[int] = set()
+        """Queries that the pipeline does not start: their owner has stopped them."""
         self._refused: dict[int, tuple[PenstockError, float]] = {}
 
     # Starting and stopping
@@ -73,7 +75,7 @@ class Jobs:
         """Starts every query, in order of dependency. One that cannot be started is reported; the others still start."""
         catalog = self.storage.catalog
         for info in catalog.objects(*QUERIES):
-            if not self.hosted.member(info.id):
+            if not self.hosted.member(info.id) and info.id not in self.paused:
                 self.attempt([info], lambda info=info: self.start(info))  # type: ignore[misc]
         for key in self.hosted.all():
             self.attempt(self.hosted.members(key), lambda key=key: self.hosted.start(key))  # type: ignore[misc]
@@ -84,12 +86,12 @@ class Jobs:
             start()
         except PenstockError as error:
             for info in infos:
-                self.refused(info, error)
+                self.refused(info.id, error)
 
-    def refused(self, info: ObjectInfo, error: PenstockError) -> None:
+    def refused(self, object_id: int, error: PenstockError) -> None:
         """Records that a query could not be planned or started. The next start of the pipeline, or RESTART, retries it."""
-        self._refused[info.id] = (error, time.time())
-        self.storage.hub.suspend(info.id, error)
+        self._refused[object_id] = (error, time.time())
+        self.storage.hub.suspend(object_id, error)
 
     def start(self, info: ObjectInfo, planned: Planned | None = None) -> None:
         """Starts the job of a stream or view; an object without its own query has none."""
@@ -100,10 +102,20 @@ class Jobs:
             return
         self.planned[info.id] = known
         self.storage.check_sound(info)
+        # It may fail as soon as it runs.
+        was = self._refused.pop(info.id, None)
+        try:
+            self._run_one(info, known)
+        except BaseException:
+            if was is not None:
+                self._refused.setdefault(info.id, was)
+            raise
+        self._tell(info)
+
+    def _run_one(self, info: ObjectInfo, known: Planned) -> None:
         key = self.hosted.key(info.id)
         if key is not None:
             self.hosted.start(key)
-            self._resumed(info)
             return
         if self._lost(info, known):
             self._begin_again(info)
@@ -116,9 +128,8 @@ class Jobs:
                 mark_sealed(folder)
             relocate(folder)
             self.run(self._spec(info, known))
-        self._resumed(info)
 
-    def _resumed(self, info: ObjectInfo) -> None:
+    def resumed(self, info: ObjectInfo) -> None:
         """A query runs: in a job of its own, or in one that has been running."""
         self._refused.pop(info.id, None)
         self._tell(info)
@@ -147,10 +158,6 @@ class Jobs:
         known = [(catalog.by_id(i), p) for i, p in list(self.planned.items()) if catalog.has_id(i)]
         own = [self._beginning(o, p) for o, p in known if not self.hosted.member(o.id)]
         return [*own, *self.hosted.beginnings()]
-
-    def base_of(self, job: Beginning) -> int:
-        """The generation of a job now."""
-        return next((b.base for b in self.beginnings() if b.folder == job.folder), -1)
 
     def running_in(self, job: Beginning) -> Job | None:
         """The job that runs in a folder."""
@@ -212,6 +219,8 @@ class Jobs:
         made(job)
         for i in spec.objects:
             self.by_object[i] = job
+        # Before it runs: a query that fails at once must keep its reason.
+        was = {i: refused for i in spec.objects if (refused := self._refused.pop(i, None)) is not None}
         try:
             # After Ctrl-C the query either runs and is registered, or neither.
             with uninterrupted():
@@ -219,11 +228,11 @@ class Jobs:
         except BaseException:
             for i in spec.objects:
                 self.by_object.pop(i, None)
+            for i, refused in was.items():
+                self._refused.setdefault(i, refused)
             if job.state is not JobState.STOPPED:
                 _quietly(job)
             raise
-        for i in spec.objects:
-            self._refused.pop(i, None)
         spec.healed()
 
     def plan(self, info: ObjectInfo) -> Planned:
@@ -337,7 +346,7 @@ class Jobs:
             self.hosted.halt(key)
 
     def _stopped(self, info: ObjectInfo) -> None:
-        self.refused(info, fail("PSK-7006", f"{info.name} was stopped, and not started again."))
+        self.refused(info.id, fail("PSK-7006", f"{info.name} was stopped, and not started again."))
 
     def restart(self, info: ObjectInfo) -> None:
         """Restarts a query that has a job of its own; if that is refused, its status says why."""
@@ -370,10 +379,11 @@ class Jobs:
         finally:
             self.planned.pop(info.id, None)
             self._refused.pop(info.id, None)
+            self.paused.discard(info.id)
             shutil.rmtree(self.storage.layout.job(info.id), ignore_errors=True)
 
     def stop_all(self) -> None:
-        jobs = self._all()
+        jobs = self._with_empty()
         self.by_object.clear()
         self.hosted.stopped()
         threads = [threading.Thread(target=_quietly, args=(j,), name=f"penstock-stop-{j.name}") for j in jobs]
@@ -384,14 +394,19 @@ class Jobs:
 
     def abandon(self, error: PenstockError) -> None:
         """The JVM has ended, and every query with it."""
+        jobs = self._with_empty()
         self.hosted.stopped()
-        for job in self._all():
+        for job in jobs:
             job.abandon(error)
         for info in self.storage.catalog.objects(*QUERIES):
             self.storage.hub.suspend(info.id, error)
 
     def _all(self) -> list[Job]:
         return list({id(j): j for j in list(self.by_object.values())}.values())
+
+    def _with_empty(self) -> list[Job]:
+        """All jobs, also shared ones whose last member has failed and that are about to be closed."""
+        return list({id(j): j for j in [*self._all(), *self.hosted.jobs()]}.values())
 
     def __iter__(self) -> Iterator[Job]:
         return iter(self._all())

@@ -96,7 +96,9 @@ class Planner:
             late,
             limit=state_limit(parsed.options),
             by_id=known_by.by_id,
-            alone="" if not info.hidden or info.role is Role.SUBSCRIPTION else "it is a part of another query",
+            alone=""
+            if not info.hidden or info.role in (Role.SUBSCRIPTION, Role.VERSION)
+            else "it is a part of another query",
             options=info.options,
         )
         known = known_by.plans.get(info.id)
@@ -182,7 +184,7 @@ class Planner:
     ) -> tuple[Compiled, Membership | str]:
         """A query as it is run: as a member of a shared job, or for one of its own, and why."""
         spark, parallelism = self._compute.spark, self._compute.parallelism
-        why = alone or unfit(query) or self._settled(object_id, query)
+        why = alone or unfit(query) or self._settled(object_id, query) or self._unreplicated(object_id, query, limit)
         if not why:
             compiled = Compiler(spark, job, find, parallelism, hosted=True).compile(query)
             company = membership(compiled)
@@ -194,7 +196,7 @@ class Planner:
 
     def _settled(self, object_id: int | None, query: p.Query) -> str | None:
         """Why a query stays in a job of its own, or is not to read all that it begins with in one epoch, for which others would wait."""
-        if any(object_id in h.members for h in list(self._storage.catalog.hosted.values())):
+        if any(object_id in h.members for h in list(self._storage.catalog.hosted.values())) or self._goes_on(object_id):
             return None
         if object_id is not None and begun(self._storage.layout.job(object_id)):
             return "its state is in a job of its own"
@@ -202,6 +204,31 @@ class Planner:
         read = {n.object_id for n in query.root.walk() if isinstance(n, p.Scan)}
         rows = sum(log.amount(i)[1] for i in read)
         return f"it begins with {rows} rows, more than an epoch takes" if rows > most else None
+
+    def _goes_on(self, object_id: int | None) -> bool:
+        """Whether a query without state goes on where it was when it left its job."""
+        solo = self._storage.catalog.solo.get(object_id) if object_id is not None else None
+        return solo is not None and solo.start > 0
+
+    def _unreplicated(self, object_id: int | None, query: p.Query, limit: int) -> str | None:
+        """Why lookup tables of a query are not replicated, but kept by an operator. A query that has begun stays with what it has."""
+        tables = {
+            n.right.object_id for n in query.root.walk() if isinstance(n, p.LookupJoin) and isinstance(n.right, p.Scan)
+        }
+        catalog, settings = self._storage.catalog, self._storage.settings.engine
+        if not tables:
+            return None
+        if not self._compute.local:
+            return "its lookup table is where its tasks are only with a local master"
+        if any(object_id in h.members for h in list(catalog.hosted.values())) or self._goes_on(object_id):
+            return None
+        if limit:
+            return "its state has a limit, and its lookup table counts"
+        for i in sorted(tables):
+            rows = self._storage.store.count(i)
+            if rows > settings.max_replica_rows:
+                return f"{catalog.by_id(i).name} has {rows} rows, more than a replica of a lookup table may have"
+        return None
 
     def _seeds(self, object_id: int, compiled: Compiled) -> tuple[Seed, ...]:
         """A new query starts from the current contents of the tables and views that it reads, not from their history."""

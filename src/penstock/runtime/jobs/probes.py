@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from penstock.catalog.declared import without_lengths
 from penstock.catalog.objects import ObjectInfo
 from penstock.errors import fail
 from penstock.plan.dialect import DIALECT
@@ -63,7 +64,7 @@ def _probe(node: LookupJoin, right: Scan, name: str, lookup: ObjectInfo) -> Prob
         column = lookup.column(key)
         assert column is not None
         # The cast may change a value so that it matches a wrong key; the join compares the original again.
-        kind = exp.DataType.build(column.type, dialect=DIALECT)
+        kind = exp.DataType.build(without_lengths(column.type), dialect=DIALECT)
         cast = exp.TryCast(this=asked[key].node.copy(), to=kind, safe=True)
         keys.append(Named(f"__key{i}", Expr(cast)))
     left = node.left

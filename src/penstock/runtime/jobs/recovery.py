@@ -43,6 +43,8 @@ class Recovery:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self.rolled_back = 0
+        """How many jobs have gone back, since the JVM was started."""
 
     def key(self, folder: Path) -> str:
         """The name of a job in a checkpoint."""
@@ -82,6 +84,7 @@ class Recovery:
             if self._back_to(job, way):
                 place = "its beginning" if way is None else f"checkpoint {way}"
                 _logger.warning("%s goes on from %s: %s", job.name, place, why)
+                self.rolled_back += 1
                 return True
         return False
 
@@ -93,10 +96,11 @@ class Recovery:
         """Whether a checkpoint has the job: then it has begun, whatever its folder says."""
         for id in self._storage.checkpoints.ids():
             try:
-                found = self._storage.checkpoints.manifest(id).jobs.get(self.key(job.folder))
+                manifest = self._storage.checkpoints.manifest(id)
             except PenstockError:
                 continue
-            if found is not None and found.base == job.base:
+            found = manifest.jobs.get(self.key(job.folder))
+            if found is not None and found.base == job.base and not self._storage.log.abandoned(manifest.lsn):
                 return True
         return False
 
@@ -110,7 +114,7 @@ class Recovery:
         try:
             manifest = store.manifest(id)
             saved = manifest.jobs.get(key)
-            if saved is None or saved.base != job.base or saved.lsn > log.head:
+            if saved is None or saved.base != job.base or saved.lsn > log.head or log.abandoned(manifest.lsn):
                 return False
             if not all(log.retains(o, max(saved.lsn, after)) for o, after in job.reads.items()):
                 return False

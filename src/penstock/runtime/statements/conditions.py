@@ -10,7 +10,8 @@ import pyarrow as pa
 from penstock.catalog.objects import ObjectInfo
 from penstock.runtime.engine import Engine
 from penstock.sql import statements as st
-from penstock.sql.bind import bind_batch
+from penstock.sql.bind import BatchQuery, bind_batch
+from penstock.sql.query import ParsedQuery
 from penstock.sql.script import parse_script
 
 _ALL = "SELECT *"
@@ -29,34 +30,51 @@ class _Only:
         return [self.info.name]
 
 
-def condition(
-    engine: Engine, info: ObjectInfo, text: str, names: tuple[str, ...] = ()
-) -> Callable[[pa.Table], pa.Table]:
-    """A filter over the object's rows, or a Z-set of them, validated now. `names`: the columns as the condition names them.
-
-    The view store evaluates it where DuckDB and Spark agree on its meaning; otherwise it is a Spark job.
-    """
-    if names:
-        info = replace(
-            info, columns=tuple(replace(c, name=n) for c, n in zip(info.columns, names, strict=True)), key=()
-        )
-    (statement,) = parse_script(
-        f"{_ALL} FROM `{info.name}` WHERE {text}", programs=engine.settings.security.allow_programs
-    )
-    assert isinstance(statement, st.Select)
-    bound = bind_batch(statement.query, _Only(info))
-    if bound.duckdb_sql is not None and bound.duckdb_sql.startswith(_ALL):
-        rest = bound.duckdb_sql.removeprefix(_ALL)
-        return lambda table: engine.store.matching(_named(table, names), info.name, rest, table)
+def condition(engine: Engine, info: ObjectInfo, text: str) -> Callable[[pa.Table], pa.Table]:
+    """A filter over the object's rows, or a Z-set of them, validated now. It is a Spark job for each call, unless `stored` has one."""
+    found = stored(engine, info, text)
+    if found is not None:
+        return found
+    bound = _bound(engine, info, text)
     engine.compute.batch.schema(bound.spark_sql, {info.name: info.columns})
 
     def keep(table: pa.Table) -> pa.Table:
         if not table.num_rows:
             return table
-        kept = engine.compute.batch.select(bound.spark_sql, {info.name: _named(table, names)})
+        kept = engine.compute.batch.select(bound.spark_sql, {info.name: table})
         return kept.rename_columns(table.column_names).cast(table.schema)
 
     return keep
+
+
+def stored(
+    engine: Engine, info: ObjectInfo, text: str, names: tuple[str, ...] = ()
+) -> Callable[[pa.Table], pa.Table] | None:
+    """The same, evaluated by the view store; None unless DuckDB and Spark agree on the condition's meaning. `names`: the columns as the
+    condition names them."""
+    if names:
+        columns = tuple(replace(c, name=n) for c, n in zip(info.columns, names, strict=True))
+        info = replace(info, columns=columns, key=())
+    bound = _bound(engine, info, text)
+    if bound.duckdb_sql is None or not bound.duckdb_sql.startswith(_ALL):
+        return None
+    rest = bound.duckdb_sql.removeprefix(_ALL)
+    return lambda table: engine.store.matching(_named(table, names), info.name, rest, table)
+
+
+def _bound(engine: Engine, info: ObjectInfo, text: str) -> BatchQuery:
+    return bind_batch(selected(engine, info.name, text), _Only(info))
+
+
+def selected(engine: Engine, name: str, text: str | None, names: Iterable[tuple[str, str]] = ()) -> ParsedQuery:
+    """The query for the rows of an object that satisfy a condition; `names`: its columns, and what the condition and the result call them."""
+    source = f"`{name}`"
+    if renamed := ", ".join(f"`{a}` AS `{b}`" for a, b in names):
+        source = f"(SELECT {renamed} FROM {source})"
+    where = "" if text is None else f" WHERE {text}"
+    (statement,) = parse_script(f"{_ALL} FROM {source}{where}", programs=engine.settings.security.allow_programs)
+    assert isinstance(statement, st.Select)
+    return statement.query
 
 
 def _named(table: pa.Table, names: tuple[str, ...]) -> pa.Table:

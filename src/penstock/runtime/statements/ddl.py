@@ -169,7 +169,7 @@ def add_query(
             late,
             limit=state_limit(parsed.options),
             by_id=draft.by_id,
-            alone="" if role in (Role.USER, Role.SUBSCRIPTION) else "it is a part of another query",
+            alone="" if role in (Role.USER, Role.SUBSCRIPTION, Role.VERSION) else "it is a part of another query",
             options=parsed.options,
         )
         _refuse_replaced(draft, name, planned)

@@ -8,10 +8,12 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from penstock.catalog.declared import without_lengths
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import PenstockError, fail
 from penstock.plan.dialect import DIALECT
 from penstock.runtime.statements.constants import Bound
+from penstock.runtime.statements.copying import copied_in
 from penstock.runtime.statements.faithful import check_expressions
 from penstock.runtime.statements.named import whole
 from penstock.runtime.statements.points import NotPoint, assignment, inserted, matched, spark_as_known
@@ -40,6 +42,8 @@ def run_write(session: Session, s: st.Statement, bound: Bound | None = None) -> 
             session.pending = None
         case st.Insert():
             return _write(session, None, lambda: [_insert(session, s, bound or {})])
+        case st.CopyFrom():
+            return _write(session, None, lambda: [copied_in(session, s)])
         case st.Update():
             return _write(session, _table(session, s.target), lambda: _update(session, s, bound or {}))
         case st.Delete():
@@ -80,7 +84,7 @@ def _insert(session: Session, s: st.Insert, bound: Bound) -> Write:
             data = made[0] if len(made) == 1 else made
             return info, "insert", session.engine.storage.feed(info).part(data)
     _needs_spark(bound)
-    types = {c.name.lower(): c.type for c in info.columns}
+    types = {c.name.lower(): without_lengths(c.type) for c in info.columns}
     for n in names:
         if n.lower() not in types:
             raise fail("PSK-1004", f"{info.name} has no column {n}.", hint=suggestion(n, types))
@@ -148,7 +152,7 @@ def _update(session: Session, s: st.Update, bound: Bound) -> list[Write]:
     check_expressions(session.engine, s, s.where, *sets.values())
     old = [f"`{c.name}`" for c in info.columns]
     new = [
-        f"CAST({sets[c.name.lower()].sql(dialect=DIALECT) if c.name.lower() in sets else f'`{c.name}`'} AS {c.type})"
+        f"CAST({sets[c.name.lower()].sql(dialect=DIALECT) if c.name.lower() in sets else f'`{c.name}`'} AS {without_lengths(c.type)})"
         for c in info.columns
     ]
     chosen = [f"{e} AS `{side}{i}`" for side, exprs in (("b", old), ("a", new)) for i, e in enumerate(exprs)]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from penstock.catalog.objects import ObjectInfo
+from penstock.disk import crash_point
 from penstock.runtime.engine import Engine
 from penstock.runtime.jobs.planned import Planned
 from penstock.runtime.storage.interrupts import uninterrupted
@@ -70,11 +71,13 @@ class Draft:
         if self.engine.running:
             for info, planned in self._starts:
                 self.engine.jobs.start(info, planned)
+        crash_point("ddl.started")
         with uninterrupted():
             with self.engine.catalog.edit():
                 self.engine.catalog.change(remove=[o.id for o in self.gone], add=self._made)
                 self.engine.catalog.plans.update(self._plans)
             self.accepted = True
+            crash_point("ddl.written")
             for info, start in self._then:
                 self.engine.attempt(info, start)
             for o in self.gone:
@@ -118,6 +121,7 @@ def remove_remains(engine: Engine, info: ObjectInfo) -> None:
         ("lock", lambda: engine.writer.forget(info.id)),
     ]
     for what, step in steps:
+        crash_point("ddl.removing")
         try:
             if step is not None:
                 step()

@@ -54,10 +54,15 @@ def _goes_with(engine: Engine, info: ObjectInfo, *, cascade: bool) -> list[Objec
         rows = "late rows" if info.role is Role.LATE_ROWS else "errors"
         raise fail("PSK-1009", f"{info.name} receives the {rows} of {owner.name}.", hint=f"Drop {owner.name}.")
     gone = _with_dependents(engine, info)
-    others = sorted({engine.owner(o).name for o in gone if engine.owner(o).id != info.id})
+    others = users(engine, info)
     if others and not cascade:
         raise fail("PSK-1009", f"{info.name} is in use by {', '.join(others)}.")
     return gone
+
+
+def users(engine: Engine, info: ObjectInfo) -> list[str]:
+    """The names of the objects that use this one, directly or not."""
+    return sorted({engine.owner(o).name for o in _with_dependents(engine, info) if engine.owner(o).id != info.id})
 
 
 def _with_dependents(engine: Engine, info: ObjectInfo) -> list[ObjectInfo]:

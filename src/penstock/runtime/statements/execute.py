@@ -14,28 +14,34 @@ from penstock.runtime.connect.replica import Replica
 from penstock.runtime.engine import QUERIES, Engine
 from penstock.runtime.lifecycle import State
 from penstock.runtime.statements import alter, ddl, dml, dropping, named
+from penstock.runtime.statements.columns import alter_column
 from penstock.runtime.statements.constants import Bound
+from penstock.runtime.statements.copying import check_target, copy_out, explain_copy
 from penstock.runtime.statements.explain import explain_analyze, explain_object, explain_query
 from penstock.runtime.statements.faithful import check_query
+from penstock.runtime.statements.inscribe import comment_on, rename
 from penstock.runtime.statements.inspect import describe, find, show, show_create
 from penstock.runtime.statements.points import NotPoint
 from penstock.runtime.statements.prepared import Prepared
 from penstock.runtime.statements.rebuild import alter_query
 from penstock.runtime.statements.restart import restart
+from penstock.runtime.statements.restore import restore
 from penstock.runtime.statements.rules import create_policy, drop_policy, show_policies
 from penstock.runtime.statements.select import answered_by, select, select_prepared
 from penstock.runtime.statements.session import Session
 from penstock.runtime.statements.sinks import create_sink
 from penstock.runtime.statements.subscribe import kill, subscribe_statement
+from penstock.serve.group import GroupSubscription
 from penstock.serve.subscription import Subscription
 from penstock.sql import statements as st
 from penstock.sql.bind import bind
 from penstock.sql.located import located
 from penstock.sql.names import suggestion
+from penstock.sql.ordering import ordered
 from penstock.sql.params import apply_params
 from penstock.sql.script import parse_script
 
-Outcome: TypeAlias = pa.Table | Subscription | None
+Outcome: TypeAlias = pa.Table | Subscription | GroupSubscription | None
 Params: TypeAlias = Sequence[object] | Mapping[str, object] | None
 
 _READING = (st.Select, st.Subscribe, st.DeclareCursor, st.Fetch, st.CloseCursor)
@@ -69,7 +75,7 @@ def execute(session: Session, sql: str, params: Params = None) -> Outcome:
         programs=engine.settings.security.allow_programs,
     )
     outcome: Outcome = None
-    for number, statement in enumerate(statements, 1):
+    for number, statement in ordered(statements, lambda name: engine.catalog.get(name) is not None):
         try:
             if not isinstance(statement, st.StartPipeline):
                 # It starts a new JVM; everything else needs one.
@@ -113,10 +119,19 @@ def run(session: Session, s: st.Statement) -> Outcome:
             dropping.drop_statement(engine, s)
         case st.AlterSourceAddColumn():
             alter.add_column(engine, s)
+        case st.AlterTableColumn():
+            alter_column(engine, s)
+        case st.Rename():
+            rename(engine, s)
+        case st.Comment():
+            comment_on(engine, s)
         case st.AlterQuery():
             alter_query(engine, s)
-        case st.Insert() | st.Update() | st.Delete() | st.Begin() | st.Commit() | st.Rollback():
+        case st.Insert() | st.Update() | st.Delete() | st.CopyFrom() | st.Begin() | st.Commit() | st.Rollback():
             return dml.run_write(session, s)
+        case st.CopyTo():
+            check_target(session, s)
+            return copy_out(session, s, select(session, s.query))
         case st.Select():
             return select(session, s.query)
         case st.Subscribe():
@@ -145,11 +160,9 @@ def run(session: Session, s: st.Statement) -> Outcome:
         case st.Checkpoint():
             return pa.table({"checkpoint": [checkpoint(engine)]})
         case st.Restore():
-            raise fail(
-                "PSK-1012",
-                "RESTORE FROM CHECKPOINT is not supported.",
-                hint="A database recovers to its last commit when it is opened.",
-            )
+            done = restore(engine, s.checkpoint, backup=s.backup, keep_delivered=s.keep_delivered)
+            columns = {"checkpoint": done.checkpoint, "lsn": done.lsn, "backup": done.backup}
+            return pa.table({name: pa.array([value], pa.int64()) for name, value in columns.items()})
         case st.SetOption():
             engine.change_setting(s.key, s.value)
         case st.StartPipeline():
@@ -202,7 +215,15 @@ def _declare(session: Session, s: st.DeclareCursor) -> None:
     name = s.cursor.lower()
     if name in session.cursors:
         raise fail("PSK-1003", f"Cursor {s.cursor} already exists.", hint=f"CLOSE {s.cursor} first.")
-    session.cursors[name] = subscribe_statement(session, s.subscribe)
+    if s.subscribe.others:
+        raise fail(
+            "PSK-1012",
+            "A cursor has the columns of one object, and a group has several.",
+            hint="Use db.subscribe_group, or SUBSCRIBE without a cursor.",
+        )
+    subscription = subscribe_statement(session, s.subscribe)
+    assert isinstance(subscription, Subscription)
+    session.cursors[name] = subscription
 
 
 def _cursor(session: Session, name: str) -> Subscription:
@@ -233,9 +254,21 @@ def _refresh(engine: Engine, s: st.Refresh) -> pa.Table:
 def _explain(session: Session, s: st.Explain) -> pa.Table:
     engine = session.engine
     inner = s.statement
+    if isinstance(inner, st.CopyFrom) and not s.analyze:
+        return pa.table({"plan": explain_copy(engine, inner)})
+    if isinstance(inner, st.CopyTo) and not s.analyze:
+        inner = st.Select(inner.text, inner.offset, inner.query)
     if not isinstance(inner, st.CreateStream | st.CreateView | st.Select):
-        raise fail("PSK-1012", "EXPLAIN takes a SELECT, CREATE STREAM or CREATE MATERIALIZED VIEW.")
-    query = bind(inner.query, engine.catalog, statement_text=inner.text)
+        raise fail("PSK-1012", "EXPLAIN takes a SELECT, COPY, CREATE STREAM or CREATE MATERIALIZED VIEW.")
+    try:
+        query = bind(inner.query, engine.catalog, statement_text=inner.text)
+    except PenstockError as error:
+        if not isinstance(inner, st.Select) or s.analyze:
+            raise
+        answered = answered_by(session, inner.query)
+        if answered.startswith("SELECT: refused"):
+            raise
+        return pa.table({"plan": [f"as a continuous query: refused, because {error.detail}", answered]})
     check_query(engine, inner.query)
     with located(inner.query):
         lines = explain_analyze(engine, inner, query) if s.analyze else explain_query(engine, inner, query)

@@ -82,12 +82,15 @@ def _notes(query: p.Query, compiled: Compiled, figures: Sequence[StateFigures] =
     # Compiling rebuilds the nodes in the same tree.
     pairs = list(zip(query.root.walk(), compiled.root.walk(), strict=True))
     at = {id(n): made[id(c)] for n, c in pairs if id(c) in made}
+    replicated = {id(n) for n, c in pairs if any(c is r for r in compiled.replicas)}
     failing = {id(n) for n, c in pairs if any(c is g for g in compiled.guarded)}
 
     def note(node: p.Node) -> str:
         known = cost(node)
         i = at.get(id(node))
         fails = ["rows can fail"] if id(node) in failing else []
+        if id(node) in replicated:
+            return f"[{'; '.join(['no shuffle, a replica of the table', known.work, *fails])}]"
         if i is None:
             return f"[{'; '.join([known.work, *fails])}]"
         path = f"Spark {operators[i].name}" if operators[i].native else f"kernel {operators[i].name}"
@@ -132,7 +135,7 @@ def _figures(engine: Engine, object_id: int, job: Job) -> list[str]:
     durations = job.kernel.progress().get("durationMs", {})
     if durations:
         phases = ", ".join(f"{name} {durations[key]} ms" for key, name in _PHASES if key in durations)
-        recording = f"of which recording {job.figures.last_epoch_ms:.0f} ms"
+        recording = f"of which recording {job.figures.recording.last_ms:.0f} ms"
         lines.append(f"last epoch: {durations.get('triggerExecution', 0)} ms: {phases}, {recording}")
     warning = job.warning(object_id)
     if warning:

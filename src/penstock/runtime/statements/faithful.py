@@ -21,6 +21,11 @@ def check_expressions(engine: Engine, s: st.Statement, *trees: exp.Expr | None) 
     _check(engine, Script(s.text), s.offset, *trees)
 
 
+def check_condition(engine: Engine, text: str, tree: exp.Expr) -> None:
+    """The same for a condition that is a text of its own."""
+    _check(engine, Script(text), 0, tree)
+
+
 def _check(engine: Engine, script: Script, offset: int, *trees: exp.Expr | None) -> None:
     found = engine.compute.sameness.difference(written(script.text, *trees, offset=offset))
     if found is not None:

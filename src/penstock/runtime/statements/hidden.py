@@ -68,6 +68,11 @@ def acquire(engine: Engine, parsed: ParsedQuery, variables: Variables | None = N
         return Reading(found.info, key, query.names, tuple(inputs))
 
 
+def beneath(reading: Reading, read: Reading) -> Reading:
+    """The use of a query that reads another hidden one, which is released with it."""
+    return replace(reading, inputs=(*reading.inputs, read))
+
+
 def _check_ruled(engine: Engine, query: p.Query) -> None:
     """Nothing that has rules may be read past them."""
     for node in query.root.walk():

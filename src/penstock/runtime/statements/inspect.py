@@ -14,6 +14,7 @@ from penstock.errors import fail
 from penstock.runtime.connect.lookups import LookupFigures
 from penstock.runtime.engine import QUERIES, Engine
 from penstock.runtime.jobs.job import Job
+from penstock.runtime.jobs.versions import version_of
 from penstock.runtime.lifecycle import JobState, State
 from penstock.serve.hub import ChannelStats
 from penstock.sql import statements as st
@@ -81,6 +82,15 @@ def status(engine: Engine) -> list[ObjectStatus]:
     return [_status(engine, info, hub) for info in engine.catalog.objects() if not info.hidden]
 
 
+def _progress(engine: Engine, version: ObjectInfo) -> str:
+    """How far the new version of a query is that is computed beside it."""
+    job = engine.jobs.by_object.get(version.id)
+    reached = job.figures.reached if job is not None else 0
+    waiting = sum(engine.log.amount(i, after=reached)[1] for i in version.depends_on)
+    rows = engine.store.count(version.id)
+    return f"a new version is computed beside this one: {rows} rows so far, {waiting} rows of input to be read"
+
+
 def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> ObjectStatus:
     job = engine.jobs.by_object.get(info.id)
     feed = engine.storage.feeds.get(info.id)
@@ -102,6 +112,8 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
         if trouble is not None:
             state = trouble.state
             error = error or (str(trouble.error) if trouble.error is not None else None)
+    if info.kind in QUERIES and (beside := version_of(engine.storage, info)) is not None:
+        warning = _progress(engine, beside)
     if error is None and info.kind in QUERIES and (uncomputed := engine.jobs.uncomputed([info])) is not None:
         error = str(uncomputed)
     if feed is not None:
@@ -186,6 +198,10 @@ def _query(engine: Engine, job: Job, name: str, objects: Sequence[int]) -> dict[
         "state": job.state.value,
         "epochs": job.figures.epochs,
         "rows_out": sum(job.rows_out(i) for i in objects),
+        "compute_p50_ms": job.figures.computing.percentile(0.5),
+        "compute_p99_ms": job.figures.computing.percentile(0.99),
+        "record_p50_ms": job.figures.recording.percentile(0.5),
+        "record_p99_ms": job.figures.recording.percentile(0.99),
         "watermark": job.figures.watermark,
         "lag_ms": max((lag_ms(engine, engine.catalog.by_id(i)) for i in objects), default=0),
         "held_back_by": next((h for i in objects if (h := held_back(engine, i))), None),
@@ -194,6 +210,16 @@ def _query(engine: Engine, job: Job, name: str, objects: Sequence[int]) -> dict[
         "warning": job.warning(objects[0]) if objects else None,
         "error": str(job.error) if job.error else None,
     }
+
+
+def _still(engine: Engine, job: Job, name: str, objects: Sequence[int]) -> dict[str, object] | None:
+    """None for a query that another thread has dropped meanwhile."""
+    try:
+        return _query(engine, job, name, objects)
+    except KeyError:
+        if all(engine.catalog.has_id(i) for i in objects):
+            raise
+        return None
 
 
 def held_back(engine: Engine, object_id: int) -> str | None:
@@ -225,7 +251,7 @@ def show(engine: Engine, what: str) -> pa.Table:
                 continue
             s = by_name[o.name]
             columns = ", ".join(f"{c.name} {c.type}" for c in o.columns)
-            rows.append(asdict(replace(s, operators=())) | {"columns": columns})
+            rows.append(asdict(replace(s, operators=())) | {"columns": columns, "comment": o.comment})
         fields = [
             ("name", pa.string()),
             ("columns", pa.string()),
@@ -240,15 +266,21 @@ def show(engine: Engine, what: str) -> pa.Table:
             fields += [("pending_rows", pa.int64()), ("utilization", pa.float64()), ("dropped_rows", pa.int64())]
         if what == "sinks":
             fields += [("guarantee", pa.string()), ("warning", pa.string()), ("error", pa.string())]
+        fields.append(("comment", pa.string()))
         return pa.Table.from_pylist(rows, schema=pa.schema(fields))
     if what == "queries":
-        rows = [_query(engine, j, name, objects) for j in engine.jobs for name, objects in _queries(engine, j)]
+        found = [_still(engine, j, name, objects) for j in engine.jobs for name, objects in _queries(engine, j)]
+        rows = [row for row in found if row is not None]
         schema = pa.schema(
             [
                 ("name", pa.string()),
                 ("state", pa.string()),
                 ("epochs", pa.int64()),
                 ("rows_out", pa.int64()),
+                ("compute_p50_ms", pa.float64()),
+                ("compute_p99_ms", pa.float64()),
+                ("record_p50_ms", pa.float64()),
+                ("record_p99_ms", pa.float64()),
                 ("watermark", pa.int64()),
                 ("lag_ms", pa.int64()),
                 ("held_back_by", pa.string()),
@@ -265,8 +297,24 @@ def show(engine: Engine, what: str) -> pa.Table:
         return _show_log(engine)
     if what == "subscriptions":
         return _show_subscriptions(engine)
+    if what == "copies":
+        return _show_copies(engine)
     known = [{"name": c.name, "direction": c.direction, "delivery": c.delivery} for c in connectors()]
     return pa.Table.from_pylist(known, schema=pa.schema([(n, pa.string()) for n in ("name", "direction", "delivery")]))
+
+
+def _show_copies(engine: Engine) -> pa.Table:
+    """The statements that read files now."""
+    running = engine.copies.listed()
+    return pa.table(
+        {
+            "statement": pa.array([c.statement for c in running], pa.string()),
+            "rows": pa.array([c.rows for c in running], pa.int64()),
+            "read_bytes": pa.array([c.read_bytes for c in running], pa.int64()),
+            "total_bytes": pa.array([c.total_bytes for c in running], pa.int64()),
+            "seconds": pa.array([c.seconds for c in running], pa.float64()),
+        }
+    )
 
 
 def _show_checkpoints(engine: Engine) -> pa.Table:
@@ -357,6 +405,7 @@ def describe(engine: Engine, s: st.Describe) -> pa.Table:
             "nullable": c.nullable,
             "key": c.name in info.key,
             "event_time": any(t.column == c.name for t in info.times),
+            "comment": info.column_comments.get(c.name),
         }
         for c in info.columns
     ]
@@ -369,6 +418,7 @@ def describe(engine: Engine, s: st.Describe) -> pa.Table:
                 ("nullable", pa.bool_()),
                 ("key", pa.bool_()),
                 ("event_time", pa.bool_()),
+                ("comment", pa.string()),
             ]
         ),
     )
@@ -377,6 +427,7 @@ def describe(engine: Engine, s: st.Describe) -> pa.Table:
     (one,) = (x for x in status(engine) if x.name == info.name)
     facts = {
         "kind": one.kind,
+        "comment": info.comment,
         "state": one.state,
         "rows": one.rows,
         "epoch": one.epoch,

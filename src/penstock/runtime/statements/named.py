@@ -65,6 +65,8 @@ def _described(
 
 def _once(engine: Engine, s: st.CreateNamedQuery) -> tuple[tuple[Column, ...], BatchQuery]:
     batch = bind_batch(s.query, engine.catalog)
+    if batch.files:
+        raise fail("PSK-1012", "A view cannot read files.")
     infos = [i for i in (engine.catalog.get(n) for n in batch.objects) if i is not None]
     with located(s.query):
         columns = engine.compute.batch.schema(batch.spark_sql, {i.name: i.columns for i in infos})

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from penstock.catalog.declared import char_length, without_lengths
 from penstock.catalog.objects import Column, ObjectInfo
 from penstock.catalog.types import to_arrow
 from penstock.config import Settings
@@ -50,7 +51,7 @@ def inserted(
         if column is None:
             return None
         given = [constant(row[i], bound) for row in values]
-        cells = [cast(c, column.type) if c is not None else None for c in given]
+        cells = [cast(c, without_lengths(column.type)) if c is not None else None for c in given]
         if any(c is None for c in cells):
             return None
         made.append([c.value for c in cells if c is not None])
@@ -93,7 +94,9 @@ def matched(info: ObjectInfo, alias: str, where: exp.Expr | None, bound: Bound) 
         given = constant(other, bound)
         if column is None or given is None or column.name in found:
             return None
-        value = _comparable(column.type, given)
+        # Only Spark knows that trailing blanks of a CHAR do not count.
+        kind = column.type if char_length(column.type) else without_lengths(column.type)
+        value = _comparable(kind, given)
         if value is None:
             return None
         never = never or value.value is None
@@ -143,7 +146,7 @@ def assignment(
     """
     given = constant(e, bound)
     if given is not None:
-        made = cast(given, column.type)
+        made = cast(given, without_lengths(column.type))
         if made is None:
             return None
         value = made.value
@@ -247,7 +250,9 @@ def point_select(query: ParsedQuery, info: ObjectInfo) -> PointSelect | None:
         if column is None or (item is inner and name != column.name):
             return None
         chosen.append((column, name))
-    if len({n.lower() for _, n in chosen}) < len(chosen) or any(not _is_scalar(c.type) for c, _ in chosen):
+    if len({n.lower() for _, n in chosen}) < len(chosen) or any(
+        not _is_scalar(without_lengths(c.type)) for c, _ in chosen
+    ):
         return None
     at = {c.name: i for i, c in enumerate(info.columns)}
     schema = pa.schema([pa.field(n, to_arrow(c.type)) for c, n in chosen])

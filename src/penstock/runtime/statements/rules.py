@@ -20,12 +20,12 @@ from penstock.plan import nodes as p
 from penstock.plan.dialect import DIALECT
 from penstock.plan.repeats import canonical
 from penstock.runtime.engine import Engine
-from penstock.runtime.statements.conditions import condition
+from penstock.runtime.statements.conditions import condition, selected
 from penstock.runtime.statements.inspect import find
 from penstock.sql import statements as st
 from penstock.sql.bind import bind
 from penstock.sql.query import ParsedQuery
-from penstock.sql.script import parse_condition, parse_script
+from penstock.sql.script import parse_condition
 
 Variables = Mapping[str, object]
 
@@ -91,18 +91,10 @@ def _check(engine: Engine, info: ObjectInfo, text: str) -> None:
         if not isinstance(argument, exp.Literal) or not argument.is_string:
             raise fail("PSK-1011", f"{_VARIABLE} takes the name of a session variable in quotes.")
     condition_text = _bound(tree, None)
-    query = bind(_select(engine, info, condition_text), engine.catalog)
+    query = bind(selected(engine, info.name, condition_text), engine.catalog)
     if canonical(query) is None or not all(isinstance(n, _LINEAR) for n in query.root.walk()):
         raise fail("PSK-1012", "A row rule can only use the columns of the row, constants and current_setting('…').")
     condition(engine, info, condition_text)
-
-
-def _select(engine: Engine, info: ObjectInfo, text: str) -> ParsedQuery:
-    (statement,) = parse_script(
-        f"SELECT * FROM `{info.name}` WHERE {text}", programs=engine.settings.security.allow_programs
-    )
-    assert isinstance(statement, st.Select)
-    return statement.query
 
 
 def _variables(tree: exp.Expression) -> list[exp.Anonymous]:
@@ -161,5 +153,5 @@ def ruled_inputs(engine: Engine, query: p.Query, variables: Variables) -> dict[s
             info = engine.catalog.by_id(node.object_id)
             text = rule(engine, info, variables)
             if text is not None:
-                found[info.name] = _select(engine, info, text)
+                found[info.name] = selected(engine, info.name, text)
     return found

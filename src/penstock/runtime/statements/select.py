@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock.catalog.objects import ObjectInfo
 from penstock.errors import PenstockError, fail
 from penstock.runtime.statements.constants import Bound
+from penstock.runtime.statements.copying import file_rows
 from penstock.runtime.statements.faithful import check_query
 from penstock.runtime.statements.points import NotPoint, PointSelect, matched, point_select, spark_as_known
 from penstock.runtime.statements.prepared import Bindings, Prepared
@@ -44,12 +45,15 @@ def select(session: Session, query: ParsedQuery, prepared: Prepared | None = Non
         return rows
     check_query(engine, query)
     with located(query):
-        return engine.compute.batch.select(batch.spark_sql, visible(session, known))
+        files = {name: file_rows(engine, read) for name, read in batch.files}
+        return engine.compute.batch.select(batch.spark_sql, visible(session, known) | files)
 
 
 def _select_ruled(session: Session, query: ParsedQuery, batch: BatchQuery, known: Sequence[ObjectInfo]) -> pa.Table:
     """The result over the rows that the session sees; nothing else is ever read by the query."""
     engine = session.engine
+    if batch.files:
+        raise fail("PSK-0012", "A session with variables cannot read files.", position=batch.files[0][1].position)
     keep = {i.name: keeper(engine, i, session.variables) for i in known}
     tables = {name: t if (k := keep[name]) is None else k(t) for name, t in visible(session, known).items()}
     if batch.duckdb_sql is not None:
@@ -66,6 +70,8 @@ def answered_by(session: Session, query: ParsedQuery) -> str:
     except PenstockError as error:
         return f"SELECT: refused, because {error.detail}"
     known = [i for i in (session.engine.catalog.get(n) for n in batch.objects) if i is not None]
+    if batch.files:
+        return f"SELECT: answered by Spark, because it reads the files {', '.join(r.path for _, r in batch.files)}"
     if batch.duckdb_sql is None:
         return f"SELECT: answered by Spark, because {batch.unequal}"
     if not _is_stored(session, known):

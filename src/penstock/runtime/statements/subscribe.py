@@ -13,9 +13,9 @@ from penstock.catalog.types import schema_of, stored_schema
 from penstock.errors import fail
 from penstock.plan.dialect import DIALECT
 from penstock.runtime.engine import QUERIES, Engine
-from penstock.runtime.statements.conditions import condition
+from penstock.runtime.statements.conditions import selected, stored
 from penstock.runtime.statements.faithful import check_expressions
-from penstock.runtime.statements.hidden import acquire, catch_up, release
+from penstock.runtime.statements.hidden import acquire, beneath, catch_up, release
 from penstock.runtime.statements.inspect import find
 from penstock.runtime.statements.named import whole
 from penstock.runtime.statements.rules import Variables, rule
@@ -30,7 +30,7 @@ from penstock.sql import statements as st
 from penstock.sql.query import ParsedQuery
 
 
-def subscribe_statement(session: Session, s: st.Subscribe) -> Subscription:
+def subscribe_statement(session: Session, s: st.Subscribe) -> Subscription | GroupSubscription:
     check_expressions(session.engine, s, s.where)
     given: dict[str, Any] = dict(s.options)
     for flag in given.keys() & {"snapshot", "progress"}:
@@ -47,6 +47,8 @@ def subscribe_statement(session: Session, s: st.Subscribe) -> Subscription:
         where=s.where.sql(dialect=DIALECT) if s.where is not None else None,
         **given,
     )
+    if s.target is not None and s.others:
+        return subscribe_group(session.engine, [s.target, *s.others], options, session.variables)
     target = s.target if s.target is not None else s.select
     assert target is not None
     return subscribe(session.engine, target, options, variables=session.variables)
@@ -92,24 +94,35 @@ def _subscribe(
     on_error: Callable[[BaseException], object] | None,
     variables: Variables | None,
 ) -> Subscription:
+    sized = _sized(engine, options)
+    named: Origin | None = None
     if not isinstance(target, ParsedQuery):
         info = find(engine, target)
         if info.kind is not Kind.NAMED_QUERY:
-            origin = origin_of(engine, info, options)
-            if variables is not None:
-                origin = _ruled(engine, info, origin, variables)
-            sized = _sized(engine, options)
-            return engine.hub.subscribe(info.id, origin, sized, on_change=on_change, on_error=on_error)
-        target = whole(engine, info)
+            named = origin_of(engine, info, options)
+            kept = _kept(engine, info, named, options.where, variables)
+            if kept is not None:
+                return engine.hub.subscribe(info.id, kept, sized, on_change=on_change, on_error=on_error)
+            _check_now(info, options)
+            target, sized = selected(engine, info.name, options.where), replace(sized, where=None)
+        else:
+            target = whole(engine, info)
     reading = acquire(engine, target, variables)
     try:
+        title = " ".join(target.text.split()) if named is None else info.name
+        origin = origin_of(engine, reading.info, sized, reading.names, title, named)
+        kept = _kept(engine, reading.info, origin, sized.where, None)
+        if kept is None:
+            # Filtered by a query of its own, which is shared like any other.
+            _check_now(reading.info, options)
+            columns = zip((c.name for c in reading.info.columns), reading.names, strict=True)
+            query, sized = selected(engine, reading.info.name, sized.where, columns), replace(sized, where=None)
+            reading = beneath(acquire(engine, query), reading)
+            kept = origin_of(engine, reading.info, sized, reading.names, title, origin)
         catch_up(engine, reading)
-        origin = origin_of(engine, reading.info, options, reading.names, " ".join(target.text.split()))
         if variables is not None:
-            origin = replace(origin, reads=frozenset([reading.info.id]))
-        subscription = engine.hub.subscribe(
-            reading.info.id, origin, _sized(engine, options), on_change=on_change, on_error=on_error
-        )
+            kept = replace(kept, reads=frozenset([reading.info.id]))
+        subscription = engine.hub.subscribe(reading.info.id, kept, sized, on_change=on_change, on_error=on_error)
     except BaseException:
         release(engine, reading)
         raise
@@ -117,16 +130,56 @@ def _subscribe(
     return subscription
 
 
+def _kept(
+    engine: Engine, info: ObjectInfo, origin: Origin, where: str | None, variables: Variables | None
+) -> Origin | None:
+    """Only the rows that the session sees and that satisfy the condition, in this order; None if the store cannot evaluate one of them."""
+    if variables is not None:
+        origin = replace(origin, reads=frozenset([info.id]))
+        text = rule(engine, info, variables)
+        if text is not None:
+            visible = stored(engine, info, text)
+            if visible is None:
+                return None
+            origin = replace(origin, where=visible, where_key=f"rule {text}")
+    if where is None:
+        return origin
+    kept, visible = stored(engine, info, where, origin.names), origin.where
+    if kept is None:
+        return None
+    both = kept if visible is None else lambda table: kept(visible(table))
+    return replace(origin, where=both, where_key=f"{origin.where_key} {origin.names} where {where}")
+
+
+def _check_now(info: ObjectInfo, options: SubscribeOptions) -> None:
+    for option in ("as_of", "up_to"):
+        if getattr(options, option) is not None:
+            raise fail(
+                "PSK-5012",
+                f"This condition is evaluated by a query of its own, which has not the epochs of {info.name}.",
+                hint="Name an LSN in place of the epoch, or CREATE MATERIALIZED VIEW with the condition.",
+            )
+
+
 def subscribe_group(
     engine: Engine, names: Sequence[str], options: SubscribeOptions, variables: Variables | None = None
 ) -> GroupSubscription:
     """A subscription to several tables and views, delivered at the same LSN."""
     engine.check_open()
-    given = {"as_of": options.as_of, "up_to": options.up_to, "where": options.where}
-    given |= {"as_of_lsn": options.as_of_lsn, "up_to_lsn": options.up_to_lsn}
+    given = {
+        "as_of": options.as_of,
+        "up_to": options.up_to,
+        "where": options.where,
+        "progress": options.progress or None,
+    }
     for option, value in given.items():
         if value is not None:
-            raise fail("PSK-1012", f"A group of objects cannot be subscribed to with {option}.")
+            epoch = option in ("as_of", "up_to")
+            raise fail(
+                "PSK-1012",
+                f"A group of objects cannot be subscribed to with {option}.",
+                hint="Each object counts its own epochs; name an LSN." if epoch else None,
+            )
     if len({n.lower() for n in names}) != len(names) or not names:
         raise fail("PSK-0009", "A group has one or more objects, each once.")
     members = []
@@ -135,7 +188,8 @@ def subscribe_group(
         if not info.has_contents:
             raise fail("PSK-5012", f"{info.name} is a {info.kind.value}; a group has tables and views.")
         members.append(_member(engine, info, options, variables))
-    return GroupSubscription(members, snapshot=options.snapshot)
+    after = options.as_of_lsn
+    return GroupSubscription(members, snapshot=options.snapshot, after=after, up_to=options.up_to_lsn)
 
 
 def _member(engine: Engine, info: ObjectInfo, options: SubscribeOptions, variables: Variables | None) -> GroupMember:
@@ -146,21 +200,26 @@ def _member(engine: Engine, info: ObjectInfo, options: SubscribeOptions, variabl
         done = all(engine.jobs.settle(o, lsn, deadline) for o in queries)
         return done and _head(engine, info) >= lsn
 
-    def follow(snapshot: bool) -> Subscription:
-        return subscribe(engine, info.name, replace(options, snapshot=snapshot), variables=variables)
+    def follow(snapshot: bool, after: int | None) -> Subscription:
+        own = None if after is None else _own_lsn(engine, info, after)
+        chosen = replace(options, snapshot=snapshot, as_of_lsn=own, up_to_lsn=None)
+        return subscribe(engine, info.name, chosen, variables=variables)
 
     return GroupMember(info.name, follow, settled)
 
 
-def _ruled(engine: Engine, info: ObjectInfo, origin: Origin, variables: Variables) -> Origin:
-    """Only the rows that a session sees, before any condition of its own is evaluated."""
-    origin = replace(origin, reads=frozenset([info.id]))
-    text = rule(engine, info, variables)
-    if text is None:
-        return origin
-    visible, where = condition(engine, info, text), origin.where
-    kept = visible if where is None else lambda table: where(visible(table))
-    return replace(origin, where=kept, where_key=f"rule {text} where {origin.where_key}")
+def _own_lsn(engine: Engine, info: ObjectInfo, input_lsn: int) -> int:
+    """The LSN of an object's last entry that was caused by a commit up to `input_lsn`; that LSN itself if there is none, or it is still to come."""
+    low, high, found = input_lsn, _head(engine, info), input_lsn
+    while low <= high:
+        middle = (low + high) // 2
+        entry = engine.log.last_entry(info.id, middle)
+        if entry is None or entry.input_lsn <= input_lsn:
+            found = found if entry is None else max(found, entry.lsn)
+            low = middle + 1
+        else:
+            high = middle - 1
+    return found
 
 
 def _sized(engine: Engine, options: SubscribeOptions) -> SubscribeOptions:
@@ -178,8 +237,10 @@ def origin_of(
     options: SubscribeOptions,
     names: tuple[str, ...] = (),
     title: str | None = None,
+    like: Origin | None = None,
 ) -> Origin:
-    """How to read and present an object to a subscriber, which names its columns by `names`."""
+    """How to read and present an object to a subscriber, which names its columns by `names`. `like`: presents it as another one, whose columns
+    it has; it is a filter of that."""
     if info.on_demand:
         raise fail(
             "PSK-5012",
@@ -188,7 +249,7 @@ def origin_of(
         )
     if info.kind in (Kind.SOURCE, Kind.SINK):
         raise fail("PSK-5012", f"{info.name} is a {info.kind.value} and cannot be subscribed to.")
-    if options.envelope == "upsert" and not info.key:
+    if options.envelope == "upsert" and not (info.key if like is None else like.keys):
         shown = title or info.name
         raise fail("PSK-1011", f"{shown} has no key, so its changes cannot be sent as upserts.", hint="Use diff.")
     emit: Any = info.options.get("emit", "changes")
@@ -196,17 +257,14 @@ def origin_of(
         emit = "changes" if info.changelog else "append"
     renamed = dict(zip((c.name for c in info.columns), names, strict=True)) if names else {}
     names = names if any(a != b for a, b in renamed.items()) else ()
-    where = options.where
     return Origin(
         schema_of(info.columns),
         snapshot=lambda: _snapshot(engine, info),
         history=lambda after: _history(engine, info, after),
-        where=condition(engine, info, where, names) if where is not None else None,
-        emit=emit,
-        keys=tuple(renamed.get(k, k) for k in info.key),
+        emit=emit if like is None else like.emit,
+        keys=tuple(renamed.get(k, k) for k in info.key) if like is None else like.keys,
         epoch_at=lambda lsn: _epoch_at(engine, info, lsn),
         head=lambda: _head(engine, info),
-        where_key=f"{names} {where}" if where is not None else None,
         names=names,
         title=title,
         input_at=lambda lsn: entry.input_lsn if (entry := engine.log.last_entry(info.id, lsn)) is not None else None,
@@ -243,6 +301,8 @@ def _history(engine: Engine, info: ObjectInfo, after: int) -> Iterator[Past] | N
 
 def _epoch_at(engine: Engine, info: ObjectInfo, lsn: int) -> int | str:
     head = _head(engine, info)
+    if engine.log.abandoned(lsn):
+        return f"the database was restored to before LSN {lsn}"
     if lsn > head:
         return f"LSN {lsn} is not in the log, which ends at LSN {head}"
     if lsn == 0 and engine.log.reaches_back(info.id, 0):

@@ -1,7 +1,8 @@
-"""Checkpoints on disk: each is a folder with a manifest, a body of format 2, and links to large files.
+"""Checkpoints on disk: each is a folder with a manifest, a body of format 2, and links to the files of the database.
 
 The body (`penstock.checkpoint`) has the sequence number and watermark of each source, the position of each sink, and the small files of each job. The manifest
-has the checksums of everything. A folder gets its name when all of it is on disk.
+has the checksums of everything. A folder gets its name when all of it is on disk. It has all that the database needs to go back to it: the catalogue, the log,
+the contents that the log no longer has, the files of jobs, and what queries began with.
 """
 
 from __future__ import annotations
@@ -9,20 +10,35 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import google_crc32c
 
 from penstock.checkpoint import StreamCheckpoint
-from penstock.disk import link, make_folder, read_json, sync_file, sync_folder, unwritable, write_durably, write_json
-from penstock.errors import PenstockError, fail
+from penstock.disk import (
+    crash_point,
+    link,
+    make_folder,
+    read_json,
+    sync_file,
+    sync_folder,
+    unwritable,
+    write_durably,
+    write_json,
+)
+from penstock.errors import fail
 from penstock.log.maps import map_file
 
-FORMAT = 1
+FORMAT = 2
+CATALOG = "catalog.json"
+LOG = "log"
 _NEW = ".new"
-_MANIFEST = "manifest.json"
-_BODY = "body"
+MANIFEST = "manifest.json"
+BODY = "body"
+_LAST = "last.json"
 _HINT = "An older checkpoint may be whole: penstock checkpoint verify says which are."
 
 
@@ -37,8 +53,18 @@ class SavedJob:
 
 
 @dataclass(frozen=True)
+class SavedSink:
+    """A sink in a checkpoint: the last epoch that it had delivered, the last one of its stream, and its status: `committed`, `pending` if more was to be delivered, `failed` if it could not."""
+
+    epoch: int
+    newest: int
+    status: str
+
+
+@dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint has. `lsn` is the last commit when it was complete; `jobs` are by their folders, relative to the database."""
+    """What a checkpoint has. `lsn` is the last commit in it; `jobs` are by their folders, relative to the database; `plans` has the hash of each query's
+    plan; `files` are the other files, by their paths in the database, with size and checksum."""
 
     id: int
     lsn: int
@@ -48,6 +74,14 @@ class Manifest:
     bytes: int
     body: tuple[int, int]
     jobs: Mapping[str, SavedJob]
+    sinks: Mapping[str, SavedSink] = field(default_factory=dict)
+    plans: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the database can go back to it. Earlier versions only saved jobs."""
+        return CATALOG in self.files
 
 
 class CheckpointStore:
@@ -55,15 +89,29 @@ class CheckpointStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._sums: dict[tuple[int, int], int] = {}
+        self._sums: dict[int, tuple[int, int]] = {}
+        """Of files that never change, or only grow, by inode: how many bytes of it are on disk, and their checksum."""
 
     def ids(self) -> list[int]:
         """The checkpoints that were completed, oldest first."""
         return sorted(int(f.name) for f in self._folder.glob("*") if f.name.isdecimal())
 
+    def next_id(self) -> int:
+        """An id that no checkpoint has had. Raises PSK-6001 if that is unknown."""
+        try:
+            last = read_json(
+                self._folder / _LAST,
+                FORMAT,
+                lost="The last id is unknown.",
+                hint="Write a new one, or remove the file.",
+            )
+        except FileNotFoundError:
+            last = 0
+        return max([int(last), *self.ids()]) + 1
+
     def manifest(self, id: int) -> Manifest:
         """Raises PSK-6001 if it is damaged."""
-        path = self._path(id) / _MANIFEST
+        path = self.path(id) / MANIFEST
         lost = f"Checkpoint {id} cannot be used."
         try:
             found = read_json(path, FORMAT, lost=lost, hint=_HINT)
@@ -71,7 +119,9 @@ class CheckpointStore:
                 key: SavedJob(j["base"], j["lsn"], j["roster"], {n: (s, c) for n, (s, c) in j["large"].items()})
                 for key, j in found.pop("jobs").items()
             }
-            return Manifest(**found | {"jobs": jobs, "body": tuple(found["body"])})
+            sinks = {name: SavedSink(**s) for name, s in found.pop("sinks", {}).items()}
+            files = {name: (s, c) for name, (s, c) in found.pop("files", {}).items()}
+            return Manifest(**found | {"jobs": jobs, "sinks": sinks, "files": files, "body": tuple(found["body"])})
         except FileNotFoundError as why:
             raise fail("PSK-6001", f"{path} is missing. {lost}", hint=_HINT) from why
         except (KeyError, TypeError, ValueError, AttributeError) as why:
@@ -79,8 +129,8 @@ class CheckpointStore:
 
     def body(self, manifest: Manifest) -> StreamCheckpoint:
         """Raises PSK-6001 if it is damaged."""
-        path = self._path(manifest.id) / _BODY
-        self._check(path, *manifest.body)
+        path = self.path(manifest.id) / BODY
+        _check(path, *manifest.body)
         return StreamCheckpoint.from_bytes(path.read_bytes())
 
     def verify(self, id: int) -> Manifest:
@@ -89,97 +139,164 @@ class CheckpointStore:
         self.body(manifest)
         for key in manifest.jobs:
             self.large(manifest, key)
+        for name, (size, crc) in manifest.files.items():
+            # The last segment of the log may have grown.
+            _check(self.path(id) / name, size, crc, grows=name.startswith(f"{LOG}/"))
         return manifest
 
     def large(self, manifest: Manifest, key: str) -> dict[str, Path]:
         """The large files of a job, verified."""
         found = {}
         for name, (size, crc) in manifest.jobs[key].large.items():
-            found[name] = self._path(manifest.id) / key / name
-            self._check(found[name], size, crc)
+            found[name] = self.path(manifest.id) / key / name
+            _check(found[name], size, crc)
         return found
 
-    def _check(self, path: Path, size: int, crc: int) -> None:
-        try:
+    def sum(self, path: Path, size: int) -> int:
+        """The checksum of the first bytes of a file, and makes them durable; of those that were summed before, neither is done again."""
+        about = path.stat()
+        done, crc = self._sums.get(about.st_ino, (0, 0))
+        if done > size:
+            done, crc = 0, 0
+        if done < size or not size:
             data = map_file(str(path))
-        except OSError as why:
-            raise fail("PSK-6001", f"{path} cannot be read: {why.strerror or why}.", hint=_HINT) from why
-        if data.size != size or google_crc32c.value(data) != crc:
-            raise fail("PSK-6001", f"{path} is damaged: its checksum does not match.", hint=_HINT)
+            if data.size < size:
+                raise fail("PSK-6001", f"{path} has {data.size} bytes, and {size} were written.")
+            crc = google_crc32c.extend(crc, data.slice(done, size - done)) if size else google_crc32c.value(b"")
+            sync_file(path)
+            self._sums[about.st_ino] = (size, crc)
+        return int(crc)
 
-    def write(
+    def forget_sums(self) -> None:
+        """After a failure a file may be gone whose inode another one gets."""
+        self._sums.clear()
+
+    def prune(self, keep: int) -> list[int]:
+        """Removes all but the newest checkpoints, and what a crash has left of unfinished ones; returns those removed."""
+        known = self.ids()
+        gone = known[:-keep] if keep else known
+        if gone and gone[-1] == known[-1]:
+            write_json(self._folder / _LAST, known[-1], FORMAT)
+        for id in gone:
+            # Without its manifest it is no checkpoint, whatever else is still there.
+            (self.path(id) / MANIFEST).unlink(missing_ok=True)
+            crash_point("checkpoint.pruned")
+            shutil.rmtree(self.path(id), ignore_errors=True)
+        for left in self._folder.glob(f"*{_NEW}"):
+            shutil.rmtree(left, ignore_errors=True)
+        if gone:
+            kept = {f.stat().st_ino for f in self._folder.rglob("*") if f.is_file()}
+            self._sums = {inode: known for inode, known in self._sums.items() if inode in kept}
+        return gone
+
+    def path(self, id: int) -> Path:
+        return self._folder / str(id)
+
+    def draft(self, id: int) -> CheckpointDraft:
+        """A checkpoint that is being made. Nothing is left of it unless it is completed."""
+        return CheckpointDraft(self, id, self._folder / f"{id}{_NEW}")
+
+
+class CheckpointDraft:
+    """A checkpoint that is being made: 1. `add` links files, which is quick. 2. `complete` sums and syncs them, writes the body and the manifest, and gives the folder its name."""
+
+    def __init__(self, store: CheckpointStore, id: int, folder: Path) -> None:
+        self.id = id
+        self._store = store
+        self._folder = folder
+        self._files: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        make_folder(self._folder)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._store.forget_sums()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise unwritable(self._store.path(self.id), error) from error
+
+    def add(self, name: str, path: Path, size: int | None = None) -> None:
+        """Links a file, of which the first bytes count; all of it without a size. Raises FileNotFoundError if it is gone."""
+        target = self._target(name)
+        link(path, target)
+        self._files[name] = target.stat().st_size if size is None else size
+
+    def put(self, name: str, data: bytes) -> None:
+        self._target(name).write_bytes(data)
+        self._files[name] = len(data)
+
+    def _target(self, name: str) -> Path:
+        target = self._folder / name
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return target
+
+    def complete(
         self,
         body: StreamCheckpoint,
         jobs: Mapping[str, SavedJob],
-        large: Mapping[str, Mapping[str, Path]],
         *,
         lsn: int,
         catalog: int,
         duration_ms: int,
+        sinks: Mapping[str, SavedSink] | None = None,
+        plans: Mapping[str, str] | None = None,
     ) -> Manifest:
-        """Writes a checkpoint. When this returns, all of it is on disk. Raises PSK-7004; nothing is left of it then.
-
-        1. Link the large files, and sync them, because nobody else has. 2. Write the body. 3. Write the manifest. 4. Give the folder its name.
-        """
-        made, target = self._folder / f"{body.id}{_NEW}", self._path(body.id)
-        shutil.rmtree(made, ignore_errors=True)
-        try:
-            make_folder(made)
-            linked = {key: self._link(made / key, files) for key, files in large.items()}
-            data = body.to_bytes()
-            write_durably(made / _BODY, data)
-            manifest = Manifest(
-                id=body.id,
-                lsn=lsn,
-                time_ms=body.created_at,
-                duration_ms=duration_ms,
-                catalog=catalog,
-                bytes=len(data) + sum(size for files in linked.values() for size, _ in files.values()),
-                body=(len(data), google_crc32c.value(data)),
-                jobs={k: SavedJob(j.base, j.lsn, j.roster, linked.get(k, {})) for k, j in jobs.items()},
-            )
-            write_json(made / _MANIFEST, asdict(manifest), FORMAT)
-            os.replace(made, target)
-            sync_folder(self._folder)
-        except OSError as error:
-            shutil.rmtree(made, ignore_errors=True)
-            raise unwritable(target, error) from error
-        except PenstockError:
-            shutil.rmtree(made, ignore_errors=True)
-            raise
+        """When this returns, all of it is on disk. `jobs` name their large files, without sums."""
+        target = self._store.path(self.id)
+        sums = {name: (size, self._store.sum(self._folder / name, size)) for name, size in self._files.items()}
+        crash_point("checkpoint.linked")
+        data = body.to_bytes()
+        write_durably(self._folder / BODY, data)
+        whole = {
+            key: replace(job, large={name: sums.pop(f"{key}/{name}") for name in job.large})
+            for key, job in jobs.items()
+        }
+        large = sum(size for job in whole.values() for size, _ in job.large.values())
+        manifest = Manifest(
+            id=self.id,
+            lsn=lsn,
+            time_ms=body.created_at,
+            duration_ms=duration_ms,
+            catalog=catalog,
+            bytes=len(data) + large + sum(size for size, _ in sums.values()),
+            body=(len(data), google_crc32c.value(data)),
+            jobs=whole,
+            sinks=sinks or {},
+            plans=plans or {},
+            files=sums,
+        )
+        write_json(self._folder / MANIFEST, asdict(manifest), FORMAT)
+        for folder, _, _ in os.walk(self._folder):
+            sync_folder(Path(folder))
+        crash_point("checkpoint.written")
+        os.replace(self._folder, target)
+        sync_folder(target.parent)
         return manifest
 
-    def _link(self, folder: Path, files: Mapping[str, Path]) -> dict[str, tuple[int, int]]:
-        """Links files; a file that an earlier checkpoint has is on disk and has its checksum."""
-        sums = {}
-        for name, path in files.items():
-            target = folder / name
-            make_folder(target.parent)
-            link(path, target)
-            about = target.stat()
-            known = self._sums.get((about.st_ino, about.st_size))
-            if known is None:
-                known = google_crc32c.value(map_file(str(target)))
-                self._sums[about.st_ino, about.st_size] = known
-                sync_file(target)
-            else:
-                sync_folder(target.parent)
-            sums[name] = (about.st_size, known)
-        return sums
 
-    def prune(self, keep: int) -> list[int]:
-        """Removes all but the newest checkpoints, and what a crash has left of unfinished ones; returns those removed."""
-        gone = self.ids()[:-keep] if keep else self.ids()
-        for id in gone:
-            # Without its manifest it is no checkpoint, whatever else is still there.
-            (self._path(id) / _MANIFEST).unlink(missing_ok=True)
-            shutil.rmtree(self._path(id), ignore_errors=True)
-        for left in self._folder.glob(f"*{_NEW}"):
-            shutil.rmtree(left, ignore_errors=True)
-        if gone:
-            kept = {(f.stat().st_ino, f.stat().st_size) for f in self._folder.rglob("*") if f.is_file()}
-            self._sums = {key: crc for key, crc in self._sums.items() if key in kept}
-        return gone
+def _check(path: Path, size: int, crc: int, *, grows: bool = False) -> None:
+    try:
+        data = map_file(str(path))
+    except OSError as why:
+        raise fail("PSK-6001", f"{path} cannot be read: {why.strerror or why}.", hint=_HINT) from why
+    short = data.size < size if grows else data.size != size
+    if short or google_crc32c.value(data.slice(0, size)) != crc:
+        raise fail("PSK-6001", f"{path} is damaged: its checksum does not match.", hint=_HINT)
 
-    def _path(self, id: int) -> Path:
-        return self._folder / str(id)
+
+__all__ = [
+    "BODY",
+    "CATALOG",
+    "LOG",
+    "MANIFEST",
+    "CheckpointDraft",
+    "CheckpointStore",
+    "Manifest",
+    "SavedJob",
+    "SavedSink",
+]

@@ -76,8 +76,13 @@ class Feed:
             self.counters.rows += sum(b.num_rows for b in part.batches)
             self.counters.commits += 1
 
+    @property
+    def defaults(self) -> dict[str, object]:
+        """What columns that a row lacks are filled with."""
+        return self._now_default() | self._defaults
+
     def _coerced(self, data: object) -> pa.Table | pa.RecordBatch:
-        defaults = self._now_default() | self._defaults
+        defaults = self.defaults
         if isinstance(data, Mapping):
             batch = self._rows.encode(data, defaults)
             if batch is not None:

@@ -74,8 +74,9 @@ class ProcessingClock:
     def _stamp(self, rows: Rows, now: int) -> Rows:
         at = rows.schema.get_field_index(self._column)
         field = rows.schema.field(at)
-        times = pa.array([now] * rows.num_rows, pa.int64())
+        one = pa.scalar(now, pa.int64())
         if not pa.types.is_integer(field.type):
-            times = pc.multiply(times, 1000).cast(field.type)
+            one = pc.multiply(one, 1000).cast(field.type)
+        times = pa.repeat(one, rows.num_rows)
         stamped: Rows = rows.set_column(at, field, times)
         return stamped

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from penstock.catalog.check import Unfit, check_memory
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.catalog.types import stored_schema
+from penstock.disk import crash_point
 from penstock.errors import PenstockError, fail
 from penstock.log import Covered, Log, Part
 from penstock.log.state import NO_WATERMARK, NOTHING_COVERED
@@ -105,6 +106,7 @@ class Recorder:
         asks = self._asks
         if asks is None or not made.tables[0].num_rows:
             self._storage.commit(made.parts)
+            crash_point("epoch.recorded")
             return made.failed
 
         def commit(found: pa.Table | None) -> None:
@@ -113,6 +115,10 @@ class Recorder:
 
         asks.answer(asks.asked(made.tables[0]), stopping, commit)
         return made.failed
+
+    def objects(self, epoch: Epoch) -> Sequence[int | None]:
+        """The objects of the outputs of an epoch."""
+        return [o.id for o in self._objects]
 
     def recorded(self) -> Covered | None:
         """What the last recorded epoch has read; None if none is recorded."""
@@ -188,13 +194,15 @@ class Recorder:
 
 class MemberRecorder:
     """Records the epochs of a shared job: the rows of all its members are one commit. A member of whose epoch nothing can be made, or whose state is too large,
-    is told to `evict`, and the others go on. Members change under `lock`, so that nobody is gone whose rows are being committed.
+    is told to `evict`, and the others go on. Members are known by their slots, and change under `lock`: nobody is gone whose rows are being committed, and what was under way of another version
+    of a query is not taken for rows of the present one.
     """
 
     Evict = Callable[[int, PenstockError], None]
 
     @dataclass(frozen=True)
     class Member:
+        object_id: int
         recorder: Recorder
         guard: Guard | None
 
@@ -230,30 +238,34 @@ class MemberRecorder:
     def _commit(self, epoch: Epoch) -> bool:
         parts: list[Part] = []
         failed = False
-        for i, object_id in enumerate(epoch.objects or ()):
-            member = self.members.get(object_id)
+        for i, slot in enumerate(epoch.slots or ()):
+            member = self.members.get(slot)
             if member is None or not (epoch.batches[i] or epoch.errors[i] or epoch.watermark is not None or epoch.idle):
                 continue
             try:
                 made = member.recorder.parts(epoch.of(i), self._last)
             except Exception as why:
                 error = why if isinstance(why, PenstockError) else fail("PSK-8001", f"{type(why).__name__}: {why}")
-                self._evict(object_id, error)
+                self._evict(member.object_id, error)
                 continue
             parts += made.parts
             failed = failed or made.failed
         if parts:
             self._storage.commit(parts)
+            crash_point("epoch.recorded")
             self._last = max(self._last or NOTHING_COVERED, covered_by(epoch), key=lambda c: c.position)
         return failed
 
+    def objects(self, epoch: Epoch) -> Sequence[int | None]:
+        """The objects of the outputs of an epoch; None of those that are no members any more."""
+        return [m.object_id if (m := self.members.get(slot)) is not None else None for slot in epoch.slots or ()]
+
     def guard(self, object_id: int) -> Guard | None:
         """What watches the state of a member."""
-        member = self.members.get(object_id)
-        return member.guard if member is not None else None
+        return next((m.guard for m in list(self.members.values()) if m.object_id == object_id), None)
 
     def _check(self) -> None:
-        guarded = {i: m.guard for i, m in list(self.members.items()) if m.guard is not None}
+        guarded = {m.object_id: m.guard for m in list(self.members.values()) if m.guard is not None}
         kept = self._kept() if guarded else {}
         for object_id, guard in guarded.items():
             try:

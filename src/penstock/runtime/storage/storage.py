@@ -17,7 +17,7 @@ from penstock.catalog.types import schema_of, stored_schema
 from penstock.config import Settings
 from penstock.disk import make_folder
 from penstock.errors import PenstockError, fail
-from penstock.log import Commit, Entry, Log, Part
+from penstock.log import Commit, Entry, Log, Part, Pinned
 from penstock.runtime.storage.alignment import Alignment
 from penstock.runtime.storage.backpressure import Backpressure
 from penstock.runtime.storage.checkpoints import CheckpointStore
@@ -26,6 +26,7 @@ from penstock.runtime.storage.feed import Feed
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.layout import Layout, remove
 from penstock.runtime.storage.pervalue import ValueWatermark
+from penstock.runtime.storage.restoring import finish
 from penstock.serve.hub import Hub
 from penstock.serve.store import ViewStore
 
@@ -72,6 +73,18 @@ class Storage:
         self.settings = settings
         self.layout = Layout(folder)
         self.checkpoints = CheckpointStore(self.layout.checkpoints)
+        self.commits = threading.Condition()
+        """Notified after every group of commits."""
+        self.hub = Hub()
+        self.restored: int | None = None
+        """The checkpoint that the database was last restored from, in this process or at its start."""
+        self._lock = threading.Lock()
+        self._saving = threading.Lock()
+        self._open()
+
+    def _open(self) -> None:
+        settings, folder = self.settings, self.layout.root
+        self.restored = finish(folder) or self.restored
         self.index: Index = NoIndex()
         self.feeds: dict[int, Feed] = {}
         self.closed: dict[int, PenstockError] = {}
@@ -80,14 +93,11 @@ class Storage:
         """Objects whose contents could not be rebuilt or saved, and why. Others are not affected."""
         self.full: PenstockError | None = None
         """Why new rows are refused, while the log exceeds its limit."""
-        self.commits = threading.Condition()
-        """Notified after every group of commits."""
         self.alignment = Alignment(self._stood_still)
         """Decides which sources accept no rows now, because they are too far ahead of others."""
+        self._frozen: PenstockError | None = None
         self._attached: dict[int, tuple[ObjectInfo, pa.Schema]] = {}
         self._orders: dict[int, threading.Lock] = {}
-        self._lock = threading.Lock()
-        self._saving = threading.Lock()
         with ExitStack() as undo:
             self.log = Log.open(
                 folder,
@@ -104,12 +114,33 @@ class Storage:
             # An undone statement or a crash may have left an id in the log that is not in the catalogue. The log accepts no
             # more commits for it, so it must not be reused.
             self.catalog.reserve(self.log.highest_id)
-            self.hub = Hub()
             self.store = ViewStore(
                 memory_limit=settings.serve.memory_limit, spill=folder / "spill", on_damage=self._damaged
             )
             undo.callback(self.store.close)
             undo.pop_all()
+
+    def freeze(self, why: PenstockError) -> None:
+        """Refuses all further commits. Those under way are complete when this returns."""
+        with uninterrupted(), self._in_order(list(self._attached)):
+            self._frozen = why
+
+    def thaw(self) -> None:
+        self._frozen = None
+
+    def reopen(self, change: Callable[[], None]) -> None:
+        """Closes the files of the database, changes them, and opens them again; no object is attached then. Subscribers stay. What `change` raises is raised when the files are open again."""
+        self.alignment.close()
+        self.backpressure.close()
+        error: BaseException | None = None
+        try:
+            self._close_files()
+            change()
+        except BaseException as why:
+            error = why
+        self._open()
+        if error is not None:
+            raise error
 
     # Commits
 
@@ -191,6 +222,8 @@ class Storage:
             self.commit([part], aligned=False)
 
     def _check_known(self, object_id: int) -> None:
+        if self._frozen is not None:
+            raise self._frozen
         if object_id not in self._attached:
             raise fail("PSK-1002", "The object was dropped.")
 
@@ -382,6 +415,14 @@ class Storage:
         self._attached[info.id] = (info, stored_schema(info))
         self.feeds[info.id] = self._feed(info, defaults)
 
+    def inscribe(self, info: ObjectInfo) -> None:
+        """The object has another name or comment, and is the same otherwise."""
+        if info.id in self._attached:
+            self._attached[info.id] = (info, self._attached[info.id][1])
+            self.hub.rename(info.id, info.name)
+        if info.id in self.feeds:
+            self.feeds[info.id].info = info
+
     def renew(self, info: ObjectInfo) -> None:
         """The object has another query, and the same columns."""
         self._attached[info.id] = (info, stored_schema(info))
@@ -401,13 +442,23 @@ class Storage:
             _, lsn = self.store.save(info.id, path)
         return lsn
 
+    @contextmanager
+    def pinned(self) -> Iterator[Pinned]:
+        """All files of the log at one moment, and snapshots that are neither replaced within the block nor ahead of it: the log has all changes after them."""
+        with self._saving, self.log.pinned() as found:
+            yield found
+
     def close(self) -> None:
         """Releases all resources, then raises the first error."""
+        with ExitStack() as last:
+            last.callback(self._close_files)
+            last.callback(self.hub.close)
+
+    def _close_files(self) -> None:
         with ExitStack() as last:
             last.callback(self.store.close)
             last.callback(self.catalog.close)
             last.callback(self.log.close)
-            last.callback(self.hub.close)
 
 
 __all__ = ["FED", "Index", "NoIndex", "Storage"]

@@ -127,8 +127,7 @@ class Analytics:
         if spec is None:
             return None
         unit = str(spec.args.get("kind") or "").lower()
-        if spec.args.get("exclude") or unit not in ("rows", "range"):
-            raise self.ctx.fail("PSK-1012", "a frame must be ROWS or RANGE BETWEEN … AND …", origin)
+        refuse_frame(self.ctx, spec, origin)
         start = self._edge(spec.args.get("start"), spec.args.get("start_side"), origin, order)
         end = self._edge(spec.args.get("end") or "CURRENT ROW", spec.args.get("end_side"), origin, order)
         if unit == "range" and len(order) != 1 and any(v not in (0, None) for v in (start, end)):
@@ -158,3 +157,13 @@ class Analytics:
 
 
 _Parts = tuple[tuple[Expr, ...], tuple[SortKey, ...], exp.Expression | None]
+
+
+def refuse_frame(ctx: Context, spec: exp.Expression, origin: exp.Expression | None) -> None:
+    """Raises PSK-1012 for GROUPS and EXCLUDE, which Spark does not have either."""
+    if spec.args.get("exclude"):
+        hint = "Compute a frame that ends at 1 PRECEDING and one that begins at 1 FOLLOWING, and combine them."
+        raise ctx.fail("PSK-1012", "EXCLUDE is not supported in a frame", origin, hint=hint)
+    if str(spec.args.get("kind") or "").upper() not in ("ROWS", "RANGE"):
+        hint = "Number the groups in a derived table with dense_rank() OVER (…) AS g; then ORDER BY g RANGE BETWEEN …."
+        raise ctx.fail("PSK-1012", "GROUPS is not supported in a frame", origin, hint=hint)

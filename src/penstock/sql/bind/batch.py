@@ -10,7 +10,8 @@ from sqlglot.errors import ErrorLevel, UnsupportedError
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.plan.dialect import DIALECT
 from penstock.plan.room import with_room
-from penstock.sql.bind import chosen, firstrows, membership, ordered
+from penstock.sql.bind import chosen, firstrows, membership, oncewindows, ordered
+from penstock.sql.bind.analytic import refuse_frame
 from penstock.sql.bind.context import CatalogView, Context, qualified
 from penstock.sql.bind.expansion import expanded, is_cte
 from penstock.sql.bind.exprs import alias_hint, walk_block
@@ -19,11 +20,15 @@ from penstock.sql.bind.presentation import present
 from penstock.sql.bind.recursion import reads
 from penstock.sql.bind.simple import Unequal, duckdb_text
 from penstock.sql.bind.windows import bound_of, window_kind
+from penstock.sql.files import READ_FILES, FileRead, read_files_call
 from penstock.sql.functions import SEVERAL, generator_name, name_of, translate
 from penstock.sql.limits import MAX_BLOCKS
 from penstock.sql.names import suggestion
 from penstock.sql.query import ParsedQuery
 from penstock.sql.trees import bare
+
+_FILES = "files"
+"""Marks a table that stands for the rows of files."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class BatchQuery:
     objects: tuple[str, ...]
     duckdb_sql: str | None = None
     unequal: str | None = None
+    files: tuple[tuple[str, FileRead], ...] = ()
+    """The calls of read_files, each with the name that the query has for its rows."""
     expands: tuple[int, ...] = ()
     """The ids of the named queries that are part of it."""
 
@@ -49,6 +56,7 @@ def bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
 def _bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     ctx = Context(query, catalog)
     tree = expanded(ctx, query.ast.copy())
+    oncewindows.write_out(ctx, tree)
     _refuse(ctx, tree)
     _check_size(ctx, tree)
     _any_and_all(ctx, tree)
@@ -56,9 +64,10 @@ def _bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     chosen.write_out(ctx, tree)
     firstrows.write_out(ctx, tree)
     membership.write_out(ctx, tree)
+    files = _files(ctx, tree)
     objects: dict[str, ObjectInfo] = {}
     for table in list(tree.find_all(exp.Table)):
-        if isinstance(table.this, exp.Identifier) and not is_cte(table):
+        if isinstance(table.this, exp.Identifier) and not table.meta.get(_FILES) and not is_cte(table):
             info = _resolve(ctx, table)
             objects.setdefault(info.name, info)
             alias = table.args.get("alias")
@@ -84,7 +93,22 @@ def _bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
             raise Unequal("it does not read one object")
         return BatchQuery(text, tuple(objects), duckdb_text(tree, single), expands=tuple(ctx.expanded))
     except Unequal as why:
-        return BatchQuery(text, tuple(objects), None, str(why), tuple(ctx.expanded))
+        return BatchQuery(text, tuple(objects), None, str(why), files, tuple(ctx.expanded))
+
+
+def _files(ctx: Context, tree: exp.Expression) -> tuple[tuple[str, FileRead], ...]:
+    """Gives the rows of each read_files(…) in FROM a name."""
+    out: list[tuple[str, FileRead]] = []
+    for table in list(tree.find_all(exp.Table)):
+        call = table.this
+        if isinstance(call, exp.Anonymous) and call.name.lower() == READ_FILES:
+            name = f"__files_{len(out)}"
+            out.append((name, read_files_call(ctx.script, call)))
+            if table.args.get("alias") is None:
+                table.set("alias", exp.TableAlias(this=exp.Identifier(this=READ_FILES, quoted=True)))
+            table.set("this", exp.Identifier(this=name, quoted=True))
+            table.meta[_FILES] = True
+    return tuple(out)
 
 
 def _refuse(ctx: Context, tree: exp.Expression) -> None:
@@ -96,6 +120,9 @@ def _refuse(ctx: Context, tree: exp.Expression) -> None:
                 cte.this,
                 hint="Put it into CREATE MATERIALIZED VIEW and select from that; or bound it and write UNION ALL.",
             )
+    for spec in tree.find_all(exp.WindowSpec):
+        origin = spec.parent
+        refuse_frame(ctx, spec, origin if isinstance(origin, exp.Expression) else None)
     for node in tree.find_all(exp.Anonymous):
         if node.name.lower() in ("__asof", "__temporal", "__probe", "__using"):
             raise ctx.fail(
@@ -107,9 +134,9 @@ def _refuse(ctx: Context, tree: exp.Expression) -> None:
         if window_kind(node) or bound_of(node):
             raise ctx.fail(
                 "PSK-1012",
-                "only continuous queries support windows",
+                "a window belongs into GROUP BY or FROM",
                 node,
-                hint="Put it into CREATE MATERIALIZED VIEW and select from that.",
+                hint="Write GROUP BY TUMBLE(ts, INTERVAL …), and select window_start and window_end.",
             )
 
 
@@ -176,6 +203,8 @@ def _check_columns(ctx: Context, select: exp.Select, info: ObjectInfo) -> None:
         or not isinstance(source.this.this, exp.Identifier)
         or source.this.args["alias"].columns
     ):
+        return
+    if source.this.args.get("pivots"):
         return
     alias = source.this.alias.lower()
     known = {c.name.lower() for c in info.columns}

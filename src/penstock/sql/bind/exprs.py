@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, UnsupportedError
 
+from penstock.catalog.declared import without_lengths
 from penstock.plan.dialect import DIALECT
 from penstock.plan.nodes import EDGES, Expr
 from penstock.sql import intervals
+from penstock.sql.bind.chars import padded
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.quantified import is_quantified
 from penstock.sql.bind.scope import Col, Scope
@@ -121,7 +123,7 @@ class ExprBinder:
                 node.set(key, self._bind(value))
             elif isinstance(value, list):
                 node.set(key, [self._bind(v) if isinstance(v, exp.Expression) else v for v in value])
-        return self._times(translate(node))
+        return padded(self.ctx, self._times(translate(node)))
 
     def _column(self, node: exp.Column) -> exp.Expression:
         parts = list(node.parts)
@@ -219,13 +221,13 @@ def type_of(ctx: Context, node: exp.Expression) -> str | None:
     if isinstance(node, exp.Column):
         return ctx.types.get(node.name)
     if isinstance(node, exp.Cast):
-        return str(node.to.sql(dialect=DIALECT)).lower()
+        return without_lengths(str(node.to.sql(dialect=DIALECT)).lower())
     if isinstance(node, exp.Literal):
         return "string" if node.is_string else "int" if node.is_int else None
     if isinstance(node, (exp.Min, exp.Max)):
-        return type_of(ctx, node.this)
+        return _computed(type_of(ctx, node.this))
     if aggregate_name(node) in EDGES and node.expressions:
-        return type_of(ctx, node.expressions[0])
+        return _computed(type_of(ctx, node.expressions[0]))
     if isinstance(node, exp.Count):
         return "bigint"
     if isinstance(node, (exp.Add, exp.Sub, exp.Mul)):
@@ -235,6 +237,11 @@ def type_of(ctx: Context, node: exp.Expression) -> str | None:
         if left == "timestamp" and isinstance(node.expression, exp.Interval):
             return "timestamp"
     return None
+
+
+def _computed(kind: str | None) -> str | None:
+    """The length of a string belongs to a column; a computed value has none."""
+    return None if kind is None else without_lengths(kind)
 
 
 def to_expr(ctx: Context, node: exp.Expression, origin: exp.Expression | None = None) -> Expr:

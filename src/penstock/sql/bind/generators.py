@@ -10,6 +10,7 @@ from penstock.sql.bind.context import Context
 from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.exprs import ExprBinder, to_expr
 from penstock.sql.bind.scope import Col
+from penstock.sql.files import READ_FILES
 from penstock.sql.functions import generator_name, name_of
 
 SERIES = frozenset({"range", "generate_series"})
@@ -74,6 +75,17 @@ def refuse_series(ctx: Context, call: exp.Expression) -> None:
             f"{name} returns rows, not a value",
             call,
             hint=f"Call it in FROM: FROM …, LATERAL {name}(…) AS s(x).",
+        )
+
+
+def refuse_files(ctx: Context, call: exp.Anonymous) -> None:
+    """Raises PSK-1012 for read_files: files have no changes to follow."""
+    if call.name.lower() == READ_FILES:
+        raise ctx.fail(
+            "PSK-1012",
+            "a continuous query cannot read files",
+            call,
+            hint="COPY t FROM '…' puts them into a table or source, which it can read.",
         )
 
 

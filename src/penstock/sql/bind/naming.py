@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 
-from penstock.plan.dialect import DIALECT, Phrase
+from penstock.plan.dialect import DIALECT, Part, Phrase
 from penstock.sql.functions import name_of
 
 _OPERATORS: dict[type[exp.Expression], str] = {
@@ -22,6 +24,8 @@ _OPERATORS: dict[type[exp.Expression], str] = {
     exp.And: "AND",
     exp.Or: "OR",
 }
+_NAMES = re.compile(r"""(?:^|\.)(?:(\w+)|`([^`]+)`)|\[['"]([^'"]+)['"]\]""")
+"""The names in a path into a VARIANT."""
 
 
 def output_name(node: exp.Expression) -> str:
@@ -30,6 +34,10 @@ def output_name(node: exp.Expression) -> str:
         return str(node.alias)
     if isinstance(node, (exp.Column, exp.Dot)):
         return str(node.name)
+    if isinstance(node, Part):
+        path = node.text("path")
+        names = _NAMES.findall(path)
+        return next(filter(None, names[-1])) if names else f"variant_get({_shown(node.this)}, ${path})"
     return _shown(node)
 
 
@@ -47,7 +55,7 @@ def _shown(node: exp.Expression) -> str:
     op = _OPERATORS.get(type(node))
     if op is not None:
         return f"({_shown(node.this)} {op} {_shown(node.expression)})"
-    if isinstance(node, exp.Func) and not isinstance(node, (exp.Cast, exp.Case, exp.If, Phrase)):
+    if isinstance(node, exp.Func) and not isinstance(node, (exp.Cast, exp.Case, exp.If, Part, Phrase)):
         name = name_of(node) or ""
         args: list[exp.Expression] = []
         for key in node.arg_types:

@@ -24,13 +24,15 @@ from penstock.plan.nodes import (
     WindowAssign,
     col,
 )
+from penstock.sql.bind import pivots
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context, qualified
 from penstock.sql.bind.correlation import CannotDecorrelate, Correlation
 from penstock.sql.bind.expansion import expanding, expansion
 from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr, type_of
-from penstock.sql.bind.generators import generate
-from penstock.sql.bind.joins import Conditions, regular_join
+from penstock.sql.bind.extras import refuse_extras
+from penstock.sql.bind.generators import generate, refuse_files
+from penstock.sql.bind.joins import JOIN_KINDS, Conditions, regular_join
 from penstock.sql.bind.onsubqueries import OnSubqueries
 from penstock.sql.bind.recursion import Recursion, Reference
 from penstock.sql.bind.scope import Col, Relation, Scope
@@ -44,28 +46,6 @@ from penstock.sql.trees import bare
 
 Ctes = dict[str, tuple[exp.Expression | Recursion | Reference, "Ctes", tuple[str, ...]]]
 BindQuery = Callable[[exp.Expression, Scope | None, Ctes], Block]
-_KINDS: dict[tuple[str, str], JoinKind] = {
-    ("", ""): "inner",
-    ("", "INNER"): "inner",
-    ("LEFT", ""): "left",
-    ("LEFT", "OUTER"): "left",
-    ("RIGHT", ""): "right",
-    ("RIGHT", "OUTER"): "right",
-    ("FULL", ""): "full",
-    ("FULL", "OUTER"): "full",
-    ("LEFT", "SEMI"): "semi",
-    ("", "SEMI"): "semi",
-    ("LEFT", "ANTI"): "anti",
-    ("", "ANTI"): "anti",
-}
-
-_EXTRAS: dict[str, tuple[str, str | None]] = {
-    "pivots": ("PIVOT", "Write an aggregate for each column: sum(CASE WHEN k = 'a' THEN v END) AS a."),
-    "sample": ("TABLESAMPLE", "Filter by a hash of the key: WHERE abs(hash(k)) % 10 = 0."),
-    "ordinality": ("WITH ORDINALITY", "Use LATERAL VIEW posexplode(…)."),
-    "version": ("A version of a table", "SUBSCRIBE … AS OF EPOCH reads the history of a stream or view."),
-    "when": ("A version of a table", "SUBSCRIBE … AS OF EPOCH reads the history of a stream or view."),
-}
 
 
 @dataclass
@@ -92,6 +72,9 @@ class From(TimeJoins):
             for join in source.this.args.get("joins") or []:
                 node = self.join(node, join)
         joins = list(select.args.get("joins") or [])
+        for join in joins:
+            if join.args.get("pivots"):
+                refuse_extras(self.ctx, join, tuple(k for k in join.args if k != "pivots"))
         while joins:
             run = list(takewhile(_is_comma, joins)) or joins[:1]
             here, joins = joins[: len(run)], joins[len(run) :]
@@ -121,10 +104,13 @@ class From(TimeJoins):
     # -- items ---------------------------------------------------------------------------------------------------------
 
     def item(self, node: exp.Expression) -> tuple[Node, Relation]:
+        if node.args.get("pivots"):
+            return self._derived(pivots.written_out(self.ctx, node, self._columns))
         if isinstance(node, exp.Table) and generator_name(node.this) is not None:
-            self._refuse_extras(node, ("this", "alias", "joins"))
+            refuse_extras(self.ctx, node, ("this", "alias", "joins"))
             return self.item(exp.Lateral(this=node.this, alias=node.args.get("alias")))
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
+            refuse_files(self.ctx, node.this)
             return self._window_function(node)
         if isinstance(node, exp.Table):
             return self._table(node)
@@ -143,18 +129,13 @@ class From(TimeJoins):
             return made, relation
         raise self.ctx.fail("PSK-1012", "this is not allowed in FROM", node)
 
-    def _refuse_extras(self, node: exp.Expression, allowed: tuple[str, ...]) -> None:
-        for key, value in node.args.items():
-            if value and key not in allowed:
-                what, hint = _EXTRAS.get(key, (key.strip("_").upper().replace("_", " "), None))
-                if key == "pivots" and any(pivot.args.get("unpivot") for pivot in value):
-                    what, hint = "UNPIVOT", "Write a UNION ALL of one SELECT for each column, or LATERAL VIEW stack(…)."
-                raise self.ctx.fail("PSK-1012", f"{what} is not supported in FROM", node, hint=hint)
+    def _columns(self, node: exp.Expression) -> pivots.Columns:
+        return [(c.name, self.ctx.types.get(c.internal)) for c in self.item(node)[1].cols]
 
     def _table(self, node: exp.Table) -> tuple[Node, Relation]:
         if node.args.get("db"):
             raise qualified(self.ctx, node)
-        self._refuse_extras(node, ("this", "alias", "joins"))
+        refuse_extras(self.ctx, node, ("this", "alias", "joins"))
         name = node.name
         cte = self.ctes.get(name.lower())
         if cte is not None:
@@ -193,7 +174,7 @@ class From(TimeJoins):
         return scan, [Col(n, i) for n, i in internal.items()]
 
     def _derived(self, node: exp.Subquery) -> tuple[Node, Relation]:
-        self._refuse_extras(node, ("this", "alias"))
+        refuse_extras(self.ctx, node, ("this", "alias"))
         if isinstance(node.this, exp.Table):
             inner = From(self.ctx, self.ctes, self.bind_query, Scope(outer=self.scope.outer))
             made, relation = inner.item(node.this)
@@ -223,7 +204,7 @@ class From(TimeJoins):
 
     def _window_function(self, node: exp.Table) -> tuple[Node, Relation]:
         """`TUMBLE(TABLE s, DESCRIPTOR(ts), size)` or `TUMBLE(s, ts, size)`: the table's columns, window_start and window_end."""
-        self._refuse_extras(node, ("this", "alias"))
+        refuse_extras(self.ctx, node, ("this", "alias"))
         call = node.this
         kind = window_kind(call)
         if kind is None:
@@ -339,7 +320,7 @@ class From(TimeJoins):
         if (join.args.get("method") or "").upper() == "NATURAL":
             using = [c.name for c in before.visible() if relation.find(c.name)]
         crossed = kind_word == "CROSS" or (special is None and not parts and not using)
-        kind: JoinKind | None = "inner" if kind_word == "CROSS" else _KINDS.get((side, kind_word))
+        kind: JoinKind | None = "inner" if kind_word == "CROSS" else JOIN_KINDS.get((side, kind_word))
         if kind is None:
             raise self.ctx.fail("PSK-3003", f"{side} {kind_word} JOIN is not supported".replace("  ", " "), item)
         if kind in ("right", "full") and self.start is not None:

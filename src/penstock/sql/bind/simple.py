@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
+from penstock.catalog.declared import char_length, is_declared, without_lengths
 from penstock.catalog.objects import ObjectInfo
 from penstock.sql.functions import name_of
 from penstock.sql.trees import bare
@@ -43,11 +44,22 @@ def duckdb_text(tree: exp.Expression, info: ObjectInfo) -> str:
     return _Select(tree, source.this, info).checked().sql(dialect="duckdb", identify=True)
 
 
+def _plain(kind: str) -> str:
+    """VARCHAR(n) is a string; CHAR(n) is not on the list, because Spark pads what it is compared with."""
+    return kind if char_length(kind) else without_lengths(kind)
+
+
+def _check_held(kind: str) -> None:
+    """DuckDB holds values of these types in another form."""
+    if (is_declared(kind) and not char_length(kind)) or "void" in kind:
+        raise Unequal(f"it has a column of type {kind}")
+
+
 class _Select:
     def __init__(self, tree: exp.Select, table: exp.Table, info: ObjectInfo) -> None:
         self.tree = tree
         self.table = table
-        self.types = {c.name.lower(): c.type for c in info.columns}
+        self.types = {c.name.lower(): _plain(c.type) for c in info.columns}
         self.alias = table.alias.lower()
 
     def checked(self) -> exp.Expression:
@@ -74,8 +86,10 @@ class _Select:
         if isinstance(item, exp.Star):
             if any(item.args.values()):
                 raise Unequal("* has a clause of its own")
+            self._whole()
             return
         if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
+            self._whole()
             return
         value = item.this if isinstance(item, exp.Alias) else item
         plain = self._column(value) if isinstance(value, exp.Column) else None
@@ -86,6 +100,10 @@ class _Select:
                 # Clauses could refer to the column or to the alias.
                 raise Unequal(f"{item.alias} is a column and an alias")
             made[name] = kind
+
+    def _whole(self) -> None:
+        for kind in self.types.values():
+            _check_held(kind)
 
     def _group(self, group: exp.Expression | None) -> None:
         if group is None:
@@ -119,6 +137,7 @@ class _Select:
         found = self.types.get(node.name.lower()) if own else None
         if found is None:
             raise Unequal(f"{node.name} is not a column")
+        _check_held(found)
         return found
 
     def _type(self, node: exp.Expr) -> str:

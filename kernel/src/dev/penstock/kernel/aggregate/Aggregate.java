@@ -30,7 +30,6 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.types.TimeType;
 
 /**
  * GROUP BY over a Z-set.
@@ -167,7 +166,7 @@ public final class Aggregate {
     for (String key : keys) {
       DataType declared = input.declared(key);
       travels.add(Wire.type(declared));
-      columns = columns.add(key, declared instanceof TimeType ? DataTypes.StringType : declared, true);
+      columns = columns.add(key, declared, true);
     }
     for (String bound : bounds) {
       travels.add(DataTypes.LongType);

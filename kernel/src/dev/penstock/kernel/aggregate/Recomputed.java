@@ -30,7 +30,7 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * An aggregate that has no incremental form: Spark's own implementation, over all rows of the group in the order of their values.
  *
- * <p>The arguments of a row travel and are kept in their wire types, which have Spark's internal values for all types but TIME.
+ * <p>The arguments of a row travel and are kept in their wire types, which have Spark's internal values.
  */
 final class Recomputed implements Serializable {
   private static final long serialVersionUID = 1L;

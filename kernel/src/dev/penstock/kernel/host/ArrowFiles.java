@@ -26,6 +26,7 @@ import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.arrow.ArrowWriter;
@@ -169,6 +170,7 @@ public final class ArrowFiles {
           ArrowUtils$.MODULE$.rootAllocator().newChildAllocator("penstock-input", 0, Long.MAX_VALUE);
       private final VectorSchemaRoot root =
           VectorSchemaRoot.create(ArrowUtils$.MODULE$.toArrowSchema(schema, "UTC", true, false, false), allocator);
+      private final UnsafeProjection copy = UnsafeProjection.create(schema);
       private Iterator<InternalRow> rows = Collections.emptyIterator();
 
       Batches(Iterator<Long> offsets) throws IOException {
@@ -201,7 +203,10 @@ public final class ArrowFiles {
           throw new UncheckedIOException(e);
         }
         ColumnVector[] columns = root.getFieldVectors().stream().map(ArrowColumnVector::new).toArray(ColumnVector[]::new);
-        rows = new ColumnarBatch(columns, root.getRowCount()).rowIterator();
+        Iterator<InternalRow> stored = new ColumnarBatch(columns, root.getRowCount()).rowIterator();
+        // Generated code reads the elements of an array in place, and Arrow refuses to read a NULL.
+        rows = scala.jdk.javaapi.CollectionConverters.asJava(
+            scala.jdk.javaapi.CollectionConverters.asScala(stored).map(row -> (InternalRow) copy.apply(row)));
       }
 
       void close() {

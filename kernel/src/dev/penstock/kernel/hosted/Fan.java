@@ -153,11 +153,13 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
 
   private void work(int slot, Work work) {
     MemberErrors.begin(errors, slot);
+    Lookup.enter(host.views(slot));
     try {
       work.run();
     } catch (Exception | LinkageError | StackOverflowError e) {
       throw MemberFailed.of(slot, e);
     } finally {
+      Lookup.enter(null);
       MemberErrors.end();
     }
   }

@@ -63,6 +63,7 @@ public final class HostRun implements EpochLoop.Work {
   private final List<EpochLoop.Scan> scans = new ArrayList<>();
   private EpochLoop loop;
   private StoredState stored;
+  private Replicas replicas;
 
   /** @param parallelism how many tasks read an object in a large epoch */
   public HostRun(
@@ -77,14 +78,15 @@ public final class HostRun implements EpochLoop.Work {
     this.parallelism = parallelism;
   }
 
-  /** An object that the members read; {@code schema}: its columns, {@code __pwm} and {@code __to}, as JSON. */
+  /** An object that the members read; {@code schema}: its columns, {@code __pwm}, {@code __lsn} and {@code __to}, as JSON. */
   public void scan(int object, String schema) {
     StructType columns = (StructType) DataType.fromJson(schema);
-    scans.add(new EpochLoop.Scan(object, columns, columns.size() - 2));
+    scans.add(new EpochLoop.Scan(object, columns, columns.size() - 3));
   }
 
   public void start() {
     loop = new EpochLoop(job, folder, scans, session.sessionState().conf().numShufflePartitions(), errors, this);
+    replicas = new Replicas(loop);
     loop.start();
   }
 
@@ -120,6 +122,7 @@ public final class HostRun implements EpochLoop.Work {
 
   @Override
   public void end() {
+    replicas.close();
     if (stored != null && !spark.isStopped()) {
       stored.forget(session);
     }
@@ -130,6 +133,7 @@ public final class HostRun implements EpochLoop.Work {
     spark.setLocalProperty(EPOCH, Long.toString(epoch.number()));
     HostTable.Reference table = new HostTable.Reference(job);
     HostTable host = table.get();
+    host.show(replicas.prepare(host, epoch));
     int partitions = epoch.partitions();
     RDD<Tuple2<Object, InternalRow>> many = null;
     List<Onward.Part> parts = new ArrayList<>();

@@ -31,6 +31,7 @@ public final class HostTable {
     private final ConcurrentLinkedDeque<MemberCode> free = new ConcurrentLinkedDeque<>();
     private final Broadcast<byte[]> sent;
     private volatile int[] depths;
+    private volatile List<Lookup.Table> tables;
 
     Entry(byte[] code, Broadcast<byte[]> sent) {
       this.code = code;
@@ -54,12 +55,22 @@ public final class HostTable {
       }
       return depths;
     }
+
+    /** The lookup tables that the member has replicas of. */
+    List<Lookup.Table> tables() {
+      if (tables == null) {
+        tables = Member.of(code).tables;
+      }
+      return tables;
+    }
   }
 
   private final Map<Integer, Entry> members = new ConcurrentHashMap<>();
   /** Tells the tables of one job apart, each of which was made for one run. */
   private final long run;
   private volatile List<Integer> sweep = List.of();
+  /** What members find in lookup tables in this epoch, by slot and table. */
+  private volatile Map<Integer, Map<String, Replica.View>> views = Map.of();
 
   private HostTable(long run) {
     this.run = run;
@@ -94,6 +105,16 @@ public final class HostTable {
   /** From here on tasks remove the state of these slots, which are no members. */
   public void sweep(List<Integer> slots) {
     sweep = List.copyOf(slots);
+  }
+
+  /** From here on members find this in lookup tables, by slot and table. */
+  void show(Map<Integer, Map<String, Replica.View>> found) {
+    views = found;
+  }
+
+  /** What a member finds in lookup tables. */
+  Map<String, Replica.View> views(int slot) {
+    return views.getOrDefault(slot, Map.of());
   }
 
   /** The greatest depth of an operator. */

@@ -64,6 +64,7 @@ public final class Member implements Serializable {
 
   final ArrayList<Operator> operators = new ArrayList<>();
   final ArrayList<Branch> branches = new ArrayList<>();
+  final ArrayList<Lookup.Table> tables = new ArrayList<>();
   final StructType output;
 
   private Member(StructType output) {
@@ -83,7 +84,40 @@ public final class Member implements Serializable {
     Parts parts = member.new Parts(optimized);
     member.lead(parts.rows(optimized), OUTPUT, optimized);
     member.checkState();
+    member.lookups(optimized);
     return member;
+  }
+
+  /** Finds the lookup tables of the plan. */
+  private void lookups(LogicalPlan plan) {
+    plan.foreach(node -> {
+      node.expressions().foreach(e -> {
+        e.foreach(found -> {
+          if (found instanceof Lookup lookup && tables.stream().noneMatch(table -> table.id().equals(lookup.id()))) {
+            tables.add(table(lookup));
+          }
+          return null;
+        });
+        return null;
+      });
+      return null;
+    });
+  }
+
+  private static Lookup.Table table(Lookup lookup) {
+    var frame = (org.apache.spark.sql.classic.Dataset<Row>) lookup.table();
+    SparkSession session = frame.sparkSession();
+    LogicalPlan plan = session.withActive(() -> session.sessionState().optimizer().execute(frame.logicalPlan().clone()));
+    if (plan.exists(node -> node instanceof AttemptPlan)) {
+      throw new Unfit("rows of a lookup table can fail");
+    }
+    Member alone = new Member(frame.schema());
+    List<Source> sources = alone.new Parts(plan).rows(plan);
+    if (sources.size() != 1 || sources.get(0).object < 0) {
+      throw new Unfit("a lookup table is not a plain one");
+    }
+    Source source = whole(sources.get(0), plan);
+    return new Lookup.Table(lookup.id(), source.object, source.steps);
   }
 
   private void lead(List<Source> sources, int to, LogicalPlan plan) {
@@ -235,7 +269,7 @@ public final class Member implements Serializable {
 
   /** Whether it is an expression itself, and not its arguments, that is another each time. The numbers of rows in a task are of no consequence. */
   private static boolean changes(Expression e) {
-    return !e.deterministic() && e.children().forall(child -> ((Expression) child).deterministic()) && !(e instanceof Pack);
+    return !e.deterministic() && e.children().forall(child -> ((Expression) child).deterministic()) && !(e instanceof Pack || e instanceof Lookup);
   }
 
   private static Unfit unfit(LogicalPlan plan) {

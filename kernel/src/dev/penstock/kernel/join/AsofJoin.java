@@ -1,6 +1,7 @@
 package dev.penstock.kernel.join;
 
 import dev.penstock.kernel.row.PackedRow;
+import dev.penstock.kernel.state.EventTime;
 import dev.penstock.kernel.state.Moment;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -27,7 +28,7 @@ import org.apache.spark.sql.types.StructType;
  *       arrived counts.
  *   <li>NULLs: a NULL key or time matches nothing; such a left row is answered immediately.
  *   <li>{@code eager}: answered on arrival with the right rows of this and earlier epochs. State: the right rows, for ever.
- *   <li>{@code watermark}: answered when no future right row can change the answer; future right rows have times ≥ the watermark.
+ *   <li>{@code watermark}: answered in the epoch after which no future right row can change the answer; future right rows have times ≥ the watermark.
  *       Backward: watermark &gt; left time (≥ when strict). Forward: watermark &gt; the candidate's time. Nearest: watermark &gt; left
  *       time + the candidate's distance. Without a candidate forward and nearest wait until watermark &gt; left time + tolerance; without
  *       a tolerance, until there is one. State: waiting left rows, and the right rows that they or left rows with times ≥ the watermark
@@ -104,6 +105,8 @@ public final class AsofJoin {
     /** Left rows that wait, by time. */
     private transient JoinStore waiting;
     private transient JoinAnswers answers;
+    /** The watermark after the epoch, in microseconds. */
+    private transient long reached;
 
     Processor(
         boolean inner, boolean eager, Direction direction, boolean strict, long tolerance, boolean leftRetracts,
@@ -125,6 +128,8 @@ public final class AsofJoin {
         waiting = new JoinStore(getHandle(), "waiting");
       }
       answers = new JoinAnswers(getHandle(), inner, leftRetracts);
+      Long after = EventTime.reached();
+      reached = after == null ? JoinTimer.UNKNOWN : Math.multiplyExact(after, 1000L);
     }
 
     @Override
@@ -165,7 +170,8 @@ public final class AsofJoin {
         }
       });
       out.at(Moment.ON_TIME);
-      close(inForce, out);
+      // All rows before the watermark that this epoch reaches are here, and later ones count as late at that watermark: what is due then need not wait for the next epoch.
+      close(moments && !eager ? Math.max(inForce, reached) : inForce, out);
       return out.iterator();
     }
 

@@ -18,8 +18,6 @@ import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.DoubleType;
-import org.apache.spark.sql.types.FloatType;
 import org.apache.spark.sql.types.StructType;
 
 /**
@@ -120,7 +118,7 @@ public final class JoinPlan {
       } else {
         lost = lost.or(key.isNull());
       }
-      parts.add(comparable(key, type));
+      parts.add(Pack.comparable(key, type));
     }
     Column at = functions.lit(0L);
     if (time != null) {
@@ -149,16 +147,6 @@ public final class JoinPlan {
   /** The side with equal rows combined; times and the order of arrival are lost. */
   static Dataset<Row> combined(Dataset<Row> side) {
     return side.mapPartitions((MapPartitionsFunction<Row, Row>) JoinCombiner::new, Encoders.row(INPUT));
-  }
-
-  /** -0.0 equals 0.0 and NaN equals NaN in a key, as in Spark's own joins. */
-  private static Column comparable(Column key, DataType type) {
-    if (type instanceof DoubleType || type instanceof FloatType) {
-      String name = type.typeName();
-      return functions.when(functions.isnan(key), functions.lit(Double.NaN).cast(name))
-          .otherwise(key.plus(functions.lit(0.0).cast(name)));
-    }
-    return key;
   }
 
   /** The packed output of a processor over both sides. */

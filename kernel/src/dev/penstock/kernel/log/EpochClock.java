@@ -10,6 +10,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -44,11 +45,14 @@ public final class EpochClock {
   private final StateLedger ledger;
   private final long stateLimit;
 
+  private final Map<Integer, Contents> contents = new HashMap<>();
   private final Set<Integer> asked = new HashSet<>();
   /** Where epochs end in any case. */
   private final TreeSet<Long> ends = new TreeSet<>();
   private LogOffset initial;
   private LogOffset target;
+  /** When the target was chosen, by the monotonic clock; 0 if it was not. */
+  private long chosen;
   private boolean looked;
   private boolean resume;
 
@@ -104,6 +108,42 @@ public final class EpochClock {
   /** Contents of an object as of an LSN, read before what the log has after it. */
   public void seed(int object, long lsn, int columns, String path, String slices) {
     inputs.seed(object, lsn, LogSlice.parse(path, lsn, columns, slices));
+  }
+
+  /** Contents of an object at an LSN. What the job reads of the object is after it, or the log has what was between. */
+  record Contents(long lsn, List<LogSlice> slices) {}
+
+  /** Tells the contents of an object at an LSN, which nobody reads as rows. */
+  public void contents(int object, long lsn, int columns, String path, String slices) {
+    synchronized (index) {
+      contents.put(object, new Contents(lsn, LogSlice.parse(path, lsn, columns, slices)));
+    }
+  }
+
+  Contents contents(int object) {
+    synchronized (index) {
+      return contents.get(object);
+    }
+  }
+
+  /** The slices of an object after one LSN, up to another; waits until the index has the latter. */
+  List<LogSlice> changes(int object, long after, long upTo) {
+    synchronized (index) {
+      while (index.head() < upTo) {
+        try {
+          index.wait(pollMs);
+        } catch (InterruptedException e) {
+          throw new IllegalStateException("interrupted", e);
+        }
+      }
+      return inputs.history(object, after, upTo);
+    }
+  }
+
+  long goesOn(int slot, int object) {
+    synchronized (index) {
+      return roster.goesOn(slot, object);
+    }
   }
 
   /** The log has an epoch of the job that has read the commits in (after, reach]. One that repeats it must not read a part of them, or others besides. */
@@ -174,9 +214,19 @@ public final class EpochClock {
       if (target == null || asked.contains(scan)) {
         asked.clear();
         target = next(start);
+        chosen = System.nanoTime();
       }
       asked.add(scan);
       return target;
+    }
+  }
+
+  /** How many milliseconds ago the input of the epoch was chosen; -1 of an epoch that is repeated. */
+  double age() {
+    synchronized (index) {
+      double ms = chosen == 0 ? -1 : (System.nanoTime() - chosen) / 1e6;
+      chosen = 0;
+      return ms;
     }
   }
 

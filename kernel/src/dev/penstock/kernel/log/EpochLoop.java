@@ -1,6 +1,7 @@
 package dev.penstock.kernel.log;
 
 import dev.penstock.kernel.error.ErrorChannel;
+import dev.penstock.kernel.state.CrashPoint;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -20,11 +21,19 @@ public final class EpochLoop {
   /**
    * What an epoch is to do.
    *
+   * @param after the LSN after which it reads
+   * @param upTo the LSN up to which it reads
+   * @param begun the newest member that has begun before it
    * @param partitions into how many parts state is cut
    * @param state what the parts of the state are called
    * @param output where its tasks write
    */
-  public record Epoch(long number, List<EpochInput> inputs, int partitions, List<String> state, PackedOutput output) {}
+  public record Epoch(
+      long number, long after, long upTo, int begun, List<EpochInput> inputs, int partitions, List<String> state,
+      PackedOutput output) {}
+
+  /** All rows of an object at an LSN. */
+  public record Contents(long lsn, EpochInput rows) {}
 
   /** What carries out epochs. Always called by the loop's thread. */
   public interface Work {
@@ -96,6 +105,27 @@ public final class EpochLoop {
     }
   }
 
+  /** The contents of an object that the clock was given; null if it was not. */
+  public Contents contents(int object) {
+    EpochClock.Contents given = clock.contents(object);
+    return given == null ? null : new Contents(given.lsn(), input(object, given.slices()));
+  }
+
+  /** The changes of an object after one LSN, up to another. */
+  public EpochInput changes(int object, long after, long upTo) {
+    return input(object, clock.changes(object, after, upTo));
+  }
+
+  /** The LSN after which a member reads that begins, but not with all that there is; 0 if there is none. */
+  public long goesOn(int slot, int object) {
+    return clock.goesOn(slot, object);
+  }
+
+  private EpochInput input(int object, List<LogSlice> slices) {
+    Scan scan = scans.stream().filter(s -> s.object == object).findFirst().orElseThrow();
+    return new EpochInput(object, scan.schema, scan.columns, slices);
+  }
+
   private void run() {
     try {
       work.begin();
@@ -126,6 +156,7 @@ public final class EpochLoop {
             : new EpochFile.Epoch(last.number() + 1, start, end, last.partitions(), last.after(), null);
         waited = (System.nanoTime() - waiting) / 1_000_000;
         file.write(next);
+        CrashPoint.reached("jvm.begun");
         last = carryOut(next);
       }
     }
@@ -144,17 +175,21 @@ public final class EpochLoop {
     try {
       state = work.run(
           new Epoch(
-              epoch.number(), inputs, epoch.partitions(), epoch.before(),
+              epoch.number(), epoch.start().lsn, epoch.end().lsn, epoch.start().roster, inputs, epoch.partitions(),
+              epoch.before(),
               new PackedOutput(clock.schemas(), epoch.number(), outputs)),
           written);
       took(begun);
+      CrashPoint.reached("jvm.ran");
       output.deliver(epoch.number(), written);
+      CrashPoint.reached("jvm.delivered");
     } catch (Throwable e) {
       written.forEach(Written::discard);
       throw e;
     }
     EpochFile.Epoch made = epoch.done(state);
     file.write(made);
+    CrashPoint.reached("jvm.done");
     took(begun);
     return made;
   }

@@ -43,6 +43,7 @@ final class EpochOutput {
     failed.forEach(part -> describe(part, head.withArray("errors").addObject(), body));
     boolean large = clock.settleState(epoch);
     EpochClock.Reach reach = clock.reach();
+    double age = clock.age();
     if (rows > 0 || !failed.isEmpty() || reach.news() || large) {
       head.put("epoch", epoch);
       head.put("wm", reach.watermark());
@@ -51,6 +52,7 @@ final class EpochOutput {
       head.put("lsn", reach.lsn());
       head.put("beat", reach.beat());
       head.put("roster", reach.roster());
+      head.put("ms", age);
       outbox.deliver(packet(head, body));
     }
     clock.recorded();

@@ -1,5 +1,6 @@
 package dev.penstock.kernel.log;
 
+import dev.penstock.kernel.state.EventTime;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -132,6 +133,8 @@ public final class LogSource extends LogTable.Provider {
     public InputPartition[] planInputPartitions(Offset start, Offset end) {
       LogOffset from = (LogOffset) start;
       LogOffset to = (LogOffset) end;
+      // Spark plans an epoch in the thread that runs it.
+      EventTime.reaches(to.wm() == JobTime.NONE ? null : to.wm());
       List<LogSlice> slices = clock.plan(object, from, to);
       List<List<LogSlice>> groups = LogSlice.spread(slices, parallelism);
       if (groups.isEmpty() && eventTime) {

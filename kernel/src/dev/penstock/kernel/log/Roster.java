@@ -70,6 +70,12 @@ final class Roster {
     return schemas.subMap(begun, false, ready, true).keySet().stream().mapToLong(this::seeded).max().orElse(0);
   }
 
+  /** The LSN after which a member reads an object, if it is not to read what was before; otherwise 0. */
+  long goesOn(int slot, int object) {
+    Seed seed = seeds.getOrDefault(slot, Map.of()).get(object);
+    return seed == null || !seed.slices.isEmpty() ? 0 : seed.lsn;
+  }
+
   private long seeded(int slot) {
     return seeds.getOrDefault(slot, Map.of()).values().stream().mapToLong(Seed::lsn).max().orElse(0);
   }

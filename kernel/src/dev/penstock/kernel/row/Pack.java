@@ -15,8 +15,11 @@ import org.apache.spark.sql.catalyst.expressions.codegen.FalseLiteral$;
 import org.apache.spark.sql.catalyst.expressions.codegen.GenerateUnsafeProjection$;
 import org.apache.spark.sql.catalyst.expressions.codegen.JavaCode;
 import org.apache.spark.sql.classic.ExpressionUtils;
+import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
 import org.apache.spark.unsafe.Platform;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
@@ -59,6 +62,16 @@ public final class Pack extends Expression implements java.io.Serializable {
     }
     Seq<Expression> children = CollectionConverters.asScala(list).toList();
     return ExpressionUtils.column(new Pack(children, mode));
+  }
+
+  /** -0.0 equals 0.0 and NaN equals NaN in a key, as in Spark's own joins. */
+  public static Column comparable(Column key, DataType type) {
+    if (type instanceof DoubleType || type instanceof FloatType) {
+      String name = type.typeName();
+      return functions.when(functions.isnan(key), functions.lit(Double.NaN).cast(name))
+          .otherwise(key.plus(functions.lit(0.0).cast(name)));
+    }
+    return key;
   }
 
   /** The hash by which packed rows are partitioned and ordered. */

@@ -19,7 +19,7 @@ import org.apache.spark.sql.types.YearMonthIntervalType;
  * The form of values inside a processor: dates and times as plain integers, everything else unchanged.
  *
  * <p>Timestamps of both kinds and day-time intervals are BIGINT micros, dates INT days, year-month intervals INT
- * months, times of day their text; also inside arrays, structs and maps. {@link #to} and {@link #from} are native Spark
+ * months, times of day BIGINT nanos; also inside arrays, structs and maps. {@link #to} and {@link #from} are native Spark
  * expressions, so a processor never creates a java.time object, and {@code OrderKey} decodes to the values of a Row.
  * The session time zone must be UTC.
  */
@@ -30,12 +30,11 @@ public final class Wire {
 
   /** The wire type of a column of type {@code t}. */
   public static DataType type(DataType t) {
-    if (t instanceof TimestampType || t instanceof TimestampNTZType || t instanceof DayTimeIntervalType) {
+    if (t instanceof TimestampType || t instanceof TimestampNTZType || t instanceof DayTimeIntervalType
+        || t instanceof TimeType) {
       return DataTypes.LongType;
     } else if (t instanceof DateType || t instanceof YearMonthIntervalType) {
       return DataTypes.IntegerType;
-    } else if (t instanceof TimeType) {
-      return DataTypes.StringType;
     } else if (t instanceof ArrayType a) {
       return DataTypes.createArrayType(type(a.elementType()), a.containsNull());
     } else if (t instanceof MapType m) {
@@ -76,13 +75,14 @@ public final class Wire {
           ? c.cast(DataTypes.createYearMonthIntervalType()).cast("int")
           : functions.make_ym_interval(functions.lit(0), c).cast(t);
     } else if (t instanceof TimeType) {
-      return c.cast(out ? DataTypes.StringType : t);
+      return out
+          ? functions.call_function("time_to_micros", c).multiply(functions.lit(1000L))
+          : functions.call_function("time_from_micros", c.divide(functions.lit(1000L)).cast("bigint")).cast(t);
     } else if (t instanceof ArrayType a) {
-      return functions.transform(c, e -> convert(e, a.elementType(), out));
+      return each(c, a.elementType(), out);
     } else if (t instanceof MapType m) {
-      Column keys = functions.transform(functions.map_keys(c), e -> convert(e, m.keyType(), out));
-      Column values = functions.transform(functions.map_values(c), e -> convert(e, m.valueType(), out));
-      return functions.map_from_arrays(keys, values);
+      return functions.map_from_arrays(
+          each(functions.map_keys(c), m.keyType(), out), each(functions.map_values(c), m.valueType(), out));
     }
     StructType s = (StructType) t;
     // Fields are accessed by name, and two of them may have the same name.
@@ -98,5 +98,14 @@ public final class Wire {
       fields[i] = convert(row.getField("f" + i), f.dataType(), out).as(f.name());
     }
     return functions.when(c.isNotNull(), functions.struct(fields));
+  }
+
+  /** Converts the elements of an array. Spark's transform() reads a NULL in an array of a columnar batch, which fails or gives a value; slice() copies the array. */
+  private static Column each(Column array, DataType element, boolean out) {
+    if (type(element).equals(element)) {
+      return array;
+    }
+    Column copy = functions.slice(array, functions.lit(1), functions.size(array));
+    return functions.transform(copy, e -> convert(e, element, out));
   }
 }

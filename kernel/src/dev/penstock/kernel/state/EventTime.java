@@ -1,5 +1,7 @@
 package dev.penstock.kernel.state;
 
+import org.apache.spark.SparkContext;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.streaming.ExpiredTimerInfo;
 import org.apache.spark.sql.streaming.TimerValues;
 
@@ -10,6 +12,8 @@ import org.apache.spark.sql.streaming.TimerValues;
 public final class EventTime {
   /** Milliseconds from 0001-01-01 to 1970-01-01. */
   public static final long SHIFT = 62_135_596_800_000L;
+
+  private static final String REACHED = "penstock.watermark";
 
   private EventTime() {}
 
@@ -37,6 +41,19 @@ public final class EventTime {
     public long getExpiryTimeInMs() {
       return inner.getExpiryTimeInMs() - SHIFT;
     }
+  }
+
+  /** Tells the tasks of the epoch that this thread is about to run which watermark (Unix ms) it reaches; null: none. */
+  public static void reaches(Long watermark) {
+    SparkContext.getOrCreate().setLocalProperty(REACHED, watermark == null ? null : watermark.toString());
+  }
+
+  /** The watermark (Unix ms) that the epoch of this task reaches; null if it has none, or nobody has told. */
+  public static Long reached() {
+    TaskContext task = TaskContext.get();
+    String told = task == null ? null : task.getLocalProperty(REACHED);
+    Long watermark = told == null ? null : Long.valueOf(told);
+    return watermark == null || watermark <= -SHIFT ? null : watermark;
   }
 
   /** True as long as there is no watermark. */

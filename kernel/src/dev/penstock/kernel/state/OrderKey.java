@@ -43,14 +43,16 @@ import org.apache.spark.sql.types.TimeType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.sql.types.VarcharType;
+import org.apache.spark.sql.types.VariantType;
 import org.apache.spark.sql.types.YearMonthIntervalType;
+import org.apache.spark.unsafe.types.VariantVal;
 
 /**
  * Turns a tuple of column values into bytes whose unsigned order is the order of the tuple.
  *
  * <p>Order: as Spark sorts. Numbers by value, NaN above every number and equal to itself, -0.0 equal to 0.0; strings
  * and binaries by their (UTF-8) bytes; false before true; arrays element by element, then by length; structs field by
- * field; maps have an arbitrary but fixed order. {@code desc} reverses a column, {@code nullsFirst} determines
+ * field; maps and variants have an arbitrary but fixed order. {@code desc} reverses a column, {@code nullsFirst} determines
  * the position of NULL whatever the direction. Two tuples are equal if and only if their keys are.
  */
 public final class OrderKey implements Serializable {
@@ -227,7 +229,8 @@ public final class OrderKey implements Serializable {
     } else if (t instanceof NullType) {
       return 0;
     } else if (t instanceof StringType || t instanceof CharType || t instanceof VarcharType
-        || t instanceof BinaryType || t instanceof ArrayType || t instanceof StructType || t instanceof MapType) {
+        || t instanceof BinaryType || t instanceof VariantType || t instanceof ArrayType || t instanceof StructType
+        || t instanceof MapType) {
       return -1;
     }
     throw new IllegalArgumentException("values of type " + t.sql() + " have no order");
@@ -256,6 +259,9 @@ public final class OrderKey implements Serializable {
       out.variable(s.getBytes(StandardCharsets.UTF_8));
     } else if (v instanceof byte[] b) {
       out.variable(b);
+    } else if (v instanceof VariantVal x) {
+      out.variable(x.getMetadata());
+      out.variable(x.getValue());
     } else if (t instanceof ArrayType a) {
       for (Object e : items(v)) {
         nested(out, a.elementType(), e);
@@ -319,6 +325,9 @@ public final class OrderKey implements Serializable {
       return new BigDecimal(high.shiftLeft(64).add(low), d.scale());
     } else if (t instanceof BinaryType) {
       return in.variable();
+    } else if (t instanceof VariantType) {
+      byte[] metadata = in.variable();
+      return new VariantVal(in.variable(), metadata);
     } else if (t instanceof ArrayType a) {
       List<Object> items = new ArrayList<>();
       while (in.peek() != 0) {

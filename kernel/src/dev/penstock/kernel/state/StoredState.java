@@ -91,6 +91,7 @@ public final class StoredState implements Serializable {
     /** Makes the next version; returns its name. */
     public String commit() {
       store.commit();
+      CrashPoint.reached("jvm.committed");
       String name = version + 1 + ":" + store.getStateStoreCheckpointInfo().stateStoreCkptId().get();
       if ((version + 1) % UPKEEP == 0) {
         StateStore$.MODULE$.doMaintenanceAndUnload(id);

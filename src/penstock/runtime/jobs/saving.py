@@ -1,0 +1,147 @@
+"""Saves a whole database as a checkpoint, while it runs or not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.catalog.objects import Kind
+from penstock.checkpoint import StreamCheckpoint
+from penstock.log import Pinned
+from penstock.log.state import ObjectState
+from penstock.runtime.connect.position import position_of
+from penstock.runtime.jobs.saved import LEDGER, Saved, capture
+from penstock.runtime.storage.checkpoints import CATALOG, LOG, CheckpointDraft, Manifest, SavedJob, SavedSink
+from penstock.runtime.storage.storage import Storage
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A job as it was at some moment, and its generation."""
+
+    base: int
+    saved: Saved
+
+    @property
+    def job(self) -> SavedJob:
+        reached = self.saved.reached
+        return SavedJob(self.base, reached.lsn, reached.roster, dict.fromkeys(self.saved.large, (0, 0)))
+
+
+def folders(storage: Storage) -> dict[str, int]:
+    """The folders of all jobs, relative to the database, with their generations."""
+    catalog, layout = storage.catalog, storage.layout
+    hosted = dict(catalog.hosted)
+    shared = {i for h in hosted.values() for i in h.members}
+    own = [o.id for o in catalog.objects(Kind.STREAM, Kind.VIEW) if o.id not in shared]
+    found = {layout.job(i): catalog.solo[i].base if i in catalog.solo else 0 for i in own}
+    found |= {layout.hosted(key, h.number): 0 for key, h in hosted.items()}
+    return {path.relative_to(layout.root).as_posix(): base for path, base in found.items()}
+
+
+def capture_all(storage: Storage) -> dict[str, Captured]:
+    """Every job that has begun, each at its own position: jobs go on meanwhile."""
+    found = {}
+    for key, base in folders(storage).items():
+        saved = capture(storage.layout.root / key)
+        if saved is not None:
+            found[key] = Captured(base, saved)
+    now = folders(storage)
+    # A job that has begun again meanwhile is not what was captured.
+    return {key: c for key, c in found.items() if now.get(key) == c.base}
+
+
+def save(storage: Storage, jobs: Mapping[str, Captured], failing: Collection[int] = ()) -> Manifest:
+    """Makes a checkpoint of the database with jobs that were captured before. No statement may change objects during the call. Raises PSK-7004.
+
+    `failing` are the sinks that cannot deliver now.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _save(storage, jobs, failing)
+        except FileNotFoundError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            # Spark has removed a file since its job was captured.
+            jobs = capture_all(storage)
+    raise AssertionError
+
+
+def _save(storage: Storage, jobs: Mapping[str, Captured], failing: Collection[int]) -> Manifest:
+    begun = time.monotonic()
+    # What the jobs have recorded, and what they have read, must be on disk before the checkpoint is.
+    storage.log.sync()
+    with storage.checkpoints.draft(storage.checkpoints.next_id()) as draft:
+        with storage.pinned() as pinned:
+            _link(storage, draft, pinned)
+            for key, captured in jobs.items():
+                for name, path in captured.saved.large.items():
+                    draft.add(f"{key}/{name}", path)
+            body = _body(storage, draft.id, pinned, jobs)
+            sinks = _sinks(storage, pinned, failing)
+        names = {o.id: o.name for o in storage.catalog.objects()}
+        return draft.complete(
+            body,
+            {key: captured.job for key, captured in jobs.items()},
+            lsn=pinned.head,
+            catalog=storage.catalog.serial,
+            duration_ms=int((time.monotonic() - begun) * 1000),
+            sinks=sinks,
+            plans={names[i]: plan for i, plan in storage.catalog.plans.items() if i in names},
+        )
+
+
+def _link(storage: Storage, draft: CheckpointDraft, pinned: Pinned) -> None:
+    layout = storage.layout
+    if not layout.catalog.exists():
+        storage.catalog.save()
+    draft.put(CATALOG, layout.catalog.read_bytes())
+    draft.put(f"{LOG}/floors.json", pinned.floors)
+    for path, size in pinned.segments:
+        draft.add(f"{LOG}/{path.name}", path, size)
+    for name, size in pinned.files:
+        draft.add(name, layout.root / name, size)
+    for info in storage.catalog.objects():
+        snapshot = layout.snapshot(info.id)
+        if info.has_contents and snapshot.exists():
+            draft.add(snapshot.relative_to(layout.root).as_posix(), snapshot)
+    # A member of a shared job has a folder for what it began with, and a sink one for its position.
+    for folder in {*folders(storage), *(f"jobs/{o.id}" for o in storage.catalog.objects())}:
+        for path in _begun_with(layout.root / folder):
+            draft.add(path.relative_to(layout.root).as_posix(), path)
+
+
+def _begun_with(folder: Path) -> list[Path]:
+    """What a job began with, and the position of a sink: the files beside the checkpoint of a job."""
+    if not folder.is_dir():
+        return []
+    return sorted(p for p in folder.iterdir() if p.is_file() and p.name != LEDGER and p.suffix != ".tmp")
+
+
+def _body(storage: Storage, id: int, pinned: Pinned, jobs: Mapping[str, Captured]) -> StreamCheckpoint:
+    catalog = storage.catalog
+    sources = [o for o in catalog.objects(Kind.SOURCE, Kind.TABLE, Kind.LOOKUP) if o.id in pinned.states]
+    states = {o.name: pinned.states[o.id] for o in sources}
+    return StreamCheckpoint(
+        id=id,
+        epoch=pinned.head,
+        source_sequences={name: s.epoch for name, s in states.items()},
+        sink_positions={o.name: position_of(storage.layout, o).lsn for o in catalog.objects(Kind.SINK)},
+        watermarks={name: s.watermark for name, s in states.items() if s.watermark is not None},
+        operator_states={key: captured.saved.small for key, captured in jobs.items()},
+        created_at=int(time.time() * 1000),
+    )
+
+
+def _sinks(storage: Storage, pinned: Pinned, failing: Collection[int]) -> dict[str, SavedSink]:
+    found = {}
+    for info in storage.catalog.objects(Kind.SINK):
+        epoch = position_of(storage.layout, info).epoch
+        fed = pinned.states.get(info.depends_on[0], ObjectState())
+        status = "failed" if info.id in failing else "pending" if epoch < fed.row_epoch else "committed"
+        found[info.name] = SavedSink(epoch, fed.epoch, status)
+    return found

@@ -1,0 +1,137 @@
+"""Takes the files of a database back to a checkpoint.
+
+1. `prepare` makes the restored files beside the present ones. 2. `decide` writes down, durably, that they take their places. 3. `finish` moves them.
+After a crash, `finish` goes on where it was; without a decision it removes what was prepared. So there is always the old database or the restored one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from penstock.catalog.file import Content, read_catalog, write_catalog
+from penstock.disk import crash_point, link, make_folder, read_json, sync_file, sync_folder, unwritable, write_json
+from penstock.errors import fail
+from penstock.log import go_on_after
+from penstock.log.floors import Abandoned
+from penstock.runtime.storage.checkpoints import CATALOG, LOG, CheckpointStore, Manifest
+
+_FORMAT = 1
+_DECISION = "restore.json"
+_NEW = "restore.new"
+_OLD = "restore.old"
+_PARTS = (CATALOG, LOG, "views", "jobs")
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Present:
+    """What the database has come to, of which no number is used again: the last commit, the epoch of each object, the next object id, and the last change of the catalogue."""
+
+    lsn: int
+    epochs: Mapping[int, int]
+    next_id: int
+    serial: int
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A restored database that waits beside the present one."""
+
+    root: Path
+    content: Content
+    abandoned: Abandoned
+    names: tuple[str, ...]
+
+
+def prepare(
+    root: Path, store: CheckpointStore, manifest: Manifest, present: Present, more: Collection[str]
+) -> Prepared:
+    """Makes the files of a checkpoint, except for those of jobs, which are the caller's. `more` are further top-level names that the database uses.
+
+    Large files are linked. The last segment of the log is copied, because it grows. Raises PSK-7004.
+    """
+    made = root / _NEW
+    shutil.rmtree(made, ignore_errors=True)
+    names = {*_PARTS, *more, *(name.partition("/")[0] for name in manifest.files)}
+    segments = sorted(n for n in manifest.files if n.startswith(f"{LOG}/") and n.endswith(".seg"))
+    try:
+        for name in names - {CATALOG}:
+            make_folder(made / name)
+        for name, (size, _) in manifest.files.items():
+            source, target = store.path(manifest.id) / name, made / name
+            make_folder(target.parent)
+            if name == segments[-1] or name.endswith(".json"):
+                target.write_bytes(source.read_bytes()[:size])
+                sync_file(target)
+            else:
+                link(source, target)
+        content = read_catalog(made / CATALOG)
+        if content is None:
+            raise fail("PSK-6001", f"Checkpoint {manifest.id} has no catalogue.")
+        content = replace(content, next_id=max(content.next_id, present.next_id), serial=present.serial + 1)
+        write_catalog(made / CATALOG, content)
+        abandoned = go_on_after(made, present.lsn, present.epochs)
+    except OSError as error:
+        raise unwritable(made, error) from error
+    return Prepared(made, content, abandoned, tuple(sorted(names)))
+
+
+def decide(root: Path, prepared: Prepared, manifest: Manifest) -> None:
+    """From here on the database is the restored one. Raises PSK-7004; then it is the old one."""
+    try:
+        for folder, _, _ in os.walk(prepared.root):
+            sync_folder(Path(folder))
+    except OSError as error:
+        raise unwritable(prepared.root, error) from error
+    crash_point("restore.prepared")
+    write_json(root / _DECISION, {"checkpoint": manifest.id, "names": prepared.names}, _FORMAT)
+    crash_point("restore.decided")
+
+
+def discard(root: Path) -> None:
+    """Removes what was prepared and not decided."""
+    if not (root / _DECISION).exists():
+        shutil.rmtree(root / _NEW, ignore_errors=True)
+
+
+def finish(root: Path) -> int | None:
+    """Ends a restore that a crash may have interrupted. Returns the checkpoint, if one was decided. No process has the database open. Raises PSK-7004, PSK-6001."""
+    new, old = root / _NEW, root / _OLD
+    try:
+        found = read_json(
+            root / _DECISION,
+            _FORMAT,
+            lost="A restore was under way, and which files belong to it is unknown.",
+            hint=f"The restored files are in {new} and {root}, the earlier ones in {old}. Restore the folder from a backup.",
+        )
+    except FileNotFoundError:
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+        return None
+    try:
+        old.mkdir(exist_ok=True)
+        for name in found["names"]:
+            if not (new / name).exists():
+                continue  # It has been moved.
+            if (root / name).exists():
+                os.replace(root / name, old / name)
+                sync_folder(root)
+            crash_point("restore.moved")
+            os.replace(new / name, root / name)
+            sync_folder(root)
+        crash_point("restore.replaced")
+        (root / _DECISION).unlink()
+        sync_folder(root)
+    except OSError as error:
+        raise unwritable(root, error) from error
+    crash_point("restore.finished")
+    shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(new, ignore_errors=True)
+    _logger.warning("the database was restored from checkpoint %d", found["checkpoint"])
+    return int(found["checkpoint"])

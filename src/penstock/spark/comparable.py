@@ -1,0 +1,71 @@
+"""Refuses to compare values that Spark does not compare: VARIANT, intervals of months and days at once and, but for GROUP BY, maps.
+
+The kernel finds rows by their bytes, so it would accept any type as a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, MapType, StructType, VariantType
+
+from penstock.errors import fail
+from penstock.plan import nodes as p
+
+_INCOMPARABLE = (VariantType, CalendarIntervalType)
+
+
+def check_comparable(n: p.Node, made: DataFrame) -> None:
+    """Raises PSK-2011 if a node compares such values. `made` is its frame, which still has all columns that it compares."""
+    what, names, exprs = _compared(n)
+    if not names and not exprs:
+        return
+    kinds = {f.name: f.dataType for f in made.schema.fields}
+    plain = [e.column for e in exprs if e.column is not None]
+    computed = [e for e in exprs if e.column is None and kinds.keys() >= set(e.refs)]
+    check_types(what, [kinds[c] for c in (*names, *plain) if c in kinds])
+    if computed:
+        check_types(what, [f.dataType for f in made.selectExpr(*(e.sql() for e in computed)).schema.fields])
+
+
+def check_types(what: str, kinds: Iterable[DataType]) -> None:
+    for kind in kinds:
+        if _incomparable(kind) or (what != "GROUP BY" and _has_map(kind)):
+            raise fail("PSK-2011", f"{what} cannot compare values of type {kind.simpleString().upper()}.")
+
+
+def _incomparable(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _incomparable(kind.elementType)
+    if isinstance(kind, MapType):
+        return _incomparable(kind.keyType) or _incomparable(kind.valueType)
+    if isinstance(kind, StructType):
+        return any(_incomparable(f.dataType) for f in kind.fields)
+    return isinstance(kind, _INCOMPARABLE)
+
+
+def _has_map(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _has_map(kind.elementType)
+    if isinstance(kind, StructType):
+        return any(_has_map(f.dataType) for f in kind.fields)
+    return isinstance(kind, MapType)
+
+
+def _compared(n: p.Node) -> tuple[str, tuple[str, ...], tuple[p.Expr, ...]]:
+    """The clause, and the columns of its output and the expressions that it compares."""
+    match n:
+        case p.Aggregate():
+            return "GROUP BY", tuple(k.name for k in n.keys), ()
+        case p.Distinct():
+            return "DISTINCT", n.columns, ()
+        case p.SetOp():
+            return n.kind.upper(), n.columns, ()
+        case p.TopN() | p.Analytic():
+            return "ORDER BY", (), (*n.partition, *(k.expr for k in n.order))
+        case p.Recursive():
+            return "UNION", () if n.everything else n.columns, n.left_keys
+        case p.Join() | p.LookupJoin() | p.AsofJoin() | p.TemporalJoin() | p.ProbeJoin():
+            return "ON", (), n.left_keys
+    return "", (), ()

@@ -1,0 +1,215 @@
+"""The process that is killed: `python -m tests.crash.child '{"folder": …}'`. It prints one JSON object per line.
+
+It opens the database, waits for all queries and sinks, and compares every view, sink and follower with `pipeline.expected`; then it commits one row after
+the other, with statements and checkpoints in between. When its JVM ends, it starts another and compares again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from tests.crash import pipeline
+from tests.crash.pipeline import CHAIN, CONFIG, PIPELINE, Rows, row
+from tests.postgres import PASSWORD
+
+import penstock
+from penstock.disk.crash import VARIABLE
+from penstock.errors import PenstockError
+from penstock.spark import session
+
+SOON_S = 180.0
+FOLLOWED = ("sums", "windows", "even")
+SETTLES = 12
+"""Every so many commits it waits for the queries."""
+
+
+@dataclass(frozen=True)
+class Task:
+    folder: str
+    url: str
+    """Of the PostgreSQL server; empty: there is none."""
+    commits: int
+    """It ends after so many commits in all."""
+
+    def to_argument(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def say(**facts: object) -> None:
+    os.write(1, json.dumps(facts).encode() + b"\n")
+
+
+class Follower:
+    """A consumer that survives: it keeps every change that it has received in a file of its own, and goes on after the last one."""
+
+    def __init__(self, folder: Path, view: str) -> None:
+        self._view = view
+        self._epoch = 0
+        self._rows: Rows = Counter()
+        path = folder / f"follower-{view}"
+        # What was cut by a kill was not received.
+        data = path.read_bytes() if path.exists() else b""
+        whole = data[: data.rfind(b"\n") + 1]
+        path.write_bytes(whole)
+        self._file = path.open("ab", buffering=0)
+        for line in whole.splitlines():
+            self._fold(*json.loads(line))
+
+    def _fold(self, epoch: int, fresh: bool, rows: list[list[Any]]) -> None:
+        assert epoch > self._epoch, f"{self._view}: epoch {epoch} came after {self._epoch}"
+        self._epoch = epoch
+        if fresh:
+            self._rows.clear()
+        for *values, weight in rows:
+            self._rows[tuple(values)] += weight
+        self._rows = +self._rows
+
+    def catch_up(self, db: penstock.Database) -> None:
+        with db.subscribe(self._view, as_of=self._epoch + 1) as subscription:
+            while (change := subscription.next(timeout=0)) is not None:
+                rows = []
+                for values in change.rows():
+                    weight = values.pop("__weight", 1)
+                    rows.append([*(int(v) for v in values.values()), weight])
+                received = [change.epoch, change.kind != "changes", rows]
+                self._file.write(json.dumps(received).encode() + b"\n")
+                self._fold(*received)
+
+    def compare(self, wanted: Rows) -> None:
+        assert self._rows == wanted, f"follower of {self._view}: {differs(self._rows, wanted)}"
+
+
+def differs(found: Rows, wanted: Rows) -> str:
+    return f"lost {list((wanted - found).items())[:5]}, too many {list((found - wanted).items())[:5]}"
+
+
+class Life:
+    """One life of the database."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._folder = Path(task.folder)
+        self.db = penstock.open(
+            self._folder / "data", master="local[2]", config={**CONFIG, "variables.PG_PASSWORD": PASSWORD}
+        )
+        # A JVM that is started in the place of one that ended at its crash point has none.
+        os.environ.pop(VARIABLE, None)
+        self._followers = {v: Follower(self._folder, v) for v in FOLLOWED}
+        self.made = 0
+
+    def prepare(self) -> None:
+        db = self.db
+        db.execute(PIPELINE)
+        if not db.sql("SELECT count(*) FROM names").fetchall()[0][0]:
+            db.insert("names", [(k, f"name {k}") for k in range(3)])
+        db.execute(pipeline.FILES_SINK.format(files=self._folder / "files"))
+        if self._task.url:
+            db.execute(pipeline.POSTGRES_SINKS.format(url=self._task.url))
+
+    def compare(self) -> None:
+        """Everything against what must be there."""
+        db = self.db
+        db.flush(SOON_S)
+        last = db.sql("SELECT max(v) FROM latest").fetchall()[0][0]
+        self.made = 0 if last is None else last + 1
+        wanted = pipeline.expected(self.made)
+        assert [(s.name, s.error) for s in db.status() if s.error] == []
+        for view in pipeline.VIEWS:
+            if view == "even":
+                continue  # A stream has no contents; its follower and its sinks are compared.
+            found = Counter(db.sql(f"SELECT * FROM {view}").fetchall())
+            assert found == wanted[view], f"{view} after {self.made} commits: {differs(found, wanted[view])}"
+        for view, follower in self._followers.items():
+            follower.catch_up(db)
+            follower.compare(wanted[view])
+        if any(s.name == "extra" for s in db.status()):
+            found = Counter(db.sql("SELECT * FROM extra").fetchall())
+            parity = Counter(db.sql("SELECT k % 2, sum(v) FROM latest GROUP BY k % 2").fetchall())
+            assert found == parity, f"extra: {differs(found, parity)}"
+        self._compare_sinks(wanted)
+        say(sound=self.made, jvm=jvm())
+
+    def _compare_sinks(self, wanted: dict[str, Rows]) -> None:
+        files = sorted((self._folder / "files").glob("epoch-*.json"))
+        written = Counter((json.loads(line)["v"],) for f in files for line in f.read_text().splitlines())
+        assert written == wanted["even"], f"archive: {differs(written, wanted['even'])}"
+        if not self._task.url:
+            return
+        with psycopg.connect(self._task.url, password=PASSWORD) as server:
+            appended = Counter(server.execute("SELECT v FROM crash_even").fetchall())
+            upserted = Counter(
+                (k, n, int(total)) for k, n, total in server.execute("SELECT k, n, total FROM crash_sums").fetchall()
+            )
+        assert appended == wanted["even"], f"appended: {differs(appended, wanted['even'])}"
+        assert upserted == wanted["sums"], f"upserted: {differs(upserted, wanted['sums'])}"
+
+    def commit(self) -> None:
+        n = self.made
+        with self.db.transaction() as t:
+            t.insert("s", [row(n)])
+            t.insert("latest", [(n % 3, n)])
+            t.insert("edges", [(n + 1, n)])
+            if n >= CHAIN:
+                t.delete("edges", [(n + 1 - CHAIN, n - CHAIN)])
+        self.made += 1
+        say(made=self.made)
+
+    def churn(self) -> None:
+        """Statements of other kinds."""
+        if self.made % 7 == 0:
+            self.db.execute(
+                "CREATE OR REPLACE MATERIALIZED VIEW extra AS SELECT k % 2 AS p, sum(v) AS v FROM latest GROUP BY k % 2"
+            )
+        if self.made % 21 == 0:
+            self.db.execute("DROP MATERIALIZED VIEW IF EXISTS extra")
+        if self.made % SETTLES == 0:
+            self.db.flush(SOON_S)
+            for follower in self._followers.values():
+                follower.catch_up(self.db)
+
+    def go_on(self) -> None:
+        while self.made < self._task.commits:
+            try:
+                self.commit()
+                self.churn()
+            except PenstockError as error:
+                self.started_again(error)
+                self.compare()
+
+    def started_again(self, error: PenstockError) -> None:
+        """Starts the database again when its JVM has ended; anything else is a defect."""
+        say(error=error.code)
+        assert error.code == "PSK-7005", str(error)
+        self.db.start()
+
+
+def jvm() -> int | None:
+    """The process id of the JVM."""
+    process = session._spark._process
+    return process.pid if process is not None else None
+
+
+def main() -> None:
+    life = Life(Task(**json.loads(sys.argv[1])))
+    while True:
+        try:
+            life.prepare()
+            life.compare()
+            break
+        except PenstockError as error:
+            life.started_again(error)
+    life.go_on()
+    life.compare()
+    life.db.close()
+    say(ended=life.made)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""Kills a database again and again, and has each life compare everything with what an uninterrupted run gives: `python -m tests.crash.harness [--kills N] [--seed S]`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.crash.child import Task
+from tests.crash.pipeline import TABLES
+from tests.postgres import PostgresServer
+
+from penstock.disk.crash import VARIABLE
+
+ROOT = Path(__file__).parents[2]
+LIFE = 60
+"""At most so many commits in a life."""
+SOON_S = 300.0
+
+STEPS = {
+    "log.written": 120,
+    "log.synced": 120,
+    "log.rolled": 1,
+    "log.trimmed": 2,
+    "file.written": 60,
+    "file.replaced": 60,
+    "checkpoint.linked": 3,
+    "checkpoint.written": 3,
+    "checkpoint.pruned": 3,
+    "ddl.started": 4,
+    "ddl.written": 4,
+    "ddl.removing": 9,
+    "epoch.recorded": 60,
+    "sink.begun": 30,
+    "sink.written": 30,
+    "sink.prepared": 30,
+    "sink.decided": 30,
+    "files.renamed": 10,
+    "sink.committed": 30,
+    "sink.announced": 30,
+    "jvm.begun": 40,
+    "jvm.committed": 60,
+    "jvm.ran": 40,
+    "jvm.delivered": 40,
+    "jvm.done": 40,
+}
+"""The named steps, and about how often a life passes each: it is killed at one of these passes."""
+
+
+class Child:
+    """One life of the database."""
+
+    def __init__(self, task: Task, crash_at: str = "") -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), VARIABLE: crash_at}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.child", task.to_argument()],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment,
+        )  # fmt: skip
+        self._left = b""
+        self.made = 0
+        self.sound = 0
+        """How often everything was compared."""
+        self.jvm: int | None = None
+        self.ended = False
+        self.jvms_lost = 0
+
+    def listen(self, until: float) -> bool:
+        """Takes what it says for at most so long; False once it has ended."""
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            if not selector.select(max(0.0, until - time.monotonic())):
+                return True
+        data = os.read(self.process.stdout.fileno(), 1 << 16)
+        *lines, self._left = (self._left + data).split(b"\n")
+        for line in lines:
+            self._take(json.loads(line))
+        return bool(data)
+
+    def _take(self, said: dict[str, Any]) -> None:
+        if "made" in said:
+            self.made = said["made"]
+        if "sound" in said:
+            assert said["sound"] in (self.made, self.made + 1) or not self.sound, "a commit is lost"
+            self.made, self.jvm = said["sound"], said["jvm"]
+            self.sound += 1
+        self.jvms_lost += "error" in said
+        self.ended = self.ended or "ended" in said
+
+    def kill(self) -> None:
+        self.process.kill()
+        while self.listen(time.monotonic() + SOON_S):
+            pass
+
+    def close(self) -> str:
+        """Ends it if need be; what it has said on stderr."""
+        self.process.kill()
+        _, err = self.process.communicate()
+        return err.decode(errors="replace")
+
+
+class Harness:
+    def __init__(self, folder: Path, server: PostgresServer, seed: int, say: Callable[[str], object]) -> None:
+        self._folder = folder
+        self._url = server.url
+        self._say = say
+        self._chance = random.Random(seed)
+        self.kills: Counter[str] = Counter()
+        self.made = 0
+
+    def run(self, kills: int, steps: tuple[str, ...] = ()) -> None:
+        """So many kills, at the named steps first; then one life that ends in order."""
+        queue = list(steps)
+        while self.kills.total() < kills:
+            step = queue.pop(0) if queue else None
+            if step is None and self._chance.random() < 0.5:
+                step = self._chance.choice(list(STEPS))
+            if step is not None:
+                self._at_step(step)
+            else:
+                self._chance.choice([self._at_a_moment, self._while_it_opens, self._its_jvm])()
+        child = self._born(commits=self.made + 1)
+        self._live(child)
+        assert child.ended and child.process.returncode == 0
+
+    def _born(self, crash_at: str = "", commits: int | None = None) -> Child:
+        return Child(Task(str(self._folder), self._url, commits or self.made + LIFE), crash_at)
+
+    def _live(self, child: Child, seconds: float = SOON_S, sound: int | None = None) -> bool:
+        """Lets it live, for some time or until it has compared so often; True if it lives still. A life that ends otherwise than by a kill is a defect."""
+        until = time.monotonic() + seconds
+        while child.listen(until):
+            if time.monotonic() >= until or (sound is not None and child.sound >= sound):
+                return True
+        err = child.close()
+        code = child.process.returncode
+        assert code == -signal.SIGKILL or (code == 0 and child.ended), f"exit {code} after {child.made} commits\n{err}"
+        self._remember(child)
+        return False
+
+    def _remember(self, child: Child) -> None:
+        self._say(
+            f"{self.kills.total()} kills, {child.made} commits, compared {child.sound} times, {child.jvms_lost} JVMs lost"
+        )
+        if child.sound or child.made:
+            # One commit more than was acknowledged may be durable.
+            assert child.made >= self.made, f"{self.made} commits were acknowledged, {child.made} are there"
+            self.made = child.made
+
+    def _end(self, child: Child, how: str) -> None:
+        child.kill()
+        child.close()
+        self._remember(child)
+        self.kills[how] += 1
+
+    def _at_step(self, step: str) -> None:
+        child = self._born(f"{step}:{self._chance.randint(1, STEPS[step])}")
+        try:
+            if self._live(child):
+                raise AssertionError(f"a life with a crash at {step} lasts for ever")
+        except BaseException:
+            child.close()
+            raise
+        # One that passes the step too seldom ends in order.
+        killed = child.jvms_lost if step.startswith("jvm.") else child.process.returncode != 0
+        self.kills[step] += bool(killed)
+
+    def _at_a_moment(self) -> None:
+        child = self._born()
+        if self._live(child, sound=1) and self._live(child, self._chance.uniform(0, 3)):
+            self._end(child, "at a moment")
+
+    def _while_it_opens(self) -> None:
+        child = self._born()
+        if self._live(child, self._chance.uniform(0.3, 7)):
+            self._end(child, "while it opens")
+
+    def _its_jvm(self) -> None:
+        """Several JVMs of one process, then the process."""
+        child = self._born()
+        for n in range(1, 5):
+            if not (self._live(child, sound=n) and self._live(child, self._chance.uniform(0, 1))):
+                return
+            if child.sound == n and child.jvm is not None:
+                os.kill(child.jvm, signal.SIGKILL)
+                self.kills["JVM"] += 1
+        if self._live(child, sound=5):
+            self._end(child, "after its JVM")
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    options = parser.parse_args()
+    server = PostgresServer()
+    begun = time.monotonic()
+    try:
+        server.execute(*TABLES)
+        with tempfile.TemporaryDirectory(prefix="penstock-crash-", ignore_cleanup_errors=True) as folder:
+            harness = Harness(Path(folder), server, options.seed, say)
+            say(f"seed {options.seed}")
+            try:
+                harness.run(options.kills, tuple(STEPS))
+            finally:
+                took = time.monotonic() - begun
+                say(f"{harness.kills.total()} kills, {harness.made} commits, {took:.0f} s: {dict(harness.kills)}")
+    finally:
+        server.remove()
+
+
+if __name__ == "__main__":
+    main()

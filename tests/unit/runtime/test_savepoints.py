@@ -1,0 +1,62 @@
+"""Checkpoints that are taken elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.runtime.storing import in_contents, make, opened, part
+from tests.unit.runtime.test_checkpoints import epoch, files
+
+from penstock.errors import PenstockError
+from penstock.runtime.jobs.savepoints import export_checkpoint, import_checkpoint, prefix_of
+from penstock.runtime.jobs.saving import capture_all, save
+
+
+@pytest.mark.parametrize(
+    ("url", "prefix"),
+    [
+        ("file:///var/data", ""),
+        ("s3://bucket", ""),
+        ("s3://bucket/", ""),
+        ("s3://bucket/a/b", "a/b/"),
+        ("s3://bucket/a/b/", "a/b/"),
+    ],
+)
+def test_the_prefix_of_a_url(url: str, prefix: str) -> None:
+    assert prefix_of(url) == prefix
+
+
+def test_a_database_is_made_from_a_savepoint(tmp_path: Path) -> None:
+    place = f"file://{tmp_path}/out"
+    with opened(tmp_path / "db") as storage:
+        t = make(storage, "t")
+        for k in range(5):
+            storage.commit([part(t, (k, "x", 1))])
+        epoch(storage.layout.job(7), 1, 3)
+        storage.save_contents()
+        id = save(storage, capture_all(storage)).id
+        storage.commit([part(t, (9, "later", 1))])
+        head = export_checkpoint(storage.checkpoints, id, place).lsn
+        with pytest.raises(PenstockError) as error:
+            export_checkpoint(storage.checkpoints, id, place)
+        assert error.value.code == "PSK-6008"
+    import_checkpoint(place, tmp_path / "copy")
+    with opened(tmp_path / "copy") as storage:
+        found = storage.catalog.get("t")
+        assert found is not None and in_contents(storage, found) == {(k, "x"): 1 for k in range(5)}
+        assert storage.commit([part(found, (7, "y", 1))]).lsn == head + 1
+    with pytest.raises(PenstockError) as error:
+        import_checkpoint(place, tmp_path / "copy")
+    assert error.value.code == "PSK-6008"
+    # Each file is checked.
+    for name, data in files(tmp_path / "out").items():
+        path = tmp_path / "out" / name
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        with pytest.raises(PenstockError) as error:
+            import_checkpoint(place, tmp_path / "bad")
+        assert error.value.code in ("PSK-6001", "PSK-6009"), name
+        path.write_bytes(data)
+        for left in (tmp_path / "bad").rglob("*"):
+            assert not left.is_file(), left
+        (tmp_path / "bad" / "checkpoints").rmdir()
