@@ -14,7 +14,7 @@ from penstock.sql.bind.context import Context
 from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.exprs import column, to_expr, type_of, walk_block
 from penstock.sql.functions import called_aggregate
-from penstock.sql.trees import bare
+from penstock.sql.trees import bare, with_parts
 
 _LAST_ARGUMENTS = ("this", "expression", "expressions", "quantile", "separator", "offset", "default", "accuracy")
 
@@ -236,36 +236,25 @@ class Grouped:
                 origin,
                 hint=f"Add {shown} to GROUP BY, or write any_value({shown}).",
             )
-        out = node.copy()
-        for key, value in list(node.args.items()):
-            if isinstance(value, exp.Expression):
-                out.set(key, self.rewrite(value, origin))
-            elif isinstance(value, list):
-                out.set(key, [self.rewrite(v, origin) if isinstance(v, exp.Expression) else v for v in value])
-        return out
+        return with_parts(node.copy(), lambda part: self.rewrite(part, origin), node)
 
     def _window(self, node: exp.Window, origin: exp.Expression | None) -> exp.Expression:
         """The function under OVER is analytic, not an aggregate of the group; its arguments may contain aggregates."""
-        out = node.copy()
-        for key, value in list(node.args.items()):
-            if key == "this":
-                call = value.copy()
-                target, source = call, value
-                while isinstance(target, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
-                    if isinstance(target, exp.Filter):
-                        target.set("expression", self.rewrite(source.expression, origin))
-                    target, source = target.this, source.this
-                for k, v in list(source.args.items()):
-                    if isinstance(v, exp.Expression):
-                        target.set(k, self.rewrite(v, origin))
-                    elif isinstance(v, list):
-                        target.set(k, [self.rewrite(x, origin) if isinstance(x, exp.Expression) else x for x in v])
-                out.set("this", call)
-            elif isinstance(value, exp.Expression):
-                out.set(key, self.rewrite(value, origin))
-            elif isinstance(value, list):
-                out.set(key, [self.rewrite(v, origin) if isinstance(v, exp.Expression) else v for v in value])
-        return out
+
+        def change(part: exp.Expression) -> exp.Expression:
+            return self._analytic(part, origin) if part is node.this else self.rewrite(part, origin)
+
+        return with_parts(node.copy(), change, node)
+
+    def _analytic(self, node: exp.Expression, origin: exp.Expression | None) -> exp.Expression:
+        call = node.copy()
+        target, source = call, node
+        while isinstance(target, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+            if isinstance(target, exp.Filter):
+                target.set("expression", self.rewrite(source.expression, origin))
+            target, source = target.this, source.this
+        with_parts(target, lambda part: self.rewrite(part, origin), source)
+        return call
 
     def _call(self, node: exp.Expression, origin: exp.Expression | None = None) -> exp.Expression:
         text = node.sql(dialect=DIALECT)

@@ -12,6 +12,7 @@ from penstock.sql.bind.aggregates import call_arguments, check_maintained, is_re
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import column, to_expr, type_of
 from penstock.sql.functions import called_aggregate, name_of
+from penstock.sql.trees import with_parts
 
 _Group = tuple[tuple[Expr, ...], tuple[SortKey, ...]]
 
@@ -32,12 +33,7 @@ class Analytics:
             if text not in self._seen:
                 self._seen[text] = self._add(node, origin)
             return column(self._seen[text])
-        for key, value in list(node.args.items()):
-            if isinstance(value, exp.Expression):
-                node.set(key, self.extract(value, origin))
-            elif isinstance(value, list):
-                node.set(key, [self.extract(v, origin) if isinstance(v, exp.Expression) else v for v in value])
-        return node
+        return with_parts(node, lambda part: self.extract(part, origin))
 
     def apply(self, node: Node, within: tuple[Expr, ...] = ()) -> Node:
         """`within`: extra expressions for every PARTITION BY."""

@@ -17,7 +17,7 @@ from penstock.sql.bind.quantified import is_quantified
 from penstock.sql.bind.scope import Col, Scope
 from penstock.sql.functions import called_aggregate, translate
 from penstock.sql.names import suggestion
-from penstock.sql.trees import bare
+from penstock.sql.trees import bare, with_parts
 
 _WHOLE = ("bigint", "int", "smallint", "tinyint")
 Subquery = Callable[[exp.Expression], exp.Expression]
@@ -118,11 +118,7 @@ class ExprBinder:
             return self.subquery(node)
         if isinstance(node, exp.Placeholder):
             raise self.ctx.fail("PSK-1018", "a parameter has no value", node)
-        for key, value in list(node.args.items()):
-            if isinstance(value, exp.Expression):
-                node.set(key, self._bind(value))
-            elif isinstance(value, list):
-                node.set(key, [self._bind(v) if isinstance(v, exp.Expression) else v for v in value])
+        with_parts(node, self._bind)
         return padded(self.ctx, self._times(translate(node)))
 
     def _column(self, node: exp.Column) -> exp.Expression:
