@@ -8,14 +8,14 @@ import threading
 import time
 import weakref
 from collections import deque
-from contextlib import ExitStack
-from dataclasses import replace
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from typing import Any, NewType
 
 from penstock.api.database import Database
 from penstock.api.source import BatchingWriter, SourceHandle
 from penstock.catalog.objects import Kind, ObjectInfo, Role, Solo
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.log import Part
 from penstock.plan import nodes as p
 from penstock.query.cache import CompilerCache
@@ -499,11 +499,19 @@ def _stands(inputs: dict[str, ObjectInfo]) -> str:
     return json.dumps({name: info.name for name, info in inputs.items()})
 
 
+@dataclass
+class _Run:
+    epochs: int = 0
+    rows: int = 0
+    taken: int = 0
+    passed: int = 0
+
+
 class _Runs:
     """The figures of all jobs that the query has had: one for each time that it was started or resumed."""
 
     def __init__(self) -> None:
-        self._of: dict[int, tuple[int, int, int, int]] = {}
+        self._of: dict[int, _Run] = {}
         self._jobs: dict[int, Job] = {}
         self._times: dict[tuple[int, int], int] = {}
         self.reached = 0
@@ -515,25 +523,28 @@ class _Runs:
         rows = sum(job.figures.rows_out.values())
         # Kept here, so that no later job has its id.
         self._jobs[id(job)] = job
-        self._of[id(job)] = (kernel.rows_in, kernel.rows_passed(), job.figures.epochs, rows)
-        self._times.update({(id(job), batch): ms for batch, ms in kernel.durations().items()})
         self.reached = max(self.reached, job.figures.reached)
+        found = self._of.setdefault(id(job), _Run())
+        found.epochs, found.rows = job.figures.epochs, rows
+        with suppress(PenstockError):  # Of a JVM that has exited, what was known before.
+            found.taken, found.passed = kernel.rows_in, kernel.rows_passed()
+            self._times.update({(id(job), batch): ms for batch, ms in kernel.durations().items()})
 
     @property
     def taken(self) -> int:
-        return sum(t for t, _, _, _ in self._of.values())
+        return sum(f.taken for f in self._of.values())
 
     @property
     def passed(self) -> int:
-        return sum(t for _, t, _, _ in self._of.values())
+        return sum(f.passed for f in self._of.values())
 
     @property
     def epochs(self) -> int:
-        return sum(t for _, _, t, _ in self._of.values())
+        return sum(f.epochs for f in self._of.values())
 
     @property
     def rows(self) -> int:
-        return sum(t for _, _, _, t in self._of.values())
+        return sum(f.rows for f in self._of.values())
 
     @property
     def total_ms(self) -> int:

@@ -85,6 +85,8 @@ class Engine:
         self.refusals: dict[int, PenstockError] = {}
         """Sources and sinks whose connector could not be started, and why."""
         self._functions: dict[str, tuple[Callable[..., object], str]] = {}
+        self._paused: set[int] = set()
+        """Queries that their owners have paused, in whatever JVM."""
         self.opened_at = time.time()
         self._lock = FolderLock(self.folder)
         self._lock.acquire()
@@ -119,7 +121,7 @@ class Engine:
         except BaseException:
             self._unwatch()
             raise
-        self.jobs = Jobs(self.storage, self.compute, self.ddl, self.lookups, lambda: self.running)
+        self.jobs = Jobs(self.storage, self.compute, self.ddl, self.lookups, lambda: self.running, self._paused)
         self.storage.backpressure.readers = self.jobs.readers
 
     def _let_go(self) -> None:

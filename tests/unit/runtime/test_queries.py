@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.unit.runtime.engines import Database, database
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, fail
 from penstock.query import (
     BackpressureStrategy,
     BatchPolicy,
@@ -215,6 +215,36 @@ def test_the_pipeline_does_not_start_a_query_that_is_paused(db: Any) -> None:
         q.submit(("a", 2))
         q.flush(SOON_S)
         assert [r["symbol"] for c in q.poll_output() for r in c.rows()] == ["a"]
+
+
+def test_a_new_jvm_does_not_start_a_query_that_is_paused(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, gone = db._engine, fail("PSK-7005", "The JVM exited.")
+    with query(db) as q, query(db) as other:
+        q.start()
+        other.start()
+        q.submit([("a", 2), ("b", 3)])
+        q.flush(SOON_S)
+        before = q.metrics()
+        engine._died(gone)
+        # The figures of a JVM that has exited are those that were known.
+        with monkeypatch.context() as dead:
+            dead.setattr(type(db.fake.world.made[0]), "rows_passed", lambda self: (_ for _ in ()).throw(gone))
+            assert q.metrics() == before
+        engine.start()
+        q.pause()
+        engine._died(gone)
+        engine.start()
+        assert q._job is None and q.state is QueryState.PAUSED and other._job is not None
+        engine.flush(SOON_S)
+        q.resume()
+        q.submit(("c", 4))
+        q.flush(SOON_S)
+        assert [r["symbol"] for c in q.poll_output() for r in c.rows()] == ["a", "b"]
+        with pytest.raises(PenstockError, match="PSK-7005"):  # Once, in its place.
+            q.poll_output()
+        assert [r["symbol"] for c in q.poll_output() for r in c.rows()] == ["c"]
+        q.pause()
+    assert not engine.jobs.paused
 
 
 # Submit

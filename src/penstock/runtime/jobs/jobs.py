@@ -54,6 +54,7 @@ class Jobs:
         ddl: threading.RLock,
         lookups: Mapping[int, FedLookup],
         running: Callable[[], bool],
+        paused: set[int] | None = None,
     ) -> None:
         self.storage = storage
         self.compute = compute
@@ -65,7 +66,7 @@ class Jobs:
         self.by_object: dict[int, Job] = {}
         self.hosted = HostedJobs(self)
         self._lookups = lookups
-        self.paused: set[int] = set()
+        self.paused = set() if paused is None else paused
         """Queries that the pipeline does not start: their owner has stopped them."""
         self._refused: dict[int, tuple[PenstockError, float]] = {}
 
@@ -154,8 +155,8 @@ class Jobs:
 
     def beginnings(self) -> list[Beginning]:
         """All jobs that have been planned in this process."""
-        catalog = self.storage.catalog
-        known = [(catalog.by_id(i), p) for i, p in list(self.planned.items()) if catalog.has_id(i)]
+        # One look at the catalogue: another thread may drop an object at any moment.
+        known = [(o, p) for o in self.storage.catalog.objects() if (p := self.planned.get(o.id)) is not None]
         own = [self._beginning(o, p) for o, p in known if not self.hosted.member(o.id)]
         return [*own, *self.hosted.beginnings()]
 
