@@ -102,16 +102,20 @@ class Engine:
             undo.callback(lambda: self.compute.close())
             undo.callback(lambda: self._unwatch())
             say("recovering")
+            self.recovery_ms = 0
+            """How long it took to recover the objects when the database was opened."""
             self._recover_all()
             self.ticker = Ticker(self)
             undo.pop_all()
 
     def _recover_all(self) -> None:
+        begin = time.monotonic()
         for info in self.catalog.objects():
             self._recover(info)
         finish_switches(self.storage)
         self.writer = TableWriter(self.storage)
         self.checkpoints = Checkpoints(self)
+        self.recovery_ms = int((time.monotonic() - begin) * 1000)
 
     def _connect(self) -> None:
         """Creates the JVM side of the database, possibly in a new JVM. Watches the JVM before it requests a session, so that no exit is missed."""
@@ -252,6 +256,7 @@ class Engine:
         self.exchange = why
         try:
             self.storage.freeze(why)
+            self.storage.totals.save()
             if self.sinks:
                 names = ", ".join(s.name for s in self.sinks.values())
                 raise fail("PSK-5016", f"A call of {names} has not returned.")
@@ -346,7 +351,8 @@ class Engine:
                 keep_classes()
 
     def _save(self) -> None:
-        for save in (self.storage.save_contents, partial(self.checkpoints.make_if_moved, ends=True)):
+        checkpoint = partial(self.checkpoints.make_if_moved, ends=True)
+        for save in (self.storage.save_contents, checkpoint, self.storage.totals.save):
             try:
                 save()
             except PenstockError as error:
