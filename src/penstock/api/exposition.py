@@ -112,6 +112,7 @@ class DatabaseCollector(Collector):
             yield family
         yield from self._states(objects)
         yield from self._epochs()
+        yield from _watched(engine)
         yield from _subscriptions([s.figures for s in engine.hub.subscriptions()])
 
     def _states(self, objects: list[ObjectStatus]) -> Iterator[Metric]:
@@ -157,6 +158,17 @@ def _checkpoints(engine: Engine) -> Iterator[Metric]:
         yield _gauge("penstock_checkpoint_last_id", "The newest checkpoint.", last.id)
         yield _gauge("penstock_checkpoint_last_bytes", "Its size; files that it shares count.", last.bytes)
         yield _gauge("penstock_checkpoint_last_duration_seconds", "How long it took.", last.duration_ms / 1000)
+
+
+def _watched(engine: Engine) -> Iterator[Metric]:
+    """The figures of streaming queries with a lifecycle, under the names that they have there."""
+    found = [(w.label, w.figures()) for w in list(engine.watched)]
+    for name in dict.fromkeys(n for _, figures in found for n in figures):
+        family = GaugeMetricFamily(f"penstock_query_{name}", "See QueryMetrics.", labels=["query"])
+        for label, figures in found:
+            if name in figures:
+                family.add_metric([label], figures[name])
+        yield family
 
 
 def _subscriptions(figures: list[SubscriptionFigures]) -> Iterator[Metric]:

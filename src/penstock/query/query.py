@@ -9,7 +9,7 @@ import time
 import weakref
 from collections import deque
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NewType
 
 from penstock.api.database import Database
@@ -76,6 +76,8 @@ class StreamingQuery:
         self._in = self._drops = self._direct = self._spent_ns = 0
         self._latencies: deque[int] = deque(maxlen=_SAMPLES)
         self._runs = _Runs()
+        self._number = next(_numbers)
+        self._figures: dict[str, float] = {}
 
     @classmethod
     def compile(
@@ -132,6 +134,7 @@ class StreamingQuery:
                 self._sources[name] = SourceHandle(self._engine, info)
                 self._writers[name] = BatchingWriter(self._sources[name], policy.max_rows, policy.max_delay)
             self._life.to(QueryState.RUNNING)
+            self._engine.watched.add(self)
             undo.pop_all()
 
     def pause(self) -> None:
@@ -322,6 +325,19 @@ class StreamingQuery:
             )
 
     @property
+    def label(self) -> str:
+        return f"{self.id:016x}/{self._number}"
+
+    def figures(self) -> dict[str, float]:
+        """The metrics by name, for Prometheus. While a swap or the end of the query is under way, those from before."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._figures = asdict(self.metrics())
+            finally:
+                self._lock.release()
+        return self._figures
+
+    @property
     def _job(self) -> Job | None:
         return self._engine.jobs.by_object.get(self._info.id) if self._info is not None else None
 
@@ -468,6 +484,7 @@ class StreamingQuery:
 
     def _end(self) -> None:
         self._life.to(QueryState.STOPPED)
+        self._engine.watched.discard(self)
         with ExitStack() as last:
             last.callback(self._drop, [s._id for s in self._sources.values()])
             if self._changes is not None:

@@ -7,11 +7,13 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
+from weakref import WeakSet
 
 from penstock.catalog.objects import Kind, ObjectInfo, Role
 from penstock.catalog.store import Catalog
@@ -53,6 +55,15 @@ class HiddenQuery:
     readers: int = 0
 
 
+class Watched(Protocol):
+    """Something with figures of its own, which are shown under its label."""
+
+    @property
+    def label(self) -> str: ...
+
+    def figures(self) -> Mapping[str, float]: ...
+
+
 class Engine:
     """Thread-safe. `ddl` serialises changes of the catalogue and of the lifecycle; reads and commits do not wait for them."""
 
@@ -85,6 +96,8 @@ class Engine:
         self.refusals: dict[int, PenstockError] = {}
         """Sources and sinks whose connector could not be started, and why."""
         self._functions: dict[str, tuple[Callable[..., object], str]] = {}
+        self.watched: WeakSet[Watched] = WeakSet()
+        """Whatever runs on this engine and has figures of its own."""
         self._paused: set[int] = set()
         """Queries that their owners have paused, in whatever JVM."""
         self.opened_at = time.time()

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from prometheus_client import generate_latest
 from tests.unit.runtime.engines import Database, database
 
+from penstock.api.exposition import registry
 from penstock.errors import PenstockError, fail
 from penstock.query import (
     BackpressureStrategy,
     BatchPolicy,
     CompilerCache,
     QueryConfig,
+    QueryMetrics,
     QueryState,
     StateStore,
     StreamingQuery,
@@ -422,3 +426,25 @@ def test_a_version_that_cannot_take_over_is_refused_and_the_old_one_runs_on(
         assert len(q.poll_output()) == 1
     with pytest.raises(PenstockError, match="PSK-0006"):
         q.swap(other)
+
+
+def test_figures_for_prometheus_have_the_names_of_the_metrics(db: Any) -> None:
+    with query(db) as one, query(db) as other:
+        one.start()
+        other.start()
+        one.submit([("a", 2), ("b", 3)])
+        one.flush(SOON_S)
+        text = generate_latest(registry(db._engine)).decode()
+        names = [f.name for f in fields(QueryMetrics)]
+        assert len(names) == 14
+        for name in names:
+            assert len([line for line in text.splitlines() if line.startswith(f"penstock_query_{name}{{")]) == 2
+        assert f'penstock_query_ring0_events_in{{query="{one.label}"}} 2.0' in text
+        # A scrape does not wait for a query that is being swapped or finished.
+        one._lock.acquire()
+        waiting = threading.Thread(target=one.figures)
+        waiting.start()
+        waiting.join(SOON_S)
+        assert not waiting.is_alive()
+        one._lock.release()
+    assert "penstock_query_" not in generate_latest(registry(db._engine)).decode()

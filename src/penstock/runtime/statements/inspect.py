@@ -228,6 +228,22 @@ def lag_ms(engine: Engine, info: ObjectInfo) -> int:
     return max(0, int(time.time() * 1000) - min(waiting)) if waiting else 0
 
 
+def epochs(engine: Engine, name: str) -> dict[str, dict[str, float]]:
+    """How long the epochs of a query's job take, by phase: `compute`, `record`. Empty for other objects, and before the first epoch."""
+    info = engine.catalog.get(name)
+    job = engine.jobs.by_object.get(info.id) if info is not None else None
+    found = {"compute": job.figures.computing, "record": job.figures.recording} if job is not None else {}
+    return {
+        phase: {
+            "count": timing.count,
+            "p50_ms": timing.percentile(0.5) or 0.0,
+            "p99_ms": timing.percentile(0.99) or 0.0,
+        }
+        for phase, timing in found.items()
+        if timing.count
+    }
+
+
 def _queries(engine: Engine, job: Job) -> list[tuple[str, list[int]]]:
     """What a job is known by, and the objects that it maintains. Keyed queries that share one have state of their own, and are told apart."""
     known = [i for i in list(job.objects) if engine.catalog.has_id(i)]
