@@ -90,12 +90,12 @@ class Jobs:
             start()
         except PenstockError as error:
             for info in infos:
-                self.refused(info, error)
+                self.refused(info.id, error)
 
-    def refused(self, info: ObjectInfo, error: PenstockError) -> None:
+    def refused(self, object_id: int, error: PenstockError) -> None:
         """Records that a query could not be planned or started. The next start of the pipeline, or RESTART, retries it."""
-        self._refused[info.id] = (error, time.time())
-        self.storage.hub.suspend(info.id, error)
+        self._refused[object_id] = (error, time.time())
+        self.storage.hub.suspend(object_id, error)
 
     def start(self, info: ObjectInfo, planned: Planned | None = None) -> None:
         """Starts the job of a stream or view; an object without its own query has none."""
@@ -223,6 +223,8 @@ class Jobs:
         made(job)
         for i in spec.objects:
             self.by_object[i] = job
+        # Before it runs: a query that fails at once must keep its reason.
+        was = {i: refused for i in spec.objects if (refused := self._refused.pop(i, None)) is not None}
         try:
             # After Ctrl-C the query either runs and is registered, or neither.
             with uninterrupted():
@@ -230,11 +232,11 @@ class Jobs:
         except BaseException:
             for i in spec.objects:
                 self.by_object.pop(i, None)
+            for i, refused in was.items():
+                self._refused.setdefault(i, refused)
             if job.state is not JobState.STOPPED:
                 _quietly(job)
             raise
-        for i in spec.objects:
-            self._refused.pop(i, None)
         spec.healed()
 
     def plan(self, info: ObjectInfo) -> Planned:
@@ -361,7 +363,7 @@ class Jobs:
             self.hosted.halt(key)
 
     def _stopped(self, info: ObjectInfo) -> None:
-        self.refused(info, fail("PSK-7006", f"{info.name} was stopped, and not started again."))
+        self.refused(info.id, fail("PSK-7006", f"{info.name} was stopped, and not started again."))
 
     def restart(self, info: ObjectInfo) -> None:
         """Restarts a query that has a job of its own; if that is refused, its status says why."""
@@ -399,7 +401,7 @@ class Jobs:
             shutil.rmtree(self.storage.layout.job(info.id), ignore_errors=True)
 
     def stop_all(self) -> None:
-        jobs = self._all()
+        jobs = self._with_empty()
         self.by_object.clear()
         self.hosted.stopped()
         threads = [threading.Thread(target=_quietly, args=(j,), name=f"penstock-stop-{j.name}") for j in jobs]
@@ -410,14 +412,19 @@ class Jobs:
 
     def abandon(self, error: PenstockError) -> None:
         """The JVM has ended, and every query with it."""
+        jobs = self._with_empty()
         self.hosted.stopped()
-        for job in self._all():
+        for job in jobs:
             job.abandon(error)
         for info in self.storage.catalog.objects(*QUERIES):
             self.storage.hub.suspend(info.id, error)
 
     def _all(self) -> list[Job]:
         return list({id(j): j for j in list(self.by_object.values())}.values())
+
+    def _with_empty(self) -> list[Job]:
+        """All jobs, also shared ones whose last member has failed and that are about to be closed."""
+        return list({id(j): j for j in [*self._all(), *self.hosted.jobs()]}.values())
 
     def __iter__(self) -> Iterator[Job]:
         return iter(self._all())

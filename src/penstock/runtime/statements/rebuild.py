@@ -190,7 +190,6 @@ def switch(engine: Engine, before: ObjectInfo, version: ObjectInfo) -> None:
             if not together and not jobs.settle(version, reached, deadline):
                 raise fail("PSK-6019", f"The new version of {info.name} has not caught up within {_CATCH_UP_S:g} s.")
             held.enter_context(hosted.at_rest(version))
-            # In this order: a version that has failed leaves its job before its error is known, and `by_object` after that.
             lost = version.id not in jobs.by_object or not (apart or hosted.member(version.id))
             trouble = _trouble(engine, version, _CAUSE_S if lost else 0.0)
             if trouble is not None or lost:
@@ -258,3 +257,4 @@ def discard(engine: Engine, version: ObjectInfo) -> None:
         engine.catalog.remove(*(o.id for o in gone))
         for o in gone:
             remove_remains(engine, o)
+        engine.jobs.hosted.close_empty()
