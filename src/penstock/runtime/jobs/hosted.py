@@ -553,6 +553,7 @@ class _Host:
             erred=jobs.erred,
             blamed=self._blamed,
             mend=self._mend,
+            taken=jobs.taken,
         )
 
 

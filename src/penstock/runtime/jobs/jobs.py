@@ -18,6 +18,7 @@ from penstock.runtime.jobs.checkpoint import begun, mark_sealed
 from penstock.runtime.jobs.compute import Compute
 from penstock.runtime.jobs.hosted import HostedJobs
 from penstock.runtime.jobs.job import Job, JobSpec
+from penstock.runtime.jobs.operators import OperatorStatus
 from penstock.runtime.jobs.planned import Planned, Planner
 from penstock.runtime.jobs.recovery import Beginning, Recovery
 from penstock.runtime.jobs.relocate import relocate
@@ -54,6 +55,7 @@ class Jobs:
         ddl: threading.RLock,
         lookups: Mapping[int, FedLookup],
         running: Callable[[], bool],
+        paused: set[int] | None = None,
     ) -> None:
         self.storage = storage
         self.compute = compute
@@ -65,9 +67,11 @@ class Jobs:
         self.by_object: dict[int, Job] = {}
         self.hosted = HostedJobs(self)
         self._lookups = lookups
-        self.paused: set[int] = set()
+        self.paused = set() if paused is None else paused
         """Queries that the pipeline does not start: their owner has stopped them."""
         self._refused: dict[int, tuple[PenstockError, float]] = {}
+        self.last_seen: dict[int, tuple[OperatorStatus, ...]] = {}
+        """The operators of queries when the JVM was last asked for them."""
 
     # Starting and stopping
 
@@ -154,8 +158,8 @@ class Jobs:
 
     def beginnings(self) -> list[Beginning]:
         """All jobs that have been planned in this process."""
-        catalog = self.storage.catalog
-        known = [(catalog.by_id(i), p) for i, p in list(self.planned.items()) if catalog.has_id(i)]
+        # One look at the catalogue: another thread may drop an object at any moment.
+        known = [(o, p) for o in self.storage.catalog.objects() if (p := self.planned.get(o.id)) is not None]
         own = [self._beginning(o, p) for o, p in known if not self.hosted.member(o.id)]
         return [*own, *self.hosted.beginnings()]
 
@@ -278,10 +282,23 @@ class Jobs:
             failed=self.teller(told),
             healed=self.healer(told),
             mend=lambda error, n: self.recovery.mend(self._beginning(info, planned), error, n),
+            taken=self.taken,
+            ended=self._count_late(owner or info),
             erred=self.erred,
             interrupt=asks.interrupt if asks is not None else lambda: None,
             state_limit=planned.state_limit,
         )
+
+    def taken(self, objects: Sequence[int], lsn: int) -> None:
+        """Queries have processed their inputs up to an LSN."""
+        known = [(i, o.depends_on) for i in objects if (o := self.storage.find(i)) is not None]
+        self.storage.totals.take(known, lsn)
+
+    def _count_late(self, info: ObjectInfo) -> Callable[[int], None]:
+        def ended(late: int) -> None:
+            self.storage.totals.of(info.id).late += late
+
+        return ended
 
     def teller(self, infos: Sequence[ObjectInfo]) -> Callable[[PenstockError], None]:
         """A callback that reports a failure to subscribers."""
@@ -380,6 +397,7 @@ class Jobs:
             self.planned.pop(info.id, None)
             self._refused.pop(info.id, None)
             self.paused.discard(info.id)
+            self.last_seen.pop(info.id, None)
             shutil.rmtree(self.storage.layout.job(info.id), ignore_errors=True)
 
     def stop_all(self) -> None:
@@ -498,8 +516,8 @@ class Jobs:
         )
 
     def late_rows(self, info: ObjectInfo) -> int:
-        """Rows that were too late for every window of a stream or view, since the job started."""
-        return sum(j.late_rows for j in self.of(info))
+        """Rows that were too late for every window of a stream or view."""
+        return self.storage.totals.of(info.id).late + sum(j.late_rows for j in self.of(info))
 
     # Progress
 
