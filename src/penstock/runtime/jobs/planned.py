@@ -88,7 +88,7 @@ class Planner:
         if parsed is None:
             return None
         known_by = catalog or self._storage.catalog
-        query = self._own_part(info, bind(parsed, known_by.as_read_by(info), statement_text=info.sql))
+        query = self._own_part(info, bind(parsed, known_by.as_read_by(info)))
         late = self._side(info, Role.LATE_ROWS)
         planned = self.plan(
             info.id,
