@@ -109,7 +109,7 @@ class Duck:
             for batch in reader:
                 size += batch.nbytes
                 if size > self.limit:
-                    raise _too_large(f"it has more than {self.limit} bytes")
+                    raise too_large(f"it has more than {self.limit} bytes")
                 batches.append(batch)
         return pa.Table.from_batches(batches, schema)
 
@@ -154,10 +154,11 @@ class Duck:
         # An error in the middle of a result passes through Arrow, which keeps only its text.
         full = (MemoryError, duckdb.OutOfMemoryException, duckdb.IOException)
         if isinstance(why, full) or text.startswith(("Out of Memory Error", "IO Error")):
-            return _too_large(text.partition("\n")[0])
+            return too_large(text.partition("\n")[0])
         own = explain(why) if explain is not None else None
         return own if own is not None else fail("PSK-7001", f"The query failed: {text}")
 
 
-def _too_large(why: str) -> PenstockError:
+def too_large(why: str) -> PenstockError:
+    """The PSK-7009 error of a result."""
     return fail("PSK-7009", f"The result does not fit in memory: {why}.")
