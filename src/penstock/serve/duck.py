@@ -45,7 +45,7 @@ class Duck:
 
     def __init__(self, memory_limit: str, spill: Path | None) -> None:
         self.limit = size_of(memory_limit)
-        self._spill = spill
+        self.spill = spill
         self._closed = False
         self._lock = threading.Lock()
         self._busy: dict[int, Cursor] = {}
@@ -109,7 +109,7 @@ class Duck:
             for batch in reader:
                 size += batch.nbytes
                 if size > self.limit:
-                    raise too_large(f"it has more than {self.limit} bytes")
+                    raise _too_large(f"it has more than {self.limit} bytes")
                 batches.append(batch)
         return pa.Table.from_batches(batches, schema)
 
@@ -138,8 +138,8 @@ class Duck:
                         return
                 time.sleep(0.01)
         finally:
-            if self._spill is not None:
-                shutil.rmtree(self._spill, ignore_errors=True)
+            if self.spill is not None:
+                shutil.rmtree(self.spill, ignore_errors=True)
 
     def _translated(self, why: Exception, explain: Explain | None) -> BaseException | None:
         """The error with a code; None if it does not come from DuckDB."""
@@ -154,11 +154,10 @@ class Duck:
         # An error in the middle of a result passes through Arrow, which keeps only its text.
         full = (MemoryError, duckdb.OutOfMemoryException, duckdb.IOException)
         if isinstance(why, full) or text.startswith(("Out of Memory Error", "IO Error")):
-            return too_large(text.partition("\n")[0])
+            return _too_large(text.partition("\n")[0])
         own = explain(why) if explain is not None else None
         return own if own is not None else fail("PSK-7001", f"The query failed: {text}")
 
 
-def too_large(why: str) -> PenstockError:
-    """The PSK-7009 error of a result."""
+def _too_large(why: str) -> PenstockError:
     return fail("PSK-7009", f"The result does not fit in memory: {why}.")

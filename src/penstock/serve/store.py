@@ -20,7 +20,7 @@ from penstock.config import ServeSettings
 from penstock.disk import write_durably
 from penstock.errors import PenstockError, fail
 from penstock.serve.compactor import Compactor
-from penstock.serve.duck import Cursor, Duck, Explain, size_of, too_large
+from penstock.serve.duck import Cursor, Duck, Explain, size_of
 from penstock.serve.indexer import Indexer
 from penstock.serve.keyindex import MISSING, Key, Row
 from penstock.serve.layout import WEIGHT, TableLayout, is_broken, quote
@@ -28,6 +28,7 @@ from penstock.serve.ondisk import DiskContents, Form, Snapshot, Workers
 from penstock.serve.physical import logical, physical
 from penstock.serve.recent import Recent, RowCache
 from penstock.serve.sealed import sealed, unsealed
+from penstock.serve.spool import spooled
 from penstock.serve.worker import Worker
 
 T = TypeVar("T")
@@ -44,6 +45,8 @@ _AT = "__at"
 # The share of an object's memory that changes of an object on disk take before they are written.
 _PARTS = 4
 _PIECE_ROWS = 1 << 18
+# Larger results are mapped files.
+_SPOOLED_SHARE = 8
 _OBJECT_BYTES = size_of(ServeSettings().object_memory)
 _WITH = re.compile(r"\s*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE)
 _EPOCH, _LSN = b"penstock.epoch", b"penstock.lsn"
@@ -110,9 +113,9 @@ class ViewStore:
         """Creates an empty object at epoch 0. With `keys`, there is at most one row per key at any time."""
         self._write(lambda: self._create(TableLayout(name_id, schema, keys, append_only)))
 
-    def drop(self, name_id: int) -> None:
-        """Removes an object, if it exists."""
-        self._write(lambda: self._drop(name_id))
+    def drop(self, name_id: int, *, keep_files: bool = False) -> None:
+        """Removes an object, if it exists, and its files unless they are to be kept."""
+        self._write(lambda: self._drop(name_id, keep_files))
 
     def ids(self) -> list[int]:
         with self._lock:
@@ -164,15 +167,9 @@ class ViewStore:
     # Contents out
 
     def snapshot(self, name_id: int) -> tuple[pa.Table, int, int]:
-        """All rows, with their epoch and LSN."""
-        tables, size = [], 0
+        """All rows, with their epoch and LSN. Those that do not fit in memory are in a file that is mapped."""
         with self.reading(name_id) as reading:
-            for piece in reading.pieces:
-                size += piece.nbytes
-                if size > self._duck.limit:
-                    raise too_large(f"it has more than {self._duck.limit} bytes")
-                tables.append(piece)
-        table = pa.concat_tables(tables) if tables else reading.schema.empty_table()
+            table = spooled(reading.pieces, reading.schema, self._duck.spill, self._duck.limit // _SPOOLED_SHARE)
         return table, reading.epoch, reading.lsn
 
     @contextmanager
@@ -189,8 +186,8 @@ class ViewStore:
                 pieces = (logical(pa.Table.from_batches([b]), layout.schema) for b in reader)
                 yield Reading(layout.schema, epoch, lsn, pieces)
 
-    def query(self, duckdb_sql: str, objects: Mapping[str, int]) -> pa.Table:
-        """The result of a DuckDB SELECT on a consistent snapshot. `objects` maps the names in it to object ids."""
+    def query(self, duckdb_sql: str, objects: Mapping[str, int], *, mapped: bool = False) -> pa.Table:
+        """The result of a DuckDB SELECT on a consistent snapshot. `objects` maps the names in it to object ids. PSK-7009 if it exceeds the memory limit, unless it may be a `mapped` file."""
         self._duck.check_open()
         self._catch_up()
         with self._duck.cursor(self._explain(*objects.values())) as con:
@@ -204,7 +201,11 @@ class ViewStore:
                 rest = f", {duckdb_sql[own.end() :]}" if own else f" {duckdb_sql}"
                 text = f"WITH {recursive}{', '.join(views)}{rest}"
             try:
-                return self._duck.table(con, text)
+                if not mapped:
+                    return self._duck.table(con, text)
+                with self._duck.batches(con, text) as reader:
+                    pieces = (pa.Table.from_batches([b]) for b in reader)
+                    return spooled(pieces, reader.schema, self._duck.spill, self._duck.limit // _SPOOLED_SHARE)
             except Exception:
                 for layout, scan in scans:
                     if scan.error is not None:
@@ -487,14 +488,14 @@ class ViewStore:
                 con.execute(f"CREATE OR REPLACE VIEW {layout.view} AS {layout.reading()}")
             self._layouts[layout.id] = layout
 
-    def _drop(self, name_id: int) -> None:
+    def _drop(self, name_id: int, keep_files: bool) -> None:
         with self._lock:
             layout = self._layouts.pop(name_id, None)
             self._waiting.pop(name_id, None)
             if layout is None:
                 return
             if layout.disk is not None:
-                layout.disk.drop()
+                layout.disk.drop(keep_files=keep_files)
             else:
                 self._drop_tables(layout)
 

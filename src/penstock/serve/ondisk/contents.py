@@ -210,12 +210,13 @@ class DiskContents:
 
     # The end
 
-    def drop(self) -> None:
-        """Removes the files. Readers may go on."""
+    def drop(self, *, keep_files: bool = False) -> None:
+        """Ends all work on the files, and removes them unless they are to be kept. Readers may go on."""
         with self._workers.files, self._room:
             self._gone = True
             self._room.notify_all()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            if not keep_files:
+                shutil.rmtree(self._folder, ignore_errors=True)
 
     def mark(self, why: PenstockError) -> None:
         """Writes down that a file is damaged: the next open does not try it."""
