@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.serve.ondisk.form import Form, Kind
-from penstock.serve.ondisk.keys import Ints, Keys, find
+from penstock.serve.ondisk.keys import Ints, Keys, find, firsts, order
 from penstock.serve.ondisk.memory import Run
 from penstock.serve.ondisk.merge import merged
 from penstock.serve.ondisk.segment import Segment
@@ -37,6 +37,9 @@ class Snapshot:
         """The rows of some keys, which are columns of the object's key; NULL equals NULL. Raises PSK-6001."""
         form = self._form
         wanted = form.keys_of(keys.select(form.keys).cast(pa.schema([form.schema.field(k) for k in form.keys])))
+        if len(wanted) > 1:
+            wanted = wanted.take(pa.array(order(wanted)))
+            wanted = wanted.filter(pa.array(firsts(wanted)))
         left = np.arange(len(wanted))
         found: list[pa.Table] = []
         looks: list[Callable[[Keys], list[tuple[Ints, pa.Table]]]] = [partial(_found, r) for r in self._runs]
