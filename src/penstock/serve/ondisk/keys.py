@@ -19,6 +19,7 @@ Keys: TypeAlias = pa.Array
 """Of type int64, with NULL, or of type large_binary, without."""
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]
+Hashes: TypeAlias = npt.NDArray[np.uint64]
 
 _LEAST = -(1 << 63)
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -136,7 +137,7 @@ def blocks_of(first: Keys, wanted: Keys) -> Ints:
     return np.array([bisect.bisect_right(known, k) - 1 for k in wanted.to_pylist()], np.int64)
 
 
-def hashes(keys: Keys) -> npt.NDArray[np.uint64]:
+def hashes(keys: Keys) -> Hashes:
     """A hash of each key, the same in every process."""
     if _numeric(keys):
         return _mixed(numbers_of(keys).view(np.uint64))
@@ -161,7 +162,7 @@ def numbers_of(keys: Keys) -> Ints:
     return np.asarray((pc.fill_null(keys, _LEAST) if keys.null_count else keys).to_numpy(), np.int64)
 
 
-def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mixed(values: Hashes) -> Hashes:
     with np.errstate(over="ignore"):
         values = values + _STEP
         values = (values ^ (values >> np.uint64(30))) * _MIX[0]

@@ -25,7 +25,7 @@ from penstock.errors import PenstockError, fail
 from penstock.serve.layout import WEIGHT
 from penstock.serve.ondisk.bloom import Bloom
 from penstock.serve.ondisk.form import Form, Kind
-from penstock.serve.ondisk.keys import Ints, Keys, blocks_of, find, hashes, is_above
+from penstock.serve.ondisk.keys import Hashes, Ints, Keys, blocks_of, find, hashes, is_above
 
 _MAGIC = b"PSKc"
 _FORMAT = 1
@@ -120,12 +120,21 @@ class Segment:
     def _stored(self) -> pa.Schema:
         return self.form.weighted if self.index.weighted else self.form.schema
 
+    def one(self, wanted: Keys, hashed: Hashes) -> pa.RecordBatch | None:
+        """The row of one key, which may be one that takes back (`is_dead`); None if the key is not here."""
+        index, key = self.index, wanted[0]
+        if is_above(key, index.last) or is_above(index.first[0], key):
+            return None
+        if self._bloom is not None and not self._bloom.may_have(hashed)[0]:
+            return None
+        rows = self.block(int(blocks_of(index.first, wanted)[0]))
+        at = int(find(self.form.keys_of(rows), wanted)[0])
+        return rows.slice(at, 1) if at >= 0 else None
+
     def find(self, wanted: Keys) -> list[tuple[Ints, pa.Table]]:
         """The rows of wanted keys, with weights: the places among those wanted, and their rows."""
         index = self.index
         candidates = np.arange(len(wanted))
-        if len(wanted) == 1 and (is_above(wanted[0], index.last) or is_above(index.first[0], wanted[0])):
-            return []
         if self._bloom is not None:
             candidates = candidates[self._bloom.may_have(hashes(wanted))]
         if not len(candidates):

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+from penstock.serve.layout import WEIGHT
 from penstock.serve.ondisk.form import Form, Kind
-from penstock.serve.ondisk.keys import Ints, Keys, find, firsts, order
+from penstock.serve.ondisk.keys import Ints, Keys, find, firsts, hashes, order
 from penstock.serve.ondisk.memory import Run
 from penstock.serve.ondisk.merge import merged
 from penstock.serve.ondisk.segment import Segment
@@ -37,6 +38,8 @@ class Snapshot:
         """The rows of some keys, which are columns of the object's key; NULL equals NULL. Raises PSK-6001."""
         form = self._form
         wanted = form.keys_of(keys.select(form.keys).cast(pa.schema([form.schema.field(k) for k in form.keys])))
+        if len(wanted) == 1:
+            return self._one(wanted)
         if len(wanted) > 1:
             wanted = wanted.take(pa.array(order(wanted)))
             wanted = wanted.filter(pa.array(firsts(wanted)))
@@ -54,6 +57,30 @@ class Snapshot:
         if not found:
             return form.schema.empty_table()
         return form.alive(pa.concat_tables(found)).cast(form.schema)
+
+    def _one(self, wanted: Keys) -> pa.Table:
+        """The row of one key, without copying it."""
+        schema = self._form.schema
+        row = None
+        for rows, keys in self._runs:
+            at = int(find(keys, wanted)[0])
+            if at >= 0:
+                row = rows.slice(at, 1)
+                break
+        else:
+            hashed = hashes(wanted)
+            for segment in self._segments:
+                batch = segment.one(wanted, hashed)
+                if batch is not None:
+                    row = pa.Table.from_batches([batch])
+                    break
+        if row is None:
+            return schema.empty_table()
+        if row.num_columns > len(schema):
+            if row.column(len(schema))[0].as_py() < 0:
+                return schema.empty_table()
+            row = row.drop_columns([WEIGHT])
+        return row if row.schema.equals(schema) else row.cast(schema)
 
     def pieces(self) -> Iterator[pa.Table]:
         """All rows, in tables of some megabytes. Raises PSK-6001."""
