@@ -190,6 +190,16 @@ class ViewStore:
         """The result of a DuckDB SELECT on a consistent snapshot. `objects` maps the names in it to object ids. PSK-7009 if it exceeds the memory limit, unless it may be a `mapped` file."""
         self._duck.check_open()
         self._catch_up()
+        in_memory = [i for i in objects.values() if (o := self._layouts.get(i)) is not None and o.disk is None]
+        try:
+            return self._query(duckdb_sql, objects, mapped)
+        except PenstockError:
+            # One of them may have gone to disk before DuckDB looked for its tables.
+            if not any((o := self._layouts.get(i)) is not None and o.disk is not None for i in in_memory):
+                raise
+            return self._query(duckdb_sql, objects, mapped)
+
+    def _query(self, duckdb_sql: str, objects: Mapping[str, int], mapped: bool) -> pa.Table:
         with self._duck.cursor(self._explain(*objects.values())) as con:
             # Never committed, whatever the text does.
             con.execute("BEGIN")
@@ -217,14 +227,16 @@ class ViewStore:
         """CTEs of some objects, all as they are now in the transaction of a cursor; and those that are scanned from disk."""
         views, scans = [], []
         with self._lock:
-            for name, name_id in objects.items():
-                layout = self._layout(name_id)
-                if layout.disk is None:
-                    # DuckDB takes the snapshot of a transaction at its first read.
-                    con.execute(f"SELECT 1 FROM {layout.base} LIMIT 0")
-                else:
-                    scans.append((layout, layout.disk.snapshot()))
-                    con.register(layout.view, scans[-1][1])
+            layouts = {name: self._layout(i) for name, i in objects.items()}
+            for layout in {o.id: o for o in layouts.values() if o.disk is not None}.values():
+                assert layout.disk is not None
+                scans.append((layout, layout.disk.snapshot()))
+                con.register(layout.view, scans[-1][1])
+            tables = [o.base for o in layouts.values() if o.disk is None]
+            if scans and tables:
+                # DuckDB takes the snapshot of a transaction at its first read, which must be now.
+                con.execute(f"SELECT 1 FROM {tables[0]} LIMIT 0")
+            for name, layout in layouts.items():
                 views.append(f"{quote(name)} AS NOT MATERIALIZED (SELECT * FROM {layout.view})")
         return views, scans
 
