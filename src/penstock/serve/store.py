@@ -643,20 +643,25 @@ class ViewStore:
         return self._folder / str(layout.id)
 
     def _move_if_large(self, layout: TableLayout) -> bool:
-        """Moves objects to disk that are too large for memory; True if this one is there."""
-        grown = layout.size
-        if layout.disk is None and self._folder is not None and grown >= layout.weighed + self._part_bytes // _PARTS:
-            layout.weighed = grown
-            large = layout if layout.size > self._object_bytes else None
-            if large is None and sum(o.size for o in self._layouts.values()) > self._duck.limit // 2:
-                large = max(self._layouts.values(), key=lambda o: o.size)
-            form = self._form_on_disk(large) if large is not None and not large.compacting else None
-            if large is not None and form is not None and large.damage is None:
-                try:
-                    self._move(large, form)
-                except Exception as why:
-                    # It stays in memory, where DuckDB spills; it is tried again when it has grown.
-                    _logger.warning("object %d could not be moved to disk: %s", large.id, why)
+        """Moves an object to disk if there is too much in memory; True if this one is there."""
+        if layout.disk is not None:
+            return True
+        size = layout.size
+        if self._folder is None or size < layout.weighed + self._part_bytes // _PARTS:
+            return False
+        large = layout if size > self._object_bytes else None
+        if large is None and sum(o.size for o in self._layouts.values()) > self._duck.limit // 2:
+            large = max(self._layouts.values(), key=lambda o: o.size)
+        # Its next change moves one that is being compacted.
+        if large is None or not large.compacting:
+            layout.weighed = size
+        form = self._form_on_disk(large) if large is not None and not large.compacting else None
+        if large is not None and form is not None and large.damage is None:
+            try:
+                self._move(large, form)
+            except Exception as why:
+                # It stays in memory, where DuckDB spills; it is tried again when it has grown.
+                _logger.warning("object %d could not be moved to disk: %s", large.id, why)
         return layout.disk is not None
 
     def _move(self, layout: TableLayout, form: Form) -> None:
