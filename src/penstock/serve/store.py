@@ -346,6 +346,8 @@ class ViewStore:
         self._compactor.settle()
         self._indexer.settle()
         self._disk.settle()
+        while any(disk.is_merging for disk in self.on_disk().values()):
+            self._disk.settle()
 
     def close(self) -> None:
         """Interrupts running work and releases everything. Idempotent, also after an interrupted call."""

@@ -127,6 +127,10 @@ class DiskContents:
         return sum(f.size for f in self._saved.files)
 
     @property
+    def is_merging(self) -> bool:
+        return self._merging
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
         return self._segments
 
@@ -348,7 +352,7 @@ class DiskContents:
             if start is not None:
                 self._merge_files(start, segments[start:])
         except _Given:
-            return
+            pass
         except PenstockError as why:
             if why.code != "PSK-7004":
                 self._failed(why)
