@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
@@ -20,14 +19,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-@dataclass
-class Counts:
-    """Checkpoints of this process that were completed, and that failed."""
-
-    completed: int = 0
-    failed: int = 0
-
-
 class Checkpoints:
     """A checkpoint has every job as it was at some moment, each at its own position: jobs go on while it is made. It is complete when the log has been read up to after all of them.
 
@@ -39,7 +30,6 @@ class Checkpoints:
         self._lock = threading.Lock()
         self._due = time.monotonic()
         self._kept: list[Manifest] = []
-        self.counts = Counts()
         store = engine.storage.checkpoints
         for id in store.ids()[-engine.settings.checkpoint.max_retained :]:
             try:
@@ -88,9 +78,9 @@ class Checkpoints:
         try:
             made = save(engine.storage, jobs, failing)
         except BaseException:
-            self.counts.failed += 1
+            engine.storage.totals.database.failed += 1
             raise
-        self.counts.completed += 1
+        engine.storage.totals.database.completed += 1
         keep = engine.settings.checkpoint.max_retained
         self._kept = [*self._kept, made]
         if prune:

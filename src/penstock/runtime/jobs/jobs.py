@@ -18,6 +18,7 @@ from penstock.runtime.jobs.checkpoint import begun, mark_sealed
 from penstock.runtime.jobs.compute import Compute
 from penstock.runtime.jobs.hosted import HostedJobs
 from penstock.runtime.jobs.job import Job, JobSpec
+from penstock.runtime.jobs.operators import OperatorStatus
 from penstock.runtime.jobs.planned import Planned, Planner
 from penstock.runtime.jobs.recovery import Beginning, Recovery
 from penstock.runtime.jobs.relocate import relocate
@@ -54,6 +55,7 @@ class Jobs:
         ddl: threading.RLock,
         lookups: Mapping[int, FedLookup],
         running: Callable[[], bool],
+        paused: set[int] | None = None,
     ) -> None:
         self.storage = storage
         self.compute = compute
@@ -65,9 +67,11 @@ class Jobs:
         self.by_object: dict[int, Job] = {}
         self.hosted = HostedJobs(self)
         self._lookups = lookups
-        self.paused: set[int] = set()
+        self.paused = set() if paused is None else paused
         """Queries that the pipeline does not start: their owner has stopped them."""
         self._refused: dict[int, tuple[PenstockError, float]] = {}
+        self.last_seen: dict[int, tuple[OperatorStatus, ...]] = {}
+        """The operators of queries when the JVM was last asked for them."""
 
     # Starting and stopping
 
@@ -86,12 +90,12 @@ class Jobs:
             start()
         except PenstockError as error:
             for info in infos:
-                self.refused(info, error)
+                self.refused(info.id, error)
 
-    def refused(self, info: ObjectInfo, error: PenstockError) -> None:
+    def refused(self, object_id: int, error: PenstockError) -> None:
         """Records that a query could not be planned or started. The next start of the pipeline, or RESTART, retries it."""
-        self._refused[info.id] = (error, time.time())
-        self.storage.hub.suspend(info.id, error)
+        self._refused[object_id] = (error, time.time())
+        self.storage.hub.suspend(object_id, error)
 
     def start(self, info: ObjectInfo, planned: Planned | None = None) -> None:
         """Starts the job of a stream or view; an object without its own query has none."""
@@ -154,8 +158,8 @@ class Jobs:
 
     def beginnings(self) -> list[Beginning]:
         """All jobs that have been planned in this process."""
-        catalog = self.storage.catalog
-        known = [(catalog.by_id(i), p) for i, p in list(self.planned.items()) if catalog.has_id(i)]
+        # One look at the catalogue: another thread may drop an object at any moment.
+        known = [(o, p) for o in self.storage.catalog.objects() if (p := self.planned.get(o.id)) is not None]
         own = [self._beginning(o, p) for o, p in known if not self.hosted.member(o.id)]
         return [*own, *self.hosted.beginnings()]
 
@@ -219,6 +223,8 @@ class Jobs:
         made(job)
         for i in spec.objects:
             self.by_object[i] = job
+        # Before it runs: a query that fails at once must keep its reason.
+        was = {i: refused for i in spec.objects if (refused := self._refused.pop(i, None)) is not None}
         try:
             # After Ctrl-C the query either runs and is registered, or neither.
             with uninterrupted():
@@ -226,11 +232,11 @@ class Jobs:
         except BaseException:
             for i in spec.objects:
                 self.by_object.pop(i, None)
+            for i, refused in was.items():
+                self._refused.setdefault(i, refused)
             if job.state is not JobState.STOPPED:
                 _quietly(job)
             raise
-        for i in spec.objects:
-            self._refused.pop(i, None)
         spec.healed()
 
     def plan(self, info: ObjectInfo) -> Planned:
@@ -276,10 +282,23 @@ class Jobs:
             failed=self.teller(told),
             healed=self.healer(told),
             mend=lambda error, n: self.recovery.mend(self._beginning(info, planned), error, n),
+            taken=self.taken,
+            ended=self._count_late(owner or info),
             erred=self.erred,
             interrupt=asks.interrupt if asks is not None else lambda: None,
             state_limit=planned.state_limit,
         )
+
+    def taken(self, objects: Sequence[int], lsn: int) -> None:
+        """Queries have processed their inputs up to an LSN."""
+        known = [(i, o.depends_on) for i in objects if (o := self.storage.find(i)) is not None]
+        self.storage.totals.take(known, lsn)
+
+    def _count_late(self, info: ObjectInfo) -> Callable[[int], None]:
+        def ended(late: int) -> None:
+            self.storage.totals.of(info.id).late += late
+
+        return ended
 
     def teller(self, infos: Sequence[ObjectInfo]) -> Callable[[PenstockError], None]:
         """A callback that reports a failure to subscribers."""
@@ -344,7 +363,7 @@ class Jobs:
             self.hosted.halt(key)
 
     def _stopped(self, info: ObjectInfo) -> None:
-        self.refused(info, fail("PSK-7006", f"{info.name} was stopped, and not started again."))
+        self.refused(info.id, fail("PSK-7006", f"{info.name} was stopped, and not started again."))
 
     def restart(self, info: ObjectInfo) -> None:
         """Restarts a query that has a job of its own; if that is refused, its status says why."""
@@ -378,10 +397,11 @@ class Jobs:
             self.planned.pop(info.id, None)
             self._refused.pop(info.id, None)
             self.paused.discard(info.id)
+            self.last_seen.pop(info.id, None)
             shutil.rmtree(self.storage.layout.job(info.id), ignore_errors=True)
 
     def stop_all(self) -> None:
-        jobs = self._all()
+        jobs = self._with_empty()
         self.by_object.clear()
         self.hosted.stopped()
         threads = [threading.Thread(target=_quietly, args=(j,), name=f"penstock-stop-{j.name}") for j in jobs]
@@ -392,14 +412,19 @@ class Jobs:
 
     def abandon(self, error: PenstockError) -> None:
         """The JVM has ended, and every query with it."""
+        jobs = self._with_empty()
         self.hosted.stopped()
-        for job in self._all():
+        for job in jobs:
             job.abandon(error)
         for info in self.storage.catalog.objects(*QUERIES):
             self.storage.hub.suspend(info.id, error)
 
     def _all(self) -> list[Job]:
         return list({id(j): j for j in list(self.by_object.values())}.values())
+
+    def _with_empty(self) -> list[Job]:
+        """All jobs, also shared ones whose last member has failed and that are about to be closed."""
+        return list({id(j): j for j in [*self._all(), *self.hosted.jobs()]}.values())
 
     def __iter__(self) -> Iterator[Job]:
         return iter(self._all())
@@ -491,8 +516,8 @@ class Jobs:
         )
 
     def late_rows(self, info: ObjectInfo) -> int:
-        """Rows that were too late for every window of a stream or view, since the job started."""
-        return sum(j.late_rows for j in self.of(info))
+        """Rows that were too late for every window of a stream or view."""
+        return self.storage.totals.of(info.id).late + sum(j.late_rows for j in self.of(info))
 
     # Progress
 

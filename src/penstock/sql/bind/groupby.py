@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from penstock.plan.functions import OfNothing
 from penstock.plan.nodes import AggCall, Aggregate, EmitMode, Expr, Filter, Join, Named, Node, Project, Union, col
 from penstock.sql.bind.aggregates import Grouped, has_aggregate
 from penstock.sql.bind.block import Block
@@ -15,7 +16,6 @@ from penstock.sql.bind.groupwindow import GroupWindow
 from penstock.sql.bind.outputs import Outputs
 from penstock.sql.bind.quantified import filters_only
 from penstock.sql.bind.scope import Col, Domain
-from penstock.sql.functions import NULL_OF_NOTHING
 from penstock.sql.trees import bare
 
 
@@ -218,14 +218,16 @@ class GroupBy(GroupWindow, Outputs):
 
 def _on_nothing(call: AggCall) -> Expr:
     """The value of an aggregate over no rows, for a column that is NULL if the row is missing."""
-    empty: exp.Expression | None = None
-    if call.func in ("count", "approx_count_distinct", "regr_count"):
-        empty = exp.Literal.number(0)
-    elif call.func in ("array_agg", "collect_list", "collect_set"):
-        empty = exp.Array()
-    elif call.recomputed and call.func not in NULL_OF_NOTHING:
-        raise CannotDecorrelate
-    return Expr(exp.Coalesce(this=column(call.name), expressions=[empty])) if empty is not None else col(call.name)
+    match call.of_nothing:
+        case OfNothing.NULL:
+            return col(call.name)
+        case OfNothing.ZERO:
+            empty: exp.Expression = exp.Literal.number(0)
+        case OfNothing.EMPTY:
+            empty = exp.Array()
+        case OfNothing.UNKNOWN:
+            raise CannotDecorrelate
+    return Expr(exp.Coalesce(this=column(call.name), expressions=[empty]))
 
 
 def _replaced(node: exp.Expression, values: dict[str, exp.Expression]) -> exp.Expression:

@@ -13,7 +13,7 @@ from penstock.sql.bind.draft import BlockDraft, Items
 from penstock.sql.bind.exprs import column, to_expr, type_of
 from penstock.sql.bind.limit import limited
 from penstock.sql.bind.scope import Col
-from penstock.sql.trees import bare
+from penstock.sql.trees import bare, with_parts
 
 
 class Outputs(BlockDraft):
@@ -204,13 +204,7 @@ def _over(outputs: list[Named], node: exp.Expression) -> exp.Expression:
     if isinstance(node, exp.Column):
         # Another output may have the same internal name.
         return column(f"{node.name}$") if any(o.name == node.name for o in outputs) else node
-    out = node.copy()
-    for key, value in list(node.args.items()):
-        if isinstance(value, exp.Expression):
-            out.set(key, _over(outputs, value))
-        elif isinstance(value, list):
-            out.set(key, [_over(outputs, v) if isinstance(v, exp.Expression) else v for v in value])
-    return out
+    return with_parts(node.copy(), lambda part: _over(outputs, part), node)
 
 
 def _ordered(item: exp.Expression, node: exp.Expression) -> exp.Expression:

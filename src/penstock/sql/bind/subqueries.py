@@ -14,7 +14,7 @@ from penstock.sql.bind.quantified import any_of, is_quantified, three_valued
 from penstock.sql.bind.relations import BindQuery, Ctes
 from penstock.sql.bind.scope import Scope
 from penstock.sql.bind.unknown import Unknown, holds, matches
-from penstock.sql.trees import bare
+from penstock.sql.trees import bare, with_parts
 
 _TEST = "__subquery"
 
@@ -212,10 +212,4 @@ def _lifted(part: exp.Expression, own: frozenset[str], lift: Lift, origin: exp.E
         return part.copy()
     if not refs & own:
         return lift(part, origin)
-    out = part.copy()
-    for key, value in list(part.args.items()):
-        if isinstance(value, exp.Expression):
-            out.set(key, _lifted(value, own, lift, origin))
-        elif isinstance(value, list):
-            out.set(key, [_lifted(v, own, lift, origin) if isinstance(v, exp.Expression) else v for v in value])
-    return out
+    return with_parts(part.copy(), lambda inner: _lifted(inner, own, lift, origin), part)
