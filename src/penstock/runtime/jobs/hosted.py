@@ -554,6 +554,7 @@ class _Host:
             blamed=self._blamed,
             mend=self._mend,
             taken=jobs.taken,
+            tracing=jobs.tracing,
         )
 
 

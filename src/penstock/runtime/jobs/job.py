@@ -14,6 +14,7 @@ from penstock.runtime.jobs.limits import StateGuard
 from penstock.runtime.jobs.timing import Timing
 from penstock.runtime.lifecycle import JOB_STEPS, JobState, Lifecycle, wait_s
 from penstock.runtime.storage.record import MemberRecorder, Recorder
+from penstock.runtime.tracing import Tracing
 from penstock.spark.bridge import Epoch, KernelJob
 from penstock.spark.hosted import HostJob
 from penstock.spark.operators import StateFigures
@@ -69,6 +70,7 @@ class JobSpec:
     blamed: Callable[[PenstockError], bool] = lambda error: False
     taken: Callable[[Sequence[int], int], None] = lambda objects, lsn: None
     """Hears of the objects of each epoch that is recorded, and up to which LSN it has read."""
+    tracing: Tracing = field(default_factory=lambda: Tracing(False))
     ended: Callable[[int], None] = lambda late: None
     """Hears, once, how many rows were too late, when the job has ended."""
     mend: Callable[[PenstockError, int], bool] = lambda error, attempt: False
@@ -159,9 +161,12 @@ class Job:
                 figures.rows_out[of] = figures.rows_out.get(of, 0) + sum(b.num_rows for b in output)
         figures.watermark = epoch.watermark
         figures.reached = max(figures.reached, epoch.lsn)
-        figures.recording.add((time.perf_counter() - begin) * 1000)
+        recorded = (time.perf_counter() - begin) * 1000
+        figures.recording.add(recorded)
         if epoch.ms >= 0:
             figures.computing.add(epoch.ms)
+        rows = sum(b.num_rows for output in epoch.batches for b in output)
+        self.spec.tracing.epoch(self.name, epoch.number, epoch.lsn, rows, epoch.ms, recorded)
         self._mends = 0
         if self._failures:
             self._failures = 0
