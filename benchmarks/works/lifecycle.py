@@ -21,11 +21,11 @@ CREATE TABLE companies (symbol STRING PRIMARY KEY, name STRING, sector STRING);
 """
 SIMPLE = "SELECT symbol, price FROM trades WHERE price > {n}"
 COMPLEX = """
-SELECT c.sector, upper(t.symbol) AS symbol, count(*) AS n, sum(t.price * t.volume) / sum(t.volume) AS vwap,
-       max(CASE WHEN t.volume > {n} THEN t.price ELSE 0 END) AS large, min(t.price) AS low, window_start
+SELECT c.sector, upper(t.symbol) AS symbol, count(*) AS n, sum(t.price * t.volume) AS value,
+       max(CASE WHEN t.volume > {n} THEN t.price ELSE 0 END) AS large, min(t.price) AS low, avg(t.volume + {n}) AS mean
 FROM trades t JOIN companies c ON t.symbol = c.symbol
 WHERE t.price BETWEEN {n} AND 1000 AND t.volume % 7 <> 3 AND c.name LIKE 'A%'
-GROUP BY c.sector, upper(t.symbol), TUMBLE(t.ts, INTERVAL '1' MINUTE) EMIT ON WINDOW CLOSE
+GROUP BY c.sector, upper(t.symbol) HAVING count(*) > 1
 """
 WARM_UP = 10
 SOON_S = 120.0

@@ -234,6 +234,9 @@ class StreamingQuery:
             undo.callback(self._drop_one, made)
             changes = self._subscribed(made)
             engine.jobs.settle(made, engine.log.head, None)
+            # The old version has just ended an epoch when the gate is closed, so what is left is one more.
+            self._flush()
+            self._settle(None)
             with self._gate:
                 # With the gate closed and nothing buffered, no row comes before the switch.
                 self._flush()
@@ -318,12 +321,12 @@ class StreamingQuery:
             writer.flush()
             self._sources[self._name(source)].insert(data)
         spent = time.perf_counter_ns() - begin
-        with self._lock:
-            self._direct += rows is None
-            self._in += count
-            self._spent_ns += spent
-            if count:
-                self._latencies.append(spent // count)
+        # The gate is enough: a swap holds the lock while it waits for the gate.
+        self._direct += rows is None
+        self._in += count
+        self._spent_ns += spent
+        if count:
+            self._latencies.append(spent // count)
 
     def flush(self, timeout: float | None = None) -> None:
         """Returns when everything submitted before has been processed, and its output can be polled."""
@@ -448,8 +451,7 @@ class StreamingQuery:
         strategy, deadline = self.config.backpressure, time.monotonic() + self.config.pause_timeout
         while self._pending() + count > self.config.max_pending:
             if strategy is BackpressureStrategy.DROP_NEWEST:
-                with self._lock:
-                    self._drops += count
+                self._drops += count
                 return False
             if strategy is BackpressureStrategy.REFUSE:
                 raise fail("PSK-5021", f"{self._pending()} rows wait; max_pending is {self.config.max_pending}.")
