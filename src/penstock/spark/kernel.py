@@ -16,6 +16,9 @@ END_WITH_CONTEXT = f"{ROOT}.host.EndWithContext"
 STATE_FORMAT = 3
 """The layout of the kernel's state. State of another layout cannot be read: its queries are refused with PSK-6003."""
 
+NATIVE_FORMAT = 2
+"""The same for the state of Spark's own operators: which columns they are keyed by."""
+
 PACKAGES = {
     "aggregate": ("Aggregate", "Session"),
     "error": ("Attempts", "ErrorChannel", "PythonFunctions"),

@@ -26,7 +26,7 @@ from penstock.runtime.storage.storage import Storage
 from penstock.spark.bridge import Seed
 from penstock.spark.compile import Compiled, Compiler
 from penstock.spark.hosted import Membership, membership, unfit
-from penstock.spark.kernel import STATE_FORMAT
+from penstock.spark.kernel import NATIVE_FORMAT, STATE_FORMAT
 from penstock.spark.seeds import write_seed
 from penstock.sql.bind import bind
 from penstock.sql.query import ParsedQuery
@@ -72,7 +72,9 @@ class Planned:
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(f"{STATE_FORMAT} {explain(self.query)}".encode()).hexdigest()[:16]
+        native = any(o.native for o in self.compiled.operators)
+        layout = f"{STATE_FORMAT}.{NATIVE_FORMAT}" if native else f"{STATE_FORMAT}"
+        return hashlib.sha256(f"{layout} {explain(self.query)}".encode()).hexdigest()[:16]
 
 
 class Planner:
