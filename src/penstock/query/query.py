@@ -212,19 +212,10 @@ class StreamingQuery:
                     self._flush()
                     self._settle(None)
                     self._go_on_with(new, inputs)
-            elif self._alone and new._alone:
-                self._overtake(new, inputs)
             else:
-                self._follow(new, inputs)
+                self._overtake(new, inputs)
             self.sql, self.config = new.sql, new.config
             new._life.to(QueryState.STOPPED)
-
-    @property
-    def _alone(self) -> bool:
-        """Whether nobody else writes what it reads."""
-        catalog = self._engine.catalog
-        read = {n.object_id for n in self._compiled.query.root.walk() if isinstance(n, p.Scan)}
-        return all(not catalog.has_id(i) or catalog.by_id(i).kind is Kind.SOURCE for i in read)
 
     def _overtake(self, new: StreamingQuery, inputs: dict[str, ObjectInfo]) -> None:
         """A version without state runs beside the old one, until both have processed the same rows."""
@@ -248,25 +239,6 @@ class StreamingQuery:
                 undo.pop_all()
                 self._switch(new, made, changes)
                 self._runs.skip(self._job)
-        self._end_old()
-
-    def _follow(self, new: StreamingQuery, inputs: dict[str, ObjectInfo]) -> None:
-        """A version without state begins where the old one has ended: others write what they read, at any time."""
-        engine, old = self._engine, self._info
-        assert old is not None
-        with self._gate, ExitStack() as undo:
-            self._flush()
-            self._settle(None)
-            with engine.ddl:
-                job = self._job
-                engine.jobs.stop(old)
-                undo.callback(lambda: engine.jobs.attempt([old], lambda: engine.jobs.start(old)))
-            made = new._make_output(inputs, after=job.figures.reached if job is not None else engine.log.head)
-            undo.callback(self._drop_one, made)
-            changes = self._subscribed(made)
-            undo.pop_all()
-            self._runs.note(job)
-            self._switch(new, made, changes)
         self._end_old()
 
     def _switch(self, new: StreamingQuery, made: ObjectInfo, changes: Subscription) -> None:
@@ -513,6 +485,13 @@ class StreamingQuery:
                 f"The new version does not read the same rows: {', '.join(sorted(sources))} and not {', '.join(sorted(had))}, "
                 "or other columns of them.",
                 hint="Stop this query and start the other.",
+            )
+        others = sorted(o.name for i in read if catalog.has_id(i) and (o := catalog.by_id(i)).kind is not Kind.SOURCE)
+        if others and not (self._operators or new._operators):
+            raise fail(
+                "PSK-6018",
+                f"The query reads {', '.join(others)}, which others write at any time, so there is no moment at which both versions have read the same.",
+                hint="finish() it, and start the other; or use CREATE MATERIALIZED VIEW and ALTER … AS.",
             )
         changing = [q.sql for q in (self, new) if q._operators and q._compiled.query.root.changelog]
         if changing:
