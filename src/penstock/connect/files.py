@@ -15,7 +15,7 @@ from penstock.connect.encode import ENCODERS
 from penstock.connect.options import check_options, choice, flag, required
 from penstock.connect.sinks import Capabilities, Opening, Sink, register_sink
 from penstock.connect.types import INTERVALS, VARIANTS, refuse_written
-from penstock.disk import crash_point, sync_folder, unwritable, write_durably
+from penstock.disk import Witness, crash_point, sync_folder, unwritable, write_durably
 from penstock.errors import PenstockError, fail
 from penstock.serve.zset import inserted, weighted
 
@@ -23,6 +23,7 @@ _FORMATS = ("parquet", "csv", "json")
 
 _OPTIONS = ("path", "format", "mode", "changelog")
 _MARK = ".penstock-sink"
+_RENAMED = ".penstock-renamed"
 _EPOCH = re.compile(r"epoch-(\d{12,})\.(?:parquet|csv|json)")
 _PENDING = re.compile(r"\.epoch-(\d{12,})\.(?:parquet|csv|json)\.pending")
 
@@ -42,6 +43,8 @@ class FilesSink(Sink):
         self._changelog = changelog
         self._claimed = False
         self._lock: int | None = None
+        self._renamed = Witness(folder / _RENAMED)
+        """The last epoch whose file has its name: consumers may remove files, and one that is gone then was delivered."""
 
     def open(self, opening: Opening) -> int:
         nested = [f.name for f in opening.schema if pa.types.is_nested(f.type)]
@@ -140,6 +143,10 @@ class FilesSink(Sink):
             crash_point("files.renamed")
         if waiting:
             self._sync()
+            self._renamed.attest(max(waiting[-1], self._renamed.number))
+
+    def has(self, epoch: int) -> bool:
+        return epoch <= self._renamed.number or self._committed(epoch).exists()
 
     def rollback(self, epoch: int) -> None:
         for one in self._epochs(_PENDING):
@@ -155,6 +162,7 @@ class FilesSink(Sink):
                     except OSError as why:
                         raise unwritable(name(one), why) from why
                     crash_point("files.taken_back")
+        self._renamed.attest(min(after, self._renamed.number))
         self._sync()
 
     def close(self) -> None:
@@ -162,8 +170,10 @@ class FilesSink(Sink):
         try:
             if self._claimed and not self._epochs(_EPOCH) and not self._epochs(_PENDING):
                 (self._folder / _MARK).unlink(missing_ok=True)
+                (self._folder / _RENAMED).unlink(missing_ok=True)
         finally:
             self._claimed = False
+            self._renamed.close()
             self._release()
 
     def _check(self) -> None:

@@ -32,7 +32,7 @@ class Planner:
         self._storage = storage
         self.refuses: set[str] = set()
 
-    def stored(self, info: ObjectInfo, catalog: object = None) -> Any:
+    def stored(self, info: ObjectInfo, catalog: object = None, *, begins: bool = False) -> Any:
         if info.name in self.refuses:
             raise fail("PSK-6003", f"The plan of {info.name} is another.")
         return planned(info)
@@ -54,7 +54,6 @@ def planned(info: ObjectInfo) -> Any:
         seeds=(),
         state_limit=0,
         membership=None if ALONE in info.name else Membership(None, "", info.depends_on, (), int(KEYED in info.name)),
-        fingerprint=f"plan of {info.name}",
     )
 
 

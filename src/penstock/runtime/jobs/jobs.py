@@ -180,7 +180,8 @@ class Jobs:
         """Raises PSK-6003 or PSK-5011 for a query that cannot start over: its output cannot be retracted, or not be recomputed."""
         if self.recorded(info.id) < 0:
             return
-        planned = self.plan(info)
+        planned = self.planned.get(info.id) or self.planner.stored(info, begins=True)
+        assert planned is not None
         way = f"Drop {info.name} and create it again."
         if not info.changelog or len(planned.output_ids) > 1:
             raise fail("PSK-6003", f"{info.name} cannot start over: its rows cannot be retracted.", hint=way)
@@ -361,6 +362,7 @@ class Jobs:
         self.planned.pop(info.id, None)
         with self.storage.catalog.edit():
             self.storage.catalog.solo.pop(info.id, None)
+            self.storage.catalog.plans.pop(info.id, None)
 
     def release(self, info: ObjectInfo) -> None:
         """A query that has failed does not go on where it was any more: what it has not read may leave the log. It starts over."""

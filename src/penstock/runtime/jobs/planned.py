@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,17 +21,19 @@ from penstock.runtime.jobs.checkpoint import begun
 from penstock.runtime.jobs.compute import Compute
 from penstock.runtime.jobs.limits import state_limit
 from penstock.runtime.jobs.probes import Probe, split
+from penstock.runtime.jobs.signature import Signature, earlier, signature
 from penstock.runtime.storage.contents import complete
 from penstock.runtime.storage.storage import Storage
 from penstock.spark.bridge import Seed
 from penstock.spark.compile import Compiled, Compiler
 from penstock.spark.hosted import Membership, membership, unfit
-from penstock.spark.kernel import STATE_FORMAT
 from penstock.spark.seeds import write_seed
 from penstock.sql.bind import bind
 from penstock.sql.query import ParsedQuery
 from penstock.sql.script import parse_script
 from penstock.sql.statements import CreateSink, CreateStream, CreateView
+
+_logger = logging.getLogger(__name__)
 
 _ORDERED = (p.LookupJoin, p.TemporalJoin)
 """Joins whose result depends on when a row of their table arrived."""
@@ -63,6 +65,8 @@ class Planned:
     """Why it does not share a job."""
     codegen: bool = True
     """Whether Spark generates code for it."""
+    partitions: int = 1
+    """Of a state that is begun now."""
 
     @cached_property
     def repeatable(self) -> bool:
@@ -70,9 +74,10 @@ class Planned:
         expires = any(isinstance(n, p.Join) and n.ttl_ms for n in self.query.root.walk())
         return not expires and not _CHANGING.search(explain(self.query))
 
-    @property
-    def fingerprint(self) -> str:
-        return hashlib.sha256(f"{STATE_FORMAT} {explain(self.query)}".encode()).hexdigest()[:16]
+    @cached_property
+    def signature(self) -> Signature:
+        """What its state is made by."""
+        return signature(self.query, self.compiled.operators, self.partitions, shared=self.membership is not None)
 
 
 class Planner:
@@ -82,8 +87,8 @@ class Planner:
         self._storage = storage
         self._compute = compute
 
-    def stored(self, info: ObjectInfo, catalog: Catalog | None = None) -> Planned | None:
-        """The plan of a stored object; None if it has no query of its own. Raises PSK-6003 if the plan does not match the checkpoint."""
+    def stored(self, info: ObjectInfo, catalog: Catalog | None = None, *, begins: bool = False) -> Planned | None:
+        """The plan of a stored object; None if it has no query of its own. Raises PSK-6003 if it cannot go on with its state, unless it `begins` again."""
         parsed = self._parsed(info)
         if parsed is None:
             return None
@@ -101,14 +106,27 @@ class Planner:
             else "it is a part of another query",
             options=info.options,
         )
-        known = known_by.plans.get(info.id)
-        if known is not None and known != planned.fingerprint:
-            raise fail(
-                "PSK-6003",
-                f"The plan of {info.name} does not match its stored state.",
-                hint=f"Drop and create {info.name} again.",
-            )
+        if not begins:
+            self._compare(info, planned, known_by)
         return planned
+
+    def _compare(self, info: ObjectInfo, planned: Planned, catalog: Catalog) -> None:
+        """Raises PSK-6003 if a query cannot go on with the state that it has. What has changed otherwise is reported, and noted."""
+        known, now = catalog.plans.get(info.id), planned.signature
+        was = Signature.from_text(known) if known is not None else now
+        if was is None:
+            if known != earlier(planned.query):
+                raise _changed(info, ["an earlier version has planned it otherwise"])
+            was = now
+        found = was.differences(now)
+        if lost := [d.text for d in found if d.lost]:
+            raise _changed(info, lost)
+        if found:
+            _logger.warning("%s goes on with its state; changed: %s", info.name, "; ".join(d.text for d in found))
+        text = was.carried_on(now).to_text()
+        if known != text and catalog is self._storage.catalog:
+            with catalog.edit():
+                catalog.plans[info.id] = text
 
     def _parsed(self, info: ObjectInfo) -> ParsedQuery | None:
         if info.role in (Role.LATE_ROWS, Role.ERRORS):
@@ -167,9 +185,21 @@ class Planner:
         every = query.emit.every.micros // 1000 if query.emit.kind == "every" and query.emit.every else 0
         outputs = (object_id,) if late is None else (object_id, late)
         seeds = self._seeds(object_id, compiled)
+        partitions = self._storage.settings.spark.shuffle_partitions
         if isinstance(company, str):
-            return Planned(job, query, compiled, outputs, every, seeds, limit, alone=company, codegen=codegen)
-        return Planned(job, query, compiled, outputs, every, seeds, limit, company)
+            return Planned(
+                job,
+                query,
+                compiled,
+                outputs,
+                every,
+                seeds,
+                limit,
+                alone=company,
+                codegen=codegen,
+                partitions=partitions,
+            )
+        return Planned(job, query, compiled, outputs, every, seeds, limit, company, partitions=partitions)
 
     def compile(
         self,
@@ -265,6 +295,15 @@ class Planner:
         _, rows, _ = storage.log.retained(info.id)
         ordered = compiled.root is not None and any(isinstance(n, _ORDERED) for n in compiled.root.walk())
         return ordered or rows == storage.store.count(info.id)
+
+
+def _changed(info: ObjectInfo, why: Sequence[str]) -> PenstockError:
+    again = f"RESTART {info.kind.value.upper()} {info.name} FROM BEGINNING computes it again from its inputs."
+    return fail(
+        "PSK-6003",
+        f"{info.name} cannot go on with its state: {'; '.join(why)}.",
+        hint=again if info.changelog else f"Its rows cannot be retracted: drop {info.name} and create it again.",
+    )
 
 
 def _stored_seeds(index: Path) -> tuple[Seed, ...]:

@@ -16,6 +16,7 @@ from penstock.disk import make_folder, sync_file
 from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs.restoring import put_back_all
 from penstock.runtime.storage.checkpoints import BODY, CATALOG, MANIFEST, CheckpointStore, Manifest
+from penstock.runtime.storage.format import write_format
 from penstock.runtime.storage.layout import Layout
 from penstock.runtime.storage.restoring import Present, decide, finish, prepare
 
@@ -143,6 +144,7 @@ def import_checkpoint(url: str, folder: Path) -> Manifest:
         put_back_all(store, manifest, made)
         decide(layout.root, made, manifest)
         finish(layout.root)
+        write_format(layout.root, manifest.folder)
     finally:
         shutil.rmtree(incoming, ignore_errors=True)
     return manifest

@@ -11,9 +11,9 @@ from penstock.catalog.objects import Kind
 from penstock.checkpoint import StreamCheckpoint
 from penstock.log import Pinned
 from penstock.log.state import ObjectState
-from penstock.runtime.connect.position import position_of
 from penstock.runtime.jobs.saved import LEDGER, Saved, capture
 from penstock.runtime.storage.checkpoints import CATALOG, LOG, CheckpointDraft, Manifest, SavedJob, SavedSink
+from penstock.runtime.storage.position import position_of
 from penstock.runtime.storage.storage import Storage
 
 _ATTEMPTS = 5

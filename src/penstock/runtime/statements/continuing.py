@@ -67,7 +67,7 @@ def continue_with(engine: Engine, info: ObjectInfo, parsed: ParsedQuery, query: 
                 errors = errors_info(catalog.new_id(), altered, None)
             with catalog.edit():
                 catalog.change(replace=[altered], add=[errors] if errors is not None else [])
-                catalog.plans[info.id] = planned.fingerprint
+                catalog.plans[info.id] = planned.signature.to_text()
         except BaseException:
             jobs.planned[info.id] = old
             jobs.attempt([info], lambda: jobs.start(info))

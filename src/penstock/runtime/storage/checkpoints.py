@@ -31,8 +31,9 @@ from penstock.disk import (
 )
 from penstock.errors import fail
 from penstock.log.maps import map_file
+from penstock.runtime.storage.format import FORMAT as FOLDER
 
-FORMAT = 2
+FORMAT = 3
 CATALOG = "catalog.json"
 LOG = "log"
 _NEW = ".new"
@@ -77,6 +78,8 @@ class Manifest:
     sinks: Mapping[str, SavedSink] = field(default_factory=dict)
     plans: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    folder: int = 0
+    """The format of the folder."""
 
     @property
     def whole(self) -> bool:
@@ -269,6 +272,7 @@ class CheckpointDraft:
             sinks=sinks or {},
             plans=plans or {},
             files=sums,
+            folder=FOLDER,
         )
         write_json(self._folder / MANIFEST, asdict(manifest), FORMAT)
         for folder, _, _ in os.walk(self._folder):
