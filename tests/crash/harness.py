@@ -27,7 +27,7 @@ from penstock.disk.crash import VARIABLE
 ROOT = Path(__file__).parents[2]
 LIFE = 16
 """At most so many commits in a life."""
-SOON_S = 300.0
+SOON_S = 1500.0
 
 STEPS = {
     "log.written": 24,

@@ -20,6 +20,7 @@ from penstock.runtime.jobs import hosted as hosted_module
 from penstock.runtime.jobs import job as job_module
 from penstock.runtime.jobs import jobs as jobs_module
 from penstock.runtime.jobs.jobs import QUERIES, Jobs
+from penstock.runtime.jobs.limits import UNLIMITED
 from penstock.runtime.lifecycle import JobState
 from penstock.runtime.storage.storage import Storage
 from penstock.spark.hosted import Membership
@@ -52,7 +53,7 @@ def planned(info: ObjectInfo) -> Any:
         idle_ms={},
         every_ms=0,
         seeds=(),
-        state_limit=0,
+        limits=UNLIMITED,
         membership=None if ALONE in info.name else Membership(None, "", info.depends_on, (), int(KEYED in info.name)),
     )
 

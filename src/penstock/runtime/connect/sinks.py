@@ -374,15 +374,20 @@ class SinkRunner:
                 self._done.wait(0.25)
         return True
 
-    def stop(self) -> bool:
-        """Stops the delivery after the current call of the sink, which is cancelled after ten seconds. False if it has not returned even then."""
+    def ask_to_stop(self) -> None:
+        """The delivery ends after the current call of the sink."""
         self._stop.set()
         self._wake.set()
         with self._storage.commits:
             self._storage.commits.notify_all()
+
+    def stop(self, deadline: float | None = None) -> bool:
+        """Stops the delivery after the current call of the sink, which is cancelled after ten seconds, or at the `deadline` (monotonic clock). False if it has not returned even then."""
+        self.ask_to_stop()
         if threading.current_thread() is self._thread:
             return True
-        self._thread.join(timeout=_STOP_S)
+        left = _STOP_S if deadline is None else min(_STOP_S, max(0.0, deadline - time.monotonic()))
+        self._thread.join(timeout=left)
         sink = self._sink
         if self._thread.is_alive() and sink is not None:
             sink.cancel()

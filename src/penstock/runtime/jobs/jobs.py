@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.catalog.objects import Kind, ObjectInfo, Role, Solo
 from penstock.catalog.types import stored_schema
@@ -18,6 +19,8 @@ from penstock.runtime.jobs.checkpoint import begun, mark_sealed
 from penstock.runtime.jobs.compute import Compute
 from penstock.runtime.jobs.hosted import HostedJobs
 from penstock.runtime.jobs.job import Job, JobSpec
+from penstock.runtime.jobs.limits import StateBudget, StateGuard
+from penstock.runtime.jobs.pace import Pace
 from penstock.runtime.jobs.planned import Planned, Planner
 from penstock.runtime.jobs.recovery import Beginning, Recovery
 from penstock.runtime.jobs.relocate import relocate
@@ -28,7 +31,7 @@ from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.record import GENERATION, Recorder, change_part
 from penstock.runtime.storage.storage import Storage
 from penstock.serve.zset import negated
-from penstock.spark.bridge import KernelJob
+from penstock.spark.bridge import Epoch, KernelJob
 
 QUERIES = (Kind.STREAM, Kind.VIEW)
 
@@ -63,6 +66,7 @@ class Jobs:
         self.recovery = Recovery(storage)
         self.planned: dict[int, Planned] = {}
         self.by_object: dict[int, Job] = {}
+        self.budget = StateBudget(storage.settings.engine.max_state_bytes)
         self.hosted = HostedJobs(self)
         self._lookups = lookups
         self.paused: set[int] = set()
@@ -263,7 +267,7 @@ class Jobs:
                 every_ms=planned.every_ms,
                 seeds=planned.seeds,
                 start=solo.start,
-                state_limit=planned.state_limit,
+                state_limit=planned.limits.query,
                 codegen=planned.codegen,
                 recorded=recorder.recorded(),
             )
@@ -279,8 +283,19 @@ class Jobs:
             mend=lambda error, n: self.recovery.mend(self._beginning(info, planned), error, n),
             erred=self.erred,
             interrupt=asks.interrupt if asks is not None else lambda: None,
-            state_limit=planned.state_limit,
+            guard=StateGuard.of(info.name, planned.limits, self.budget),
+            pace=self.pace(),
+            read=partial(self.rows_read, planned.compiled.objects),
         )
+
+    def pace(self) -> Pace:
+        """For a job that is started now."""
+        settings = self.storage.settings.engine
+        return Pace(settings.max_rows_per_epoch, settings.max_epoch_ms)
+
+    def rows_read(self, objects: Sequence[int], epoch: Epoch) -> int:
+        """How many rows an epoch has read from the log."""
+        return sum(self.storage.log.amount(i, after=epoch.after, up_to=epoch.lsn)[1] for i in objects)
 
     def teller(self, infos: Sequence[ObjectInfo]) -> Callable[[PenstockError], None]:
         """A callback that reports a failure to subscribers."""
@@ -382,15 +397,20 @@ class Jobs:
             self.paused.discard(info.id)
             shutil.rmtree(self.storage.layout.job(info.id), ignore_errors=True)
 
-    def stop_all(self) -> None:
+    def stop_all(self, deadline: float) -> list[str]:
+        """Stops all jobs; returns those that have not stopped by then (monotonic clock)."""
         jobs = self._all()
         self.by_object.clear()
         self.hosted.stopped()
-        threads = [threading.Thread(target=_quietly, args=(j,), name=f"penstock-stop-{j.name}") for j in jobs]
-        for t in threads:
+        threads = {
+            j.name: threading.Thread(target=_quietly, args=(j,), name=f"penstock-stop-{j.name}", daemon=True)
+            for j in jobs
+        }
+        for t in threads.values():
             t.start()
-        for t in threads:
-            t.join()
+        for t in threads.values():
+            t.join(max(0.0, deadline - time.monotonic()))
+        return [name for name, t in threads.items() if t.is_alive()]
 
     def abandon(self, error: PenstockError) -> None:
         """The JVM has ended, and every query with it."""

@@ -19,7 +19,7 @@ from penstock.plan import nodes as p
 from penstock.plan.explain import explain
 from penstock.runtime.jobs.checkpoint import begun
 from penstock.runtime.jobs.compute import Compute
-from penstock.runtime.jobs.limits import state_limit
+from penstock.runtime.jobs.limits import OPERATOR, QUERY, UNLIMITED, StateLimits, state_limits
 from penstock.runtime.jobs.probes import Probe, split
 from penstock.runtime.jobs.signature import Signature, earlier, signature
 from penstock.runtime.storage.contents import complete
@@ -57,8 +57,7 @@ class Planned:
     output_ids: tuple[int, ...]
     every_ms: int
     seeds: tuple[Seed, ...]
-    state_limit: int = 0
-    """The bytes of state at which the query fails; 0: no limit."""
+    limits: StateLimits = UNLIMITED
     membership: Membership | None = None
     """What a job needs of it that it shares with other queries; None if it has a job of its own."""
     alone: str = ""
@@ -99,7 +98,7 @@ class Planner:
             info.id,
             query,
             late,
-            limit=state_limit(parsed.options),
+            limits=state_limits(parsed.options),
             by_id=known_by.by_id,
             alone=""
             if not info.hidden or info.role in (Role.SUBSCRIPTION, Role.VERSION)
@@ -168,7 +167,7 @@ class Planner:
         query: p.Query,
         late: int | None,
         *,
-        limit: int = 0,
+        limits: StateLimits = UNLIMITED,
         by_id: Callable[[int], ObjectInfo] | None = None,
         alone: str = "",
         options: Mapping[str, str] | None = None,
@@ -179,27 +178,18 @@ class Planner:
         options = options or {}
         counted, codegen = "lifecycle" in options, options.get("jit") != "false"
         alone = alone or ("it has a lifecycle of its own" if counted else "")
-        compiled, company = self.compile(object_id, job, query, find, limit, alone, counted=counted)
-        if limit and not compiled.operators:
-            raise fail("PSK-1012", "This query keeps no state to limit.", hint="Leave max_state_bytes out.")
+        compiled, company = self.compile(object_id, job, query, find, limits, alone, counted=counted)
+        if any(limits) and not compiled.operators:
+            name = QUERY if limits.query else OPERATOR
+            raise fail("PSK-1012", "This query keeps no state to limit.", hint=f"Leave {name} out.")
         every = query.emit.every.micros // 1000 if query.emit.kind == "every" and query.emit.every else 0
         outputs = (object_id,) if late is None else (object_id, late)
         seeds = self._seeds(object_id, compiled)
         partitions = self._storage.settings.spark.shuffle_partitions
+        planned = Planned(job, query, compiled, outputs, every, seeds, limits, partitions=partitions)
         if isinstance(company, str):
-            return Planned(
-                job,
-                query,
-                compiled,
-                outputs,
-                every,
-                seeds,
-                limit,
-                alone=company,
-                codegen=codegen,
-                partitions=partitions,
-            )
-        return Planned(job, query, compiled, outputs, every, seeds, limit, company, partitions=partitions)
+            return replace(planned, alone=company, codegen=codegen)
+        return replace(planned, membership=company)
 
     def compile(
         self,
@@ -207,21 +197,21 @@ class Planner:
         job: str,
         query: p.Query,
         find: Callable[[int], ObjectInfo],
-        limit: int,
+        limits: StateLimits,
         alone: str,
         *,
         counted: bool = False,
     ) -> tuple[Compiled, Membership | str]:
         """A query as it is run: as a member of a shared job, or for one of its own, and why."""
         spark, parallelism = self._compute.spark, self._compute.parallelism
-        why = alone or unfit(query) or self._settled(object_id, query) or self._unreplicated(object_id, query, limit)
+        why = alone or unfit(query) or self._settled(object_id, query) or self._unreplicated(object_id, query, limits)
         if not why:
             compiled = Compiler(spark, job, find, parallelism, hosted=True).compile(query)
             company = membership(compiled)
             if not isinstance(company, str):
                 return compiled, company
             why = company
-        made = Compiler(spark, job, find, parallelism, exact_state=limit > 0, counted=counted)
+        made = Compiler(spark, job, find, parallelism, exact_state=any(limits), counted=counted)
         return made.compile(query), why
 
     def _settled(self, object_id: int | None, query: p.Query) -> str | None:
@@ -240,7 +230,7 @@ class Planner:
         solo = self._storage.catalog.solo.get(object_id) if object_id is not None else None
         return solo is not None and solo.start > 0
 
-    def _unreplicated(self, object_id: int | None, query: p.Query, limit: int) -> str | None:
+    def _unreplicated(self, object_id: int | None, query: p.Query, limits: StateLimits) -> str | None:
         """Why lookup tables of a query are not replicated, but kept by an operator. A query that has begun stays with what it has."""
         tables = {
             n.right.object_id for n in query.root.walk() if isinstance(n, p.LookupJoin) and isinstance(n.right, p.Scan)
@@ -252,7 +242,7 @@ class Planner:
             return "its lookup table is where its tasks are only with a local master"
         if any(object_id in h.members for h in list(catalog.hosted.values())) or self._goes_on(object_id):
             return None
-        if limit:
+        if any(limits):
             return "its state has a limit, and its lookup table counts"
         for i in sorted(tables):
             rows = self._storage.store.count(i)
