@@ -128,7 +128,7 @@ class Pipeline:
     def stop(self) -> None:
         with self.ddl:
             self.on = False
-            self.jobs.stop_all()
+            assert self.jobs.stop_all(time.monotonic() + 30) == []
 
     def start(self) -> None:
         with self.ddl:
