@@ -18,13 +18,18 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "tests/unit/serve/test_hub.py::test_late_joiners_under_a_writer_that_never_stops",
         "tests/unit/serve/test_hub.py::test_what_is_published_while_contents_are_read_comes_after_them",
         "tests/unit/serve/test_sharing.py::test_a_reader_attaches_between_the_two_steps_of_a_publisher",
+        "tests/unit/runtime/test_interleavings.py::test_a_late_joiner_gets_every_delta_after_its_lsn_and_none_before",
     ),
     "threads that subscribe first at once build one plan": (
         "tests/unit/runtime/test_subscriptions.py::test_many_that_subscribe_first_at_once_build_one_query",
+        "tests/unit/runtime/test_interleavings.py::test_cold_starts_beside_a_writer",
+        "tests/unit/runtime/test_interleavings.py::test_whoever_loses_a_cold_start_gets_the_rows_and_the_lsn_of_the_winner",
     ),
     "release and resubscribe loses and repeats nothing": (
         "tests/unit/serve/test_hub.py::test_release_and_resubscribe_loses_and_repeats_nothing",
         "tests/unit/runtime/test_subscriptions.py::test_release_and_resubscribe_loses_and_repeats_nothing",
+        "tests/unit/runtime/test_interleavings.py::test_the_last_reader_leaves_while_another_one_comes",
+        "tests/unit/runtime/test_interleavings.py::test_a_plan_that_is_released_while_somebody_joins_is_there_or_is_built_anew",
     ),
     "an epoch costs what its diff costs": ("benchmarks/works/ratios.py::WORK",),
     "so do extremes and top-N": ("benchmarks/works/ratios.py::WORK",),

@@ -26,6 +26,7 @@ from penstock.runtime.statements.prepared import PreparedStatements
 from penstock.runtime.statements.restore import Restored, restore
 from penstock.runtime.statements.session import Session
 from penstock.runtime.statements.topology import Topology, topology
+from penstock.runtime.statements.totals import DatabaseStatus, database_status
 from penstock.runtime.storage.writes import Write
 from penstock.serve.figures import SubscriptionFigures
 from penstock.sql.script import parse_script
@@ -204,6 +205,12 @@ class Database(Statements):
         if self._engine.lifecycle.state is not State.FAULTED:
             self._engine.check_open()
         return status(self._engine)
+
+    def totals(self) -> DatabaseStatus:
+        """The figures of the database as a whole, also when the JVM has exited."""
+        if self._engine.lifecycle.state is not State.FAULTED:
+            self._engine.check_open()
+        return database_status(self._engine)
 
     def metrics(self) -> dict[str, ObjectStatus]:
         """The result of `status`, by name."""

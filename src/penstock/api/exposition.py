@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry
@@ -11,17 +10,25 @@ from prometheus_client.registry import Collector
 
 from penstock.runtime.engine import Engine
 from penstock.runtime.statements.inspect import ObjectStatus, status
+from penstock.runtime.statements.totals import database_status
 from penstock.serve.figures import SubscriptionFigures
 
 _OBJECT = ("object", "kind")
 _SUBSCRIPTION = ("id", "name", "object")
 
 OBJECTS: tuple[tuple[str, str, str], ...] = (
-    ("rows_total", "rows", "Rows in, for a source or table, or out, for a query or sink, since the start."),
+    ("rows_total", "rows", "Rows in, for a source or table, or out, for a query or sink, since it was created."),
+    ("rows_in_total", "rows_in", "Rows of its inputs that a query has processed."),
+    ("rows_per_second", "rows_per_s", "Rows a second, over the last ten seconds."),
+    ("pending_rows", "pending_rows", "Rows that wait: of a source for queries, of a query or sink of its inputs."),
+    ("pending_bytes", "pending_bytes", "Their size in the log."),
+    ("error_rows", "error_rows", "Rows that a query could not compute, diverted ones, too."),
+    ("dropped_rows_total", "dropped_rows", "Rows that a connector has dropped because its source was full."),
     ("epochs_total", "epoch", "Commits of the object."),
     ("lsn", "lsn", "The last commit of the object."),
     ("lag_seconds", "lag_ms", "The age of the oldest row that is not processed."),
     ("watermark_seconds", "watermark", "The watermark, in Unix time."),
+    ("watermark_lag_seconds", "watermark_lag_ms", "How far the watermark is behind the clock."),
     ("late_rows_total", "late_rows", "Rows that were too late for every window."),
     ("null_time_rows_total", "dropped_null_time", "Rows without an event time."),
     ("future_rows_total", "future_rows", "Rows whose event time is too far ahead to count."),
@@ -31,6 +38,30 @@ OBJECTS: tuple[tuple[str, str, str], ...] = (
     ("state_bytes", "state_bytes", "Bytes of state of all operators."),
 )
 """Name, field of `ObjectStatus`, and meaning of each figure of an object."""
+
+DATABASE: tuple[tuple[str, str, str], ...] = (
+    ("uptime_seconds", "uptime_s", "Since the database was opened."),
+    ("opened_total", "opened", "How often it was opened."),
+    ("failing_objects", "failing", "Objects with an error."),
+    ("rows_in_total", "rows_in", "Rows of all sources and tables."),
+    ("rows_in_per_second", "rows_in_per_s", "The same a second."),
+    ("rows_out_total", "rows_out", "Rows of all streams and views."),
+    ("rows_out_per_second", "rows_out_per_s", "The same a second."),
+    ("rows_delivered_total", "rows_delivered", "Rows that sinks have delivered."),
+    ("pending_rows", "pending_rows", "Rows that wait for queries and sinks."),
+    ("pending_bytes", "pending_bytes", "Their size in the log."),
+    ("late_rows_total", "late_rows", "Rows that were too late."),
+    ("dropped_rows_total", "dropped_rows", "Rows that were dropped: of full sources, and without an event time."),
+    ("error_rows", "error_rows", "Rows that could not be computed."),
+    ("state_rows", "state_rows", "Rows of state of all queries."),
+    ("state_bytes", "state_bytes", "Bytes of state of all queries."),
+    ("subscriptions", "subscriptions", "Open subscriptions."),
+    ("subscriptions_behind", "subscriptions_behind", "Those that read from the log or wait for a resync."),
+    ("recovery_seconds", "recovery_ms", "How long the last open took to recover the objects."),
+    ("queries_rolled_back_total", "rolled_back", "Queries that went back to a checkpoint."),
+    ("restored_checkpoint", "restored", "The checkpoint that the database was last restored from."),
+)
+"""Name, field of `DatabaseStatus`, and meaning of each figure of the database."""
 
 SUBSCRIPTIONS: tuple[tuple[str, str, str], ...] = (
     ("messages_total", "messages", "Messages delivered."),
@@ -56,9 +87,14 @@ class DatabaseCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         engine = self._engine
-        yield _gauge(
-            "penstock_database_uptime_seconds", "Since the database was opened.", time.time() - engine.opened_at
-        )
+        objects = status(engine)
+        whole = database_status(engine, objects)
+        for name, field, text in DATABASE:
+            value = getattr(whole, field)
+            if value is not None:
+                family = _family(f"penstock_database_{name}", text, ())
+                family.add_metric([], value / 1000 if field.endswith("_ms") else value)
+                yield family
         yield _gauge("penstock_log_head_lsn", "The last commit.", engine.log.head)
         yield _gauge("penstock_log_size_bytes", "The size of the log on disk.", engine.log.size)
         yield from _checkpoints(engine)
@@ -67,7 +103,6 @@ class DatabaseCollector(Collector):
         )
         state.add_metric([engine.lifecycle.state.value], 1)
         yield state
-        objects = status(engine)
         for name, field, text in OBJECTS:
             family = _family(f"penstock_object_{name}", text, _OBJECT)
             for o in objects:
@@ -77,6 +112,7 @@ class DatabaseCollector(Collector):
             yield family
         yield from self._states(objects)
         yield from self._epochs()
+        yield from _watched(engine)
         yield from _subscriptions([s.figures for s in engine.hub.subscriptions()])
 
     def _states(self, objects: list[ObjectStatus]) -> Iterator[Metric]:
@@ -118,7 +154,7 @@ class DatabaseCollector(Collector):
 
 
 def _checkpoints(engine: Engine) -> Iterator[Metric]:
-    counts, kept = engine.checkpoints.counts, engine.checkpoints.kept
+    counts, kept = engine.storage.totals.database, engine.checkpoints.kept
     for outcome, count in (("completed", counts.completed), ("failed", counts.failed)):
         yield CounterMetricFamily(f"penstock_checkpoints_{outcome}", f"Checkpoints that {outcome}.", value=count)
     if kept:
@@ -126,14 +162,17 @@ def _checkpoints(engine: Engine) -> Iterator[Metric]:
         yield _gauge("penstock_checkpoint_last_id", "The newest checkpoint.", last.id)
         yield _gauge("penstock_checkpoint_last_bytes", "Its size; files that it shares count.", last.bytes)
         yield _gauge("penstock_checkpoint_last_duration_seconds", "How long it took.", last.duration_ms / 1000)
-    rolled = engine.jobs.recovery.rolled_back
-    yield CounterMetricFamily("penstock_queries_rolled_back", "Queries that went back to a checkpoint.", value=rolled)
-    if engine.storage.restored is not None:
-        yield _gauge(
-            "penstock_database_restored_checkpoint",
-            "The checkpoint last restored, now or at the start.",
-            engine.storage.restored,
-        )
+
+
+def _watched(engine: Engine) -> Iterator[Metric]:
+    """The figures of streaming queries with a lifecycle, under the names that they have there."""
+    found = [(w.label, w.figures()) for w in list(engine.watched)]
+    for name in dict.fromkeys(n for _, figures in found for n in figures):
+        family = GaugeMetricFamily(f"penstock_query_{name}", "See QueryMetrics.", labels=["query"])
+        for label, figures in found:
+            if name in figures:
+                family.add_metric([label], figures[name])
+        yield family
 
 
 def _subscriptions(figures: list[SubscriptionFigures]) -> Iterator[Metric]:

@@ -11,7 +11,8 @@ from dataclasses import asdict
 
 from penstock.runtime.engine import Engine
 from penstock.runtime.logs import status_file
-from penstock.runtime.statements.inspect import status
+from penstock.runtime.statements.inspect import epochs, status
+from penstock.runtime.statements.totals import database_status
 
 _logger = logging.getLogger(__name__)
 _EVERY_S = 1.0
@@ -30,13 +31,11 @@ class StatusFile:
 
     def write(self) -> None:
         engine = self._engine
+        objects = status(engine)
         facts = {
             "time": time.time(),
-            "opened": engine.opened_at,
-            "state": engine.lifecycle.state.value,
-            "lsn": engine.log.head,
-            "log_bytes": engine.log.size,
-            "objects": [asdict(s) for s in status(engine)],
+            "database": asdict(database_status(engine, objects)),
+            "objects": [asdict(s) | {"epochs": epochs(engine, s.name)} for s in objects],
             "subscriptions": [asdict(s.figures) for s in engine.hub.subscriptions()],
         }
         self._path.parent.mkdir(exist_ok=True)

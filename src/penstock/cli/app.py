@@ -190,7 +190,8 @@ def top(
     """Watch a database that another process has open.
 
     The database must be opened with the setting logging.status = true.
-    Ctrl-C ends it.
+    Keys: s sorts by the next column, the arrows mark an object, Enter shows its
+    figures and operators, Esc goes back, q or Ctrl-C ends it.
 
     [bold]Examples[/bold]
 

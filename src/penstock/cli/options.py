@@ -42,9 +42,12 @@ class Sort(StrEnum):
     NAME = "name"
     ROWS = "rows"
     RATE = "rate"
+    PENDING = "pending_rows"
     LAG = "lag_ms"
     LATE = "late_rows"
+    STATE_ROWS = "state_rows"
     STATE = "state_bytes"
+    SUBSCRIBERS = "subscribers"
 
 
 Debug = Annotated[

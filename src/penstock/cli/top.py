@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.failure import FAILED
+from penstock.cli.keys import Keys
 from penstock.runtime.logs import status_file
 
 _LOOK_S = 0.5
@@ -22,6 +24,35 @@ _OLD_S = 10.0
 """A file of this age belongs to a process that was killed."""
 
 Facts = Mapping[str, Any]
+
+SORTS = ("name", "rows", "rate", "pending_rows", "lag_ms", "late_rows", "state_rows", "state_bytes", "subscribers")
+"""The figures by which objects can be sorted."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What is shown: all objects in some order, one of them marked; or one object."""
+
+    sort: str = "name"
+    marked: int = 0
+    name: str | None = None
+
+    def pressed(self, key: str, names: Sequence[str]) -> View | None:
+        """What is shown after a key; `names` are the objects as they are listed now. None: it was the key that ends it."""
+        match key:
+            case "q":
+                return None
+            case "s" if self.name is None:
+                return replace(self, sort=SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)])
+            case "up":
+                return replace(self, marked=max(0, self.marked - 1))
+            case "down":
+                return replace(self, marked=max(0, min(len(names) - 1, self.marked + 1)))
+            case "enter" if self.name is None and names:
+                return replace(self, name=names[min(self.marked, len(names) - 1)])
+            case "back":
+                return replace(self, name=None)
+        return self
 
 
 def show_top(folder: str, *, sort: str, name: str | None, once: bool) -> int:
@@ -38,18 +69,25 @@ def show_top(folder: str, *, sort: str, name: str | None, once: bool) -> int:
     if name is not None and not any(o["name"].lower() == name.lower() for o in now["objects"]):
         sys.stderr.write(f"{name} is not an object of this database.\n")
         return FAILED
+    view: View | None = View(sort, 0, name)
+    assert view is not None
     if once:
-        console.print(screen(now, None, sort, name))
+        console.print(screen(now, None, view))
         return 0
-    with Live(screen(now, None, sort, name), console=console, screen=console.is_terminal, auto_refresh=False) as live:
+    shown = Live(screen(now, None, view), console=console, screen=console.is_terminal, auto_refresh=False)
+    with Keys() as keys, shown as live:
         while True:
-            time.sleep(_LOOK_S)
+            key = keys.wait(_LOOK_S)
             found = read(path)
             if found is None:
                 return 0
             if found["time"] != now["time"]:
                 before, now = now, found
-            live.update(screen(now, before, sort, name), refresh=True)
+            if key is not None:
+                view = view.pressed(key, [o["name"] for o in _sorted(now, before, view.sort)])
+                if view is None:
+                    return 0
+            live.update(screen(now, before, view), refresh=True)
 
 
 def read(path: Path) -> Facts | None:
@@ -61,21 +99,26 @@ def read(path: Path) -> Facts | None:
     return facts if time.time() - facts["time"] < _OLD_S else None
 
 
-def screen(now: Facts, before: Facts | None, sort: str, name: str | None) -> Group:
-    up = int(now["time"] - now["opened"])
+def screen(now: Facts, before: Facts | None, view: View) -> Group:
+    whole = now["database"]
+    up = int(whole["uptime_s"])
     head = Text(
-        f"{now['state']}, up {up // 3600}:{up // 60 % 60:02}:{up % 60:02}, LSN {now['lsn']}, log {now['log_bytes'] / 1e6:.1f} MB"
+        f"{whole['state']}, up {up // 3600}:{up // 60 % 60:02}:{up % 60:02}, LSN {whole['lsn']}, log {whole['log_bytes'] / 1e6:.1f} MB\n"
+        f"rows in {whole['rows_in']} ({whole['rows_in_per_s']:.0f}/s), out {whole['rows_out']} ({whole['rows_out_per_s']:.0f}/s), "
+        f"pending {whole['pending_rows']}, late {whole['late_rows']}, dropped {whole['dropped_rows']}, errors {whole['error_rows']}, "
+        f"checkpoints {whole['checkpoints_completed']} ({whole['checkpoints_failed']} failed)"
     )
-    if name is not None:
+    foot = Text(f"sorted by {view.sort}; s: sort, up and down, Enter: one object, Esc: all, q: end", style="dim")
+    if view.name is not None:
+        name = view.name
         one = next((o for o in now["objects"] if o["name"].lower() == name.lower()), None)
-        return Group(head, Text(f"{name} was dropped") if one is None else _detail(one), _subscriptions(now, name))
-    return Group(head, _objects(now, before, sort), _subscriptions(now, None))
+        detail = Text(f"{name} was dropped") if one is None else _detail(one)
+        return Group(head, detail, _subscriptions(now, name), foot)
+    return Group(head, _objects(now, before, view), _subscriptions(now, None), foot)
 
 
-def _objects(now: Facts, before: Facts | None, sort: str) -> Table:
-    table = Table(
-        "object", "kind", "state", "rows", "rows/s", "lag ms", "late", "state rows", "state MB", "subscribers", "error"
-    )
+def _sorted(now: Facts, before: Facts | None, sort: str) -> list[dict[str, Any]]:
+    """The objects with their rates since the last reading, in order."""
     old = {o["name"]: o["rows"] for o in before["objects"]} if before is not None else {}
     seconds = now["time"] - before["time"] if before is not None else 0.0
     rows = [
@@ -83,19 +126,40 @@ def _objects(now: Facts, before: Facts | None, sort: str) -> Table:
         for o in now["objects"]
     ]
     rows.sort(key=lambda o: o[sort] if sort == "name" else -o[sort])
-    for o in rows:
+    return rows
+
+
+def _objects(now: Facts, before: Facts | None, view: View) -> Table:
+    table = Table(
+        "object",
+        "kind",
+        "state",
+        "rows",
+        "rows/s",
+        "pending",
+        "lag ms",
+        "late",
+        "state rows",
+        "state MB",
+        "subscribers",
+        "error",
+    )
+    rows = _sorted(now, before, view.sort)
+    for number, o in enumerate(rows):
         table.add_row(
             o["name"],
             o["kind"],
             o["state"],
             str(o["rows"]),
             f"{o['rate']:.0f}",
+            str(o["pending_rows"]),
             str(o["lag_ms"]),
             str(o["late_rows"]),
             str(o["state_rows"]),
             f"{o['state_bytes'] / 1e6:.1f}",
             str(o["subscribers"]),
             Text(o["error"] or o["warning"] or ""),
+            style="reverse" if number == min(view.marked, len(rows) - 1) else "",
         )
     return table
 
@@ -104,8 +168,12 @@ def _detail(one: Facts) -> Table:
     """All figures of one object, and of each operator of its query."""
     table = Table("figure", "value")
     for key, value in one.items():
-        if key != "operators" and value is not None:
+        if key not in ("operators", "epochs") and value is not None:
             table.add_row(key.replace("_", " "), Text(str(value)))
+    for phase, timing in one["epochs"].items():
+        table.add_row(
+            f"epochs, {phase}", f"p50 {timing['p50_ms']:.1f} ms, p99 {timing['p99_ms']:.1f} ms of {timing['count']}"
+        )
     for operator in one["operators"]:
         table.add_row(
             f"operator {operator['name']}", f"{operator['state_rows']} rows, {operator['state_bytes']} bytes of state"

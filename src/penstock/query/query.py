@@ -8,14 +8,14 @@ import threading
 import time
 import weakref
 from collections import deque
-from contextlib import ExitStack
-from dataclasses import replace
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NewType
 
 from penstock.api.database import Database
 from penstock.api.source import BatchingWriter, SourceHandle
 from penstock.catalog.objects import Kind, ObjectInfo, Role, Solo
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.log import Part
 from penstock.plan import nodes as p
 from penstock.query.cache import CompilerCache
@@ -76,6 +76,8 @@ class StreamingQuery:
         self._in = self._drops = self._direct = self._spent_ns = 0
         self._latencies: deque[int] = deque(maxlen=_SAMPLES)
         self._runs = _Runs()
+        self._number = next(_numbers)
+        self._figures: dict[str, float] = {}
 
     @classmethod
     def compile(
@@ -132,6 +134,7 @@ class StreamingQuery:
                 self._sources[name] = SourceHandle(self._engine, info)
                 self._writers[name] = BatchingWriter(self._sources[name], policy.max_rows, policy.max_delay)
             self._life.to(QueryState.RUNNING)
+            self._engine.watched.add(self)
             undo.pop_all()
 
     def pause(self) -> None:
@@ -322,6 +325,19 @@ class StreamingQuery:
             )
 
     @property
+    def label(self) -> str:
+        return f"{self.id:016x}/{self._number}"
+
+    def figures(self) -> dict[str, float]:
+        """The metrics by name, for Prometheus. While a swap or the end of the query is under way, those from before."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._figures = asdict(self.metrics())
+            finally:
+                self._lock.release()
+        return self._figures
+
+    @property
     def _job(self) -> Job | None:
         return self._engine.jobs.by_object.get(self._info.id) if self._info is not None else None
 
@@ -468,6 +484,7 @@ class StreamingQuery:
 
     def _end(self) -> None:
         self._life.to(QueryState.STOPPED)
+        self._engine.watched.discard(self)
         with ExitStack() as last:
             last.callback(self._drop, [s._id for s in self._sources.values()])
             if self._changes is not None:
@@ -499,11 +516,19 @@ def _stands(inputs: dict[str, ObjectInfo]) -> str:
     return json.dumps({name: info.name for name, info in inputs.items()})
 
 
+@dataclass
+class _Run:
+    epochs: int = 0
+    rows: int = 0
+    taken: int = 0
+    passed: int = 0
+
+
 class _Runs:
     """The figures of all jobs that the query has had: one for each time that it was started or resumed."""
 
     def __init__(self) -> None:
-        self._of: dict[int, tuple[int, int, int, int]] = {}
+        self._of: dict[int, _Run] = {}
         self._jobs: dict[int, Job] = {}
         self._times: dict[tuple[int, int], int] = {}
         self.reached = 0
@@ -515,25 +540,28 @@ class _Runs:
         rows = sum(job.figures.rows_out.values())
         # Kept here, so that no later job has its id.
         self._jobs[id(job)] = job
-        self._of[id(job)] = (kernel.rows_in, kernel.rows_passed(), job.figures.epochs, rows)
-        self._times.update({(id(job), batch): ms for batch, ms in kernel.durations().items()})
         self.reached = max(self.reached, job.figures.reached)
+        found = self._of.setdefault(id(job), _Run())
+        found.epochs, found.rows = job.figures.epochs, rows
+        with suppress(PenstockError):  # Of a JVM that has exited, what was known before.
+            found.taken, found.passed = kernel.rows_in, kernel.rows_passed()
+            self._times.update({(id(job), batch): ms for batch, ms in kernel.durations().items()})
 
     @property
     def taken(self) -> int:
-        return sum(t for t, _, _, _ in self._of.values())
+        return sum(f.taken for f in self._of.values())
 
     @property
     def passed(self) -> int:
-        return sum(t for _, t, _, _ in self._of.values())
+        return sum(f.passed for f in self._of.values())
 
     @property
     def epochs(self) -> int:
-        return sum(t for _, _, t, _ in self._of.values())
+        return sum(f.epochs for f in self._of.values())
 
     @property
     def rows(self) -> int:
-        return sum(t for _, _, _, t in self._of.values())
+        return sum(f.rows for f in self._of.values())
 
     @property
     def total_ms(self) -> int:

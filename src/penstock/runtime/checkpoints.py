@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
@@ -18,14 +17,6 @@ if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass
-class Counts:
-    """Checkpoints of this process that were completed, and that failed."""
-
-    completed: int = 0
-    failed: int = 0
 
 
 class Checkpoints:
@@ -40,7 +31,6 @@ class Checkpoints:
         """One checkpoint at a time. Comes before the lock of DDL, which is only held while files are linked: statements do not wait for the disk."""
         self._due = time.monotonic()
         self._kept: list[Manifest] = []
-        self.counts = Counts()
         store = engine.storage.checkpoints
         for id in store.ids()[-engine.settings.checkpoint.max_retained :]:
             try:
@@ -97,7 +87,7 @@ class Checkpoints:
         try:
             return link(self._engine.storage, jobs, failing)
         except BaseException:
-            self.counts.failed += 1
+            self._engine.storage.totals.database.failed += 1
             raise
 
     def complete(self, linked: Linked, *, prune: bool = True) -> Manifest:
@@ -106,9 +96,9 @@ class Checkpoints:
         try:
             made = linked.complete(linked.begun + settings.timeout_ms / 1000)
         except BaseException:
-            self.counts.failed += 1
+            self._engine.storage.totals.database.failed += 1
             raise
-        self.counts.completed += 1
+        self._engine.storage.totals.database.completed += 1
         keep = settings.max_retained
         self._kept = [*self._kept, made]
         if prune:

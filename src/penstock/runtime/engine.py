@@ -12,7 +12,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
+from weakref import WeakSet
 
 from penstock.catalog.objects import Kind, ObjectInfo, Role
 from penstock.catalog.store import Catalog
@@ -56,6 +57,15 @@ class HiddenQuery:
     readers: int = 0
 
 
+class Watched(Protocol):
+    """Something with figures of its own, which are shown under its label."""
+
+    @property
+    def label(self) -> str: ...
+
+    def figures(self) -> Mapping[str, float]: ...
+
+
 class Engine:
     """Thread-safe. `ddl` serialises changes of the catalogue and of the lifecycle; reads and commits do not wait for them."""
 
@@ -88,6 +98,10 @@ class Engine:
         self.refusals: dict[int, PenstockError] = {}
         """Sources and sinks whose connector could not be started, and why."""
         self._functions: dict[str, tuple[Callable[..., object], str]] = {}
+        self.watched: WeakSet[Watched] = WeakSet()
+        """Whatever runs on this engine and has figures of its own."""
+        self._paused: set[int] = set()
+        """Queries that their owners have paused, in whatever JVM."""
         self.opened_at = time.time()
         self._lock = FolderLock(self.folder)
         self._lock.acquire()
@@ -103,16 +117,20 @@ class Engine:
             undo.callback(lambda: self.compute.close())
             undo.callback(lambda: self._unwatch())
             say("recovering")
+            self.recovery_ms = 0
+            """How long it took to recover the objects when the database was opened."""
             self._recover_all()
             self.ticker = Ticker(self)
             undo.pop_all()
 
     def _recover_all(self) -> None:
+        begin = time.monotonic()
         for info in self.catalog.objects():
             self._recover(info)
         finish_switches(self.storage)
         self.writer = TableWriter(self.storage)
         self.checkpoints = Checkpoints(self)
+        self.recovery_ms = int((time.monotonic() - begin) * 1000)
 
     def _connect(self) -> None:
         """Creates the JVM side of the database, possibly in a new JVM. Watches the JVM before it requests a session, so that no exit is missed."""
@@ -122,7 +140,7 @@ class Engine:
         except BaseException:
             self._unwatch()
             raise
-        self.jobs = Jobs(self.storage, self.compute, self.ddl, self.lookups, lambda: self.running)
+        self.jobs = Jobs(self.storage, self.compute, self.ddl, self.lookups, lambda: self.running, self._paused)
         self.storage.backpressure.readers = self.jobs.readers
 
     def _let_go(self) -> None:
@@ -253,6 +271,7 @@ class Engine:
         self.exchange = why
         try:
             self.storage.freeze(why)
+            self.storage.totals.save()
             if self.sinks:
                 names = ", ".join(s.name for s in self.sinks.values())
                 raise fail("PSK-5016", f"A call of {names} has not returned.")
@@ -371,7 +390,8 @@ class Engine:
                 keep_classes()
 
     def _save(self) -> None:
-        for save in (self.storage.save_contents, partial(self.checkpoints.make_if_moved, ends=True)):
+        checkpoint = partial(self.checkpoints.make_if_moved, ends=True)
+        for save in (self.storage.save_contents, checkpoint, self.storage.totals.save):
             try:
                 save()
             except PenstockError as error:

@@ -31,6 +31,7 @@ _HISTORY = "the removal of history"
 _TIMEOUT = "the time limit of a sink"
 _SCRUB = "the verification of the log"
 _CHECKPOINT = "a checkpoint"
+_COUNTS = "the counting of rows"
 
 
 @dataclass
@@ -70,6 +71,7 @@ class Ticker:
             for object_id, sink in list(self._engine.sinks.items()):
                 self._try(_TIMEOUT, object_id, sink.look)
             self._try(_SCRUB, None, self.scrub)
+            self._try(_COUNTS, None, self._count)
             self._try(_CHECKPOINT, None, self._engine.checkpoints.tick)
             if ticks % _RETENTION_TICKS == 0:
                 self._try(_HISTORY, None, self.trim)
@@ -148,7 +150,12 @@ class Ticker:
         self.retention.forget(known)
         for info in known.values():
             self._try(_HISTORY, info.id, partial(self.retention.look, info))
+        # Rows that leave the log are counted first.
+        self._try(_COUNTS, None, self._engine.storage.totals.save)
         self.retention.trim()
+
+    def _count(self) -> None:
+        self._engine.storage.totals.tick(o.id for o in self._engine.catalog.objects() if not o.hidden)
 
     def scrub(self) -> None:
         """Verifies the next part of the log."""

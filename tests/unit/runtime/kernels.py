@@ -336,6 +336,8 @@ class HostKernel(Kernel):
     def _next(self) -> Epoch | None:
         log = self._world.storage.log
         with self._changed:
+            if self.resting:
+                return None
             places = dict(self.places)
             roster = self._until_roster or max([self._roster, *places])
             head = self._limit()

@@ -21,6 +21,7 @@ from penstock.runtime.connect.dropping import DroppingBuffer
 from penstock.runtime.connect.intake import Intake
 from penstock.runtime.storage.backpressure import Reader
 from penstock.runtime.storage.storage import Storage
+from penstock.runtime.storage.totals import Counts
 from penstock.runtime.storage.writes import TableWriter
 
 
@@ -219,7 +220,7 @@ def test_a_connector_is_not_read_while_its_source_is_full(storage: Storage, inco
     eventually(lambda: storage.backpressure.holds(w.info.id), "the wait")
     intake.stop()
     thread.join(10)
-    assert keys(w) == [1, 2, 3, 4, 5] and intake.dropped == 0
+    assert keys(w) == [1, 2, 3, 4, 5] and storage.totals.of(w.info.id).dropped == 0
 
 
 def test_a_connector_may_drop_its_oldest_rows(storage: Storage, incoming: Incoming) -> None:
@@ -232,7 +233,7 @@ def test_a_connector_may_drop_its_oldest_rows(storage: Storage, incoming: Incomi
     for k in (5, 6, 7, 8, 9):
         incoming.send(k)
     # 4 is on its way, and three rows wait.
-    assert intake.dropped == 2
+    assert storage.totals.of(w.info.id).dropped == 2
 
     def caught_up() -> bool:
         w.catch_up()
@@ -242,14 +243,14 @@ def test_a_connector_may_drop_its_oldest_rows(storage: Storage, incoming: Incomi
     assert keys(w) == [1, 2, 3, 4, 7, 8, 9]
     incoming.send(*range(10, 20))
     intake.stop()
-    assert keys(w)[-3:] == [17, 18, 19] and intake.dropped == 9
+    assert keys(w)[-3:] == [17, 18, 19] and storage.totals.of(w.info.id).dropped == 9
 
 
 def test_an_error_of_a_commit_reaches_the_connector() -> None:
     def broken(batch: pa.RecordBatch) -> None:
         raise ValueError("no")
 
-    buffer = DroppingBuffer("b", 5, broken)
+    buffer = DroppingBuffer("b", 5, broken, Counts())
     batch = pa.RecordBatch.from_pydict({"k": [1]})
     buffer.push(batch)
     eventually(lambda: buffer.error is not None, "the error")

@@ -108,7 +108,7 @@ def test_a_checkpoint_that_takes_too_long_is_given_up_and_the_next_goes_on(
     with database(tmp_path, monkeypatch) as db:
         db.run("CREATE TABLE t (k BIGINT NOT NULL, PRIMARY KEY (k))")
         db.insert("t", (1,))
-        store, counts = db.engine.storage.checkpoints, db.engine.checkpoints.counts
+        store, counts = db.engine.storage.checkpoints, db.engine.storage.totals.database
         db.run("SET checkpoint.timeout_ms = 1")
         summed = CheckpointStore.sum
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
+import pty
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +17,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from tests.unit.runtime.engines import database
 
-from penstock.api.exposition import OBJECTS, SUBSCRIPTIONS, registry
+from penstock.api.exposition import DATABASE, OBJECTS, SUBSCRIPTIONS, registry
 from penstock.api.statusfile import StatusFile
+from penstock.cli.keys import Keys, named
 from penstock.cli.logs import show_logs
-from penstock.cli.top import screen, show_top
+from penstock.cli.options import Sort
+from penstock.cli.top import SORTS, View, screen, show_top
 from penstock.config import LoggingSettings
 from penstock.errors import fail
 from penstock.runtime.logs import Reports, log_file
 from penstock.runtime.statements.inspect import ObjectStatus
+from penstock.runtime.statements.totals import DatabaseStatus
 from penstock.serve.figures import SubscriptionFigures
 
 
@@ -37,6 +43,7 @@ def samples(engine: Any) -> dict[tuple[str, ...], float]:
 
 def test_every_figure_is_one_of_its_record() -> None:
     assert {f for _, f, _ in OBJECTS} <= set(ObjectStatus.__dataclass_fields__)
+    assert {f for _, f, _ in DATABASE} <= set(DatabaseStatus.__dataclass_fields__)
     assert {f for _, f, _ in SUBSCRIPTIONS} <= set(SubscriptionFigures.__dataclass_fields__)
 
 
@@ -55,6 +62,8 @@ def test_figures_are_those_of_the_database(tmp_path: Path, monkeypatch: pytest.M
         assert found["penstock_subscription_pending_messages", "dash", "m"] == 0
         assert found[("penstock_log_head_lsn",)] == db.engine.log.head
         assert found[("penstock_database_uptime_seconds",)] >= 0
+        assert found[("penstock_database_rows_in_total",)] == found[("penstock_database_rows_out_total",)] == 2
+        assert found["penstock_object_rows_in_total", "m"] == 2 and found["penstock_object_pending_rows", "m"] == 0
         assert found["penstock_object_failing", "m"] == 0
 
 
@@ -119,7 +128,8 @@ def test_top_shows_the_figures_of_a_database_that_is_open(
         shown = capsys.readouterr().out
         assert "Running" in shown and "dash" in shown and "materialized view" in shown
         assert show_top(str(tmp_path), sort="rows", name="M", once=True) == 0
-        assert "retained bytes" in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert "retained bytes" in shown and "epochs, compute" in shown and "epochs, record" in shown
         assert show_top(str(tmp_path), sort="rows", name="nothing", once=True) == 1
         file.close()
         assert show_top(str(tmp_path), sort="rows", name=None, once=True) == 1
@@ -128,22 +138,54 @@ def test_top_shows_the_figures_of_a_database_that_is_open(
 
 def test_rates_and_order_come_from_two_readings() -> None:
     def facts(at: float, **rows: int) -> dict[str, Any]:
-        zero = dict.fromkeys(("lag_ms", "late_rows", "state_rows", "state_bytes", "subscribers"), 0)
+        zero = dict.fromkeys(SORTS[3:], 0)
         objects = [
             {"name": n, "kind": "table", "state": "ready", "rows": r, "error": None, "warning": None} | zero
             for n, r in rows.items()
         ]
         return {
             "time": at,
-            "opened": 0.0,
-            "state": "Running",
-            "lsn": 1,
-            "log_bytes": 0,
+            "database": dict.fromkeys(DatabaseStatus.__dataclass_fields__, 0) | {"state": "Running"},
             "objects": objects,
             "subscriptions": [],
         }
 
     console = Console(width=200, file=io.StringIO())
-    console.print(screen(facts(12.0, a=100, b=50), facts(10.0, a=98, b=10), "rate", None))
+    console.print(screen(facts(12.0, a=100, b=50), facts(10.0, a=98, b=10), View("rate")))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert text.index(" b ") < text.index(" a ") and " 20 " in text and " 1 " in text
+
+
+def test_keys_sort_mark_and_open_an_object() -> None:
+    view: View | None = View()
+    for key in ("down", "down", "down", "up", "x", "enter"):
+        assert view is not None
+        view = view.pressed(key, ["a", "b", "c"])
+    assert view == View("name", 1, "b")
+    view = view.pressed("s", ["a"]) if view is not None else None  # Nothing to sort.
+    assert view is not None and view.pressed("back", ["a"]) == View("name", 1, None)
+    view = View()
+    for sort in (*SORTS[1:], SORTS[0]):
+        view = view.pressed("s", [])  # type: ignore[union-attr]
+        assert view is not None and view.sort == sort
+    assert view is not None and view.pressed("q", []) is None and view.pressed("enter", []) == view
+    assert {s.value for s in Sort} == set(SORTS)
+
+
+def test_keys_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs) as terminal:
+        monkeypatch.setattr("sys.stdin", terminal)
+        before = termios.tcgetattr(theirs)
+        with Keys() as keys:
+            for typed, name in ((b"\x1b[A", "up"), (b"\r", "enter"), (b"s", "s"), (b"\x1b", "back")):
+                os.write(ours, typed)
+                assert keys.wait(20) == name
+            assert keys.wait(0) is None
+        assert termios.tcgetattr(theirs) == before
+    os.close(ours)
+    with open(os.devnull) as nothing:
+        monkeypatch.setattr("sys.stdin", nothing)
+        with Keys() as keys:
+            assert keys.wait(0) is None
+    assert named("\x1b[B") == "down"

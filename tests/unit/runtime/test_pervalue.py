@@ -132,7 +132,7 @@ def test_with_too_many_values_the_most_silent_ones_count_as_idle(
 def test_a_watermark_set_by_hand_and_rows_from_the_future(log: Log, clock: Clock) -> None:
     readings = Source(log, source(max_future_skew="1 second"))
     assert readings.insert(("a", 1000), ("b", 1 << 50)) == 900
-    assert readings.feed.counters.future == 1
+    assert readings.feed.counts.future == 1
     mark = Part(object_id=7, watermark=5000, column_count=2)
     assert commit(log, {7: readings.feed}, [mark]).entries[0].watermark == 5000
     assert readings.insert(("a", 2000)) == 5000

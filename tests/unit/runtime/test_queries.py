@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from prometheus_client import generate_latest
 from tests.unit.runtime.engines import Database, database
 
-from penstock.errors import PenstockError
+from penstock.api.exposition import registry
+from penstock.errors import PenstockError, fail
 from penstock.query import (
     BackpressureStrategy,
     BatchPolicy,
     CompilerCache,
     QueryConfig,
+    QueryMetrics,
     QueryState,
     StateStore,
     StreamingQuery,
@@ -217,6 +221,36 @@ def test_the_pipeline_does_not_start_a_query_that_is_paused(db: Any) -> None:
         assert [r["symbol"] for c in q.poll_output() for r in c.rows()] == ["a"]
 
 
+def test_a_new_jvm_does_not_start_a_query_that_is_paused(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, gone = db._engine, fail("PSK-7005", "The JVM exited.")
+    with query(db) as q, query(db) as other:
+        q.start()
+        other.start()
+        q.submit([("a", 2), ("b", 3)])
+        q.flush(SOON_S)
+        before = q.metrics()
+        engine._died(gone)
+        # The figures of a JVM that has exited are those that were known.
+        with monkeypatch.context() as dead:
+            dead.setattr(type(db.fake.world.made[0]), "rows_passed", lambda self: (_ for _ in ()).throw(gone))
+            assert q.metrics() == before
+        engine.start()
+        q.pause()
+        engine._died(gone)
+        engine.start()
+        assert q._job is None and q.state is QueryState.PAUSED and other._job is not None
+        engine.flush(SOON_S)
+        q.resume()
+        q.submit(("c", 4))
+        q.flush(SOON_S)
+        assert [r["symbol"] for c in q.poll_output() for r in c.rows()] == ["a", "b"]
+        with pytest.raises(PenstockError, match="PSK-7005"):  # Once, in its place.
+            q.poll_output()
+        assert [r["symbol"] for c in q.poll_output() for r in c.rows()] == ["c"]
+        q.pause()
+    assert not engine.jobs.paused
+
+
 # Submit
 
 
@@ -392,3 +426,25 @@ def test_a_version_that_cannot_take_over_is_refused_and_the_old_one_runs_on(
         assert len(q.poll_output()) == 1
     with pytest.raises(PenstockError, match="PSK-0006"):
         q.swap(other)
+
+
+def test_figures_for_prometheus_have_the_names_of_the_metrics(db: Any) -> None:
+    with query(db) as one, query(db) as other:
+        one.start()
+        other.start()
+        one.submit([("a", 2), ("b", 3)])
+        one.flush(SOON_S)
+        text = generate_latest(registry(db._engine)).decode()
+        names = [f.name for f in fields(QueryMetrics)]
+        assert len(names) == 14
+        for name in names:
+            assert len([line for line in text.splitlines() if line.startswith(f"penstock_query_{name}{{")]) == 2
+        assert f'penstock_query_ring0_events_in{{query="{one.label}"}} 2.0' in text
+        # A scrape does not wait for a query that is being swapped or finished.
+        one._lock.acquire()
+        waiting = threading.Thread(target=one.figures)
+        waiting.start()
+        waiting.join(SOON_S)
+        assert not waiting.is_alive()
+        one._lock.release()
+    assert "penstock_query_" not in generate_latest(registry(db._engine)).decode()

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from tests.unit.runtime.engines import Database, database
 from tests.unit.runtime.kernels import POISON
+from tests.unit.runtime.storing import eventually
 
 from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs import versions
-from penstock.runtime.statements import rebuild
+from penstock.runtime.statements import draft, rebuild
 from penstock.serve.subscription import Subscription
 
 SOON_S = 20.0
@@ -164,6 +165,24 @@ def test_a_version_that_fails_leaves_the_old_query(db: Database) -> None:
     assert db.state() == before
     db.insert("t", (5, "t"))
     assert db.rows("over") == Counter({(1, "t"): 1, (2, "t"): 1, (5, "t"): 1})
+
+
+def test_a_query_that_fails_before_its_statement_takes_effect_has_a_reason(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def at(step: str) -> None:
+        if step == "ddl.started":
+            eventually(lambda: set(db.engine.jobs.by_object) == before, "the query has failed")
+
+    before = set(db.engine.jobs.by_object)
+    monkeypatch.setattr(draft, "crash_point", at)
+    db.world.sensitive.add("late")
+    db.insert("u", (4, POISON))
+    db.run("CREATE MATERIALIZED VIEW late AS SELECT k, v FROM u")
+    late = db.engine.catalog.get("late")
+    assert late is not None
+    trouble = db.engine.jobs.trouble(late)
+    assert trouble is not None and "a poisoned row" in str(trouble.error)
 
 
 class Crash(BaseException):

@@ -213,7 +213,7 @@ def test_every_epoch_is_delivered_in_order(make_world: Callable[..., World]) -> 
     # An epoch without rows is passed over.
     assert w.away.epochs == [1, 2, 3, 4, 6] and w.away.written[3][2] == {(1, "x"): -1, (9, "y"): 2}
     assert [n for _, n, _ in w.away.written] == [e.lsn for e in w.storage.log.entries(w.stream.id) if e.rows]
-    assert runner.rows == 6 and runner.durable_lsn == lsn and w.away.opened == [0]
+    assert w.storage.totals.of(w.info.id).delivered == 6 and runner.durable_lsn == lsn and w.away.opened == [0]
     assert json.loads(w.position.read_text())["content"] == {"epoch": 6, "lsn": lsn, "committed": 6, "before": 4}
     assert runner.state is SinkState.RUNNING and runner.error is None
 

@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from penstock.runtime.storage.totals import Counts
+
 
 class DroppingBuffer:
     """Takes batches at once, and passes them to `commit` in order, on a thread of its own. While `commit` waits, it keeps the newest `rows` rows."""
 
-    def __init__(self, name: str, rows: int, commit: Callable[[pa.RecordBatch], None]) -> None:
-        self.dropped = 0
-        """The number of rows that were dropped."""
+    def __init__(self, name: str, rows: int, commit: Callable[[pa.RecordBatch], None], counts: Counts) -> None:
+        self._counts = counts
         self.error: BaseException | None = None
         """Why `commit` failed; the next `push` raises it."""
         self._limit = rows
@@ -39,7 +40,7 @@ class DroppingBuffer:
                     self._batches.appendleft(oldest.slice(excess))
                 gone = min(excess, oldest.num_rows)
                 self._rows -= gone
-                self.dropped += gone
+                self._counts.dropped += gone
             self._changed.notify_all()
 
     def stop(self) -> None:

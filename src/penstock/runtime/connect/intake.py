@@ -31,23 +31,18 @@ class Intake:
         self._source = make_source(info.connector, info.columns, access)
         self._buffer: DroppingBuffer | None = None
         if policy(info) == "drop_oldest":
-            self._buffer = DroppingBuffer(info.name, limits(info, storage.settings).rows, self._insert)
+            room = limits(info, storage.settings).rows
+            self._buffer = DroppingBuffer(info.name, room, self._insert, storage.totals.of(info.id))
         self._source.start(self._insert if self._buffer is None else self._buffer.push, self._report)
 
     @property
     def state(self) -> IntakeState:
         return self._life.state
 
-    @property
-    def dropped(self) -> int:
-        """The number of rows that were dropped because the source was full."""
-        return self._buffer.dropped if self._buffer is not None else 0
-
     def _insert(self, batch: pa.RecordBatch) -> None:
         feed = self._storage.feed(self._info)
         part = feed.part(batch)
         self._storage.persist(part, lambda: self._stopping)
-        feed.count(part)
 
     def _report(self, status: Status) -> None:
         if self._life.attempt(IntakeState(status.state)):

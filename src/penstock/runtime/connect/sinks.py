@@ -81,7 +81,7 @@ class SinkRunner:
         opened: tuple[Sink, Delivery] | None = None,
     ) -> None:
         self.name = info.name
-        self.rows = 0
+        self._counts = storage.totals.of(info.id)
         self.error: PenstockError | None = None
         self.durable_lsn = 0
         self.delivery: Delivery | None = opened[1] if opened else None
@@ -299,7 +299,7 @@ class SinkRunner:
         if not sink.capabilities.prepares:
             self._file.write(to)
         # 6. Announce.
-        self.rows += rows
+        self._counts.delivered += rows
         self._announce(to)
         crash_point("sink.announced")
 

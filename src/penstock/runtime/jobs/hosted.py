@@ -202,9 +202,8 @@ class HostedJobs:
 
     @contextmanager
     def at_rest(self, info: ObjectInfo) -> Iterator[None]:
-        """Nothing of the job that a query shares is recorded meanwhile: all its members stay where they are."""
-        key = self.key(info.id)
-        host = self._running.get(key) if key is not None else None
+        """Nothing of the job that a query shares is recorded meanwhile: all its members stay where they are. A member that is being evicted is gone, with its reason known."""
+        host = next((h for h in list(self._running.values()) if info.id in h.places), None)
         with host.boundary if host is not None else nullcontext():
             yield
 
@@ -253,9 +252,9 @@ class HostedJobs:
         if host is None:
             return
         self._take(key, object_id, resumes=True)
-        # Whoever waits for it hears of this before the job goes on without it.
-        if self._catalog.has_id(object_id):
-            self._jobs.refused(self._catalog.by_id(object_id), error)
+        # Whoever waits for it hears of this before the job goes on without it. The statement that creates it may not have put it into the catalogue yet.
+        if object_id in host.places:
+            self._jobs.refused(object_id, error)
         host.leave(object_id)
         self._jobs.by_object.pop(object_id, None)
 
@@ -283,7 +282,7 @@ class HostedJobs:
                 if not error.code.startswith(_OF_ONE):
                     raise
                 self._take(key, i, resumes=True)
-                self._jobs.refused(info, error)
+                self._jobs.refused(i, error)
         sound = self._members(key)
         if not sound:
             self._close(key)
@@ -359,6 +358,10 @@ class HostedJobs:
             for i in list(host.places):
                 self._jobs.by_object.pop(i, None)
             host.job.stop()
+
+    def jobs(self) -> list[Job]:
+        """The shared jobs that run."""
+        return [host.job for host in list(self._running.values())]
 
     def stopped(self) -> None:
         """All jobs were stopped, or have ended with the JVM."""
@@ -555,6 +558,7 @@ class _Host:
             mend=self._mend,
             pace=jobs.pace(),
             read=partial(jobs.rows_read, self._common.objects),
+            taken=jobs.taken,
         )
 
 

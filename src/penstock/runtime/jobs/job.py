@@ -72,6 +72,10 @@ class JobSpec:
     read: Callable[[Epoch], int] = lambda epoch: 0
     """How many rows an epoch has read."""
     blamed: Callable[[PenstockError], bool] = lambda error: False
+    taken: Callable[[Sequence[int], int], None] = lambda objects, lsn: None
+    """Hears of the objects of each epoch that is recorded, and up to which LSN it has read."""
+    ended: Callable[[int], None] = lambda late: None
+    """Hears, once, how many rows were too late, when the job has ended."""
     mend: Callable[[PenstockError, int], bool] = lambda error, attempt: False
     """Puts back an older checkpoint in place of one that is damaged, for each attempt in a row another; False if there is none."""
 
@@ -89,6 +93,8 @@ class Job:
         self._failures = 0
         self._mends = 0
         self._damage: PenstockError | None = None
+        self._late = 0
+        self._ended = False
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._pump = threading.Thread(target=self._run, name=f"penstock-pump-{spec.name}", daemon=True)
@@ -150,7 +156,9 @@ class Job:
             path.unlink(missing_ok=True)
         figures = self.figures
         figures.epochs += 1
-        for of, output in zip(self.spec.recorder.objects(epoch), epoch.batches, strict=True):
+        objects = self.spec.recorder.objects(epoch)
+        self.spec.taken([of for of in objects if of is not None], epoch.lsn)
+        for of, output in zip(objects, epoch.batches, strict=True):
             if of is not None:
                 figures.rows_out[of] = figures.rows_out.get(of, 0) + sum(b.num_rows for b in output)
         figures.watermark = epoch.watermark
@@ -256,7 +264,17 @@ class Job:
 
     @property
     def late_rows(self) -> int:
-        return self.kernel.late_rows()
+        """Rows that were too late, while it runs; of a JVM that has exited, as many as were known."""
+        if not self._ended:
+            with suppress(PenstockError):
+                self._late = self.kernel.late_rows()
+        return 0 if self._ended else self._late
+
+    def _end(self) -> None:
+        late = self.late_rows
+        if not self._ended:
+            self._ended = True
+            self.spec.ended(late)
 
     @property
     def complete(self) -> bool:
@@ -304,6 +322,7 @@ class Job:
         finally:
             if self.spec.guard is not None:
                 self.spec.guard.forget()
+            self._end()
             self._life.attempt(JobState.STOPPED)
             if self._pump.is_alive() and threading.current_thread() is not self._pump:
                 self._pump.join(timeout=10)

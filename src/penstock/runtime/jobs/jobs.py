@@ -20,6 +20,7 @@ from penstock.runtime.jobs.compute import Compute
 from penstock.runtime.jobs.hosted import HostedJobs
 from penstock.runtime.jobs.job import Job, JobSpec
 from penstock.runtime.jobs.limits import StateBudget, StateGuard
+from penstock.runtime.jobs.operators import OperatorStatus
 from penstock.runtime.jobs.pace import Pace
 from penstock.runtime.jobs.planned import Planned, Planner
 from penstock.runtime.jobs.recovery import Beginning, Recovery
@@ -57,6 +58,7 @@ class Jobs:
         ddl: threading.RLock,
         lookups: Mapping[int, FedLookup],
         running: Callable[[], bool],
+        paused: set[int] | None = None,
     ) -> None:
         self.storage = storage
         self.compute = compute
@@ -69,9 +71,11 @@ class Jobs:
         self.budget = StateBudget(storage.settings.engine.max_state_bytes)
         self.hosted = HostedJobs(self)
         self._lookups = lookups
-        self.paused: set[int] = set()
+        self.paused = set() if paused is None else paused
         """Queries that the pipeline does not start: their owner has stopped them."""
         self._refused: dict[int, tuple[PenstockError, float]] = {}
+        self.last_seen: dict[int, tuple[OperatorStatus, ...]] = {}
+        """The operators of queries when the JVM was last asked for them."""
 
     # Starting and stopping
 
@@ -90,12 +94,12 @@ class Jobs:
             start()
         except PenstockError as error:
             for info in infos:
-                self.refused(info, error)
+                self.refused(info.id, error)
 
-    def refused(self, info: ObjectInfo, error: PenstockError) -> None:
+    def refused(self, object_id: int, error: PenstockError) -> None:
         """Records that a query could not be planned or started. The next start of the pipeline, or RESTART, retries it."""
-        self._refused[info.id] = (error, time.time())
-        self.storage.hub.suspend(info.id, error)
+        self._refused[object_id] = (error, time.time())
+        self.storage.hub.suspend(object_id, error)
 
     def start(self, info: ObjectInfo, planned: Planned | None = None) -> None:
         """Starts the job of a stream or view; an object without its own query has none."""
@@ -158,8 +162,8 @@ class Jobs:
 
     def beginnings(self) -> list[Beginning]:
         """All jobs that have been planned in this process."""
-        catalog = self.storage.catalog
-        known = [(catalog.by_id(i), p) for i, p in list(self.planned.items()) if catalog.has_id(i)]
+        # One look at the catalogue: another thread may drop an object at any moment.
+        known = [(o, p) for o in self.storage.catalog.objects() if (p := self.planned.get(o.id)) is not None]
         own = [self._beginning(o, p) for o, p in known if not self.hosted.member(o.id)]
         return [*own, *self.hosted.beginnings()]
 
@@ -224,6 +228,8 @@ class Jobs:
         made(job)
         for i in spec.objects:
             self.by_object[i] = job
+        # Before it runs: a query that fails at once must keep its reason.
+        was = {i: refused for i in spec.objects if (refused := self._refused.pop(i, None)) is not None}
         try:
             # After Ctrl-C the query either runs and is registered, or neither.
             with uninterrupted():
@@ -231,11 +237,11 @@ class Jobs:
         except BaseException:
             for i in spec.objects:
                 self.by_object.pop(i, None)
+            for i, refused in was.items():
+                self._refused.setdefault(i, refused)
             if job.state is not JobState.STOPPED:
                 _quietly(job)
             raise
-        for i in spec.objects:
-            self._refused.pop(i, None)
         spec.healed()
 
     def plan(self, info: ObjectInfo) -> Planned:
@@ -281,6 +287,8 @@ class Jobs:
             failed=self.teller(told),
             healed=self.healer(told),
             mend=lambda error, n: self.recovery.mend(self._beginning(info, planned), error, n),
+            taken=self.taken,
+            ended=self._count_late(owner or info),
             erred=self.erred,
             interrupt=asks.interrupt if asks is not None else lambda: None,
             guard=StateGuard.of(info.name, planned.limits, self.budget),
@@ -296,6 +304,17 @@ class Jobs:
     def rows_read(self, objects: Sequence[int], epoch: Epoch) -> int:
         """How many rows an epoch has read from the log."""
         return sum(self.storage.log.amount(i, after=epoch.after, up_to=epoch.lsn)[1] for i in objects)
+
+    def taken(self, objects: Sequence[int], lsn: int) -> None:
+        """Queries have processed their inputs up to an LSN."""
+        known = [(i, o.depends_on) for i in objects if (o := self.storage.find(i)) is not None]
+        self.storage.totals.take(known, lsn)
+
+    def _count_late(self, info: ObjectInfo) -> Callable[[int], None]:
+        def ended(late: int) -> None:
+            self.storage.totals.of(info.id).late += late
+
+        return ended
 
     def teller(self, infos: Sequence[ObjectInfo]) -> Callable[[PenstockError], None]:
         """A callback that reports a failure to subscribers."""
@@ -360,7 +379,7 @@ class Jobs:
             self.hosted.halt(key)
 
     def _stopped(self, info: ObjectInfo) -> None:
-        self.refused(info, fail("PSK-7006", f"{info.name} was stopped, and not started again."))
+        self.refused(info.id, fail("PSK-7006", f"{info.name} was stopped, and not started again."))
 
     def restart(self, info: ObjectInfo) -> None:
         """Restarts a query that has a job of its own; if that is refused, its status says why."""
@@ -395,33 +414,38 @@ class Jobs:
             self.planned.pop(info.id, None)
             self._refused.pop(info.id, None)
             self.paused.discard(info.id)
+            self.last_seen.pop(info.id, None)
             shutil.rmtree(self.storage.layout.job(info.id), ignore_errors=True)
 
     def stop_all(self, deadline: float) -> list[str]:
         """Stops all jobs; returns those that have not stopped by then (monotonic clock)."""
-        jobs = self._all()
+        jobs = self._with_empty()
         self.by_object.clear()
         self.hosted.stopped()
-        threads = {
-            j.name: threading.Thread(target=_quietly, args=(j,), name=f"penstock-stop-{j.name}", daemon=True)
-            for j in jobs
-        }
-        for t in threads.values():
+        threads = [
+            threading.Thread(target=_quietly, args=(j,), name=f"penstock-stop-{j.name}", daemon=True) for j in jobs
+        ]
+        for t in threads:
             t.start()
-        for t in threads.values():
+        for t in threads:
             t.join(max(0.0, deadline - time.monotonic()))
-        return [name for name, t in threads.items() if t.is_alive()]
+        return [j.name for j, t in zip(jobs, threads, strict=True) if t.is_alive()]
 
     def abandon(self, error: PenstockError) -> None:
         """The JVM has ended, and every query with it."""
+        jobs = self._with_empty()
         self.hosted.stopped()
-        for job in self._all():
+        for job in jobs:
             job.abandon(error)
         for info in self.storage.catalog.objects(*QUERIES):
             self.storage.hub.suspend(info.id, error)
 
     def _all(self) -> list[Job]:
         return list({id(j): j for j in list(self.by_object.values())}.values())
+
+    def _with_empty(self) -> list[Job]:
+        """All jobs, also shared ones whose last member has failed and that are about to be closed."""
+        return list({id(j): j for j in [*self._all(), *self.hosted.jobs()]}.values())
 
     def __iter__(self) -> Iterator[Job]:
         return iter(self._all())
@@ -513,8 +537,8 @@ class Jobs:
         )
 
     def late_rows(self, info: ObjectInfo) -> int:
-        """Rows that were too late for every window of a stream or view, since the job started."""
-        return sum(j.late_rows for j in self.of(info))
+        """Rows that were too late for every window of a stream or view."""
+        return self.storage.totals.of(info.id).late + sum(j.late_rows for j in self.of(info))
 
     # Progress
 

@@ -43,8 +43,6 @@ class Recovery:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self.rolled_back = 0
-        """How many jobs have gone back, since the JVM was started."""
 
     def key(self, folder: Path) -> str:
         """The name of a job in a checkpoint."""
@@ -84,7 +82,7 @@ class Recovery:
             if self._back_to(job, way):
                 place = "its beginning" if way is None else f"checkpoint {way}"
                 _logger.warning("%s goes on from %s: %s", job.name, place, why)
-                self.rolled_back += 1
+                self._storage.totals.database.rolled_back += 1
                 return True
         return False
 

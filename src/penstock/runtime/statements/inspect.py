@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
 import pyarrow as pa
 
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.connect import connectors, masked
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.runtime.connect.lookups import LookupFigures
 from penstock.runtime.engine import QUERIES, Engine
 from penstock.runtime.jobs.job import Job
+from penstock.runtime.jobs.operators import OperatorStatus
 from penstock.runtime.jobs.versions import version_of
-from penstock.runtime.lifecycle import JobState, State
+from penstock.runtime.lifecycle import JobState
 from penstock.serve.hub import ChannelStats
 from penstock.sql import statements as st
 from penstock.sql.names import suggestion
@@ -27,15 +29,6 @@ _KINDS = {
     "views": (Kind.VIEW, Kind.NAMED_QUERY),
     "sinks": (Kind.SINK,),
 }
-
-
-@dataclass(frozen=True)
-class OperatorStatus:
-    """An operator of a query and its state: rows, and bytes of keys and values."""
-
-    name: str
-    state_rows: int
-    state_bytes: int
 
 
 @dataclass(frozen=True)
@@ -65,9 +58,19 @@ class ObjectStatus:
     drift_ms: int | None = None
     """How far a source is ahead of the slowest other source of its watermark group; None for objects without a group."""
     held_back_by: str | None = None
-    """The source of the watermark group that this source's rows wait for."""
+    """The source of the watermark group that this source's rows wait for; of a query, what holds its watermark back, or the query that it waits for."""
     pending_rows: int = 0
-    """Rows of a source that a running query has not processed yet."""
+    """Rows of a source that a running query has not processed yet; rows of its inputs that a query or sink has not processed."""
+    pending_bytes: int = 0
+    """Their size in the log."""
+    rows_in: int = 0
+    """Rows of its inputs that a query has processed."""
+    rows_per_s: float = 0.0
+    """Rows a second, over the last ten seconds."""
+    watermark_lag_ms: int | None = None
+    """How far the watermark is behind the clock; None without a watermark."""
+    error_rows: int = 0
+    """Rows that a query could not compute, at present; diverted ones, too."""
     utilization: float | None = None
     """How much of its limits a source uses; None for other objects, and for sources without limits."""
     dropped_rows: int = 0
@@ -77,7 +80,8 @@ class ObjectStatus:
 
 
 def status(engine: Engine) -> list[ObjectStatus]:
-    """Every object: rows in or out since the start, position, watermark, lag, state and last error."""
+    """Every object: rows in or out since it was created, position, watermark, lag, state and last error. What only the JVM knows is, once it has exited, as it was when it was last
+    asked for."""
     hub = engine.hub.stats()
     return [_status(engine, info, hub) for info in engine.catalog.objects() if not info.hidden]
 
@@ -96,15 +100,12 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
     feed = engine.storage.feeds.get(info.id)
     sink = engine.sinks.get(info.id)
     last = engine.log.last_entry(info.id)
-    state, rows, error, warning, lag = "ready", 0, None, None, 0
+    state, rows, error, warning, lag = "ready", engine.storage.totals.rows(info.id), None, None, 0
     operators: tuple[OperatorStatus, ...] = ()
-    alive = engine.lifecycle.state is not State.FAULTED
     if job is not None:
-        state, rows = job.state.value, job.rows_out(info.id)
-        for one in engine.jobs.of(info) if alive else []:
-            operators += operator_status(engine, one, info)
-            warning = warning or one.warning(info.id)
-        lag = max((lag_ms(engine, o) for o in [info, *engine.jobs.probes(info)] if alive), default=0)
+        state = job.state.value
+        operators, warning = _kept(engine, info)
+        lag = max((lag_ms(engine, o) for o in [info, *engine.jobs.probes(info)]), default=0)
     elif info.kind in QUERIES:
         state = "running" if engine.running else "stopped"
     for o in [info, *engine.jobs.probes(info)]:
@@ -117,16 +118,15 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
     if error is None and info.kind in QUERIES and (uncomputed := engine.jobs.uncomputed([info])) is not None:
         error = str(uncomputed)
     if feed is not None:
-        rows = feed.counters.rows
         warning = feed.clock.warning if feed.clock is not None else None
     intake = engine.intakes.get(info.id)
     if intake is not None:
         state, error = intake.state.value, intake.error
     fed = engine.lookups.get(info.id)
     if fed is not None:
-        state, error, rows = fed.state.value, fed.error, fed.figures.rows_read
+        state, error = fed.state.value, fed.error
     if sink is not None:
-        state, rows, error = sink.state.value, sink.rows, str(sink.error) if sink.error else None
+        state, error = sink.state.value, str(sink.error) if sink.error else None
         warning = sink.delivery.warning if sink.delivery is not None else None
     drift = engine.storage.alignment.drift(info.id)
     if drift is not None:
@@ -137,6 +137,14 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
     if pending is not None and engine.storage.backpressure.holds(info.id):
         warning = warning or f"It is full: {pending.behind or 'a query'} is behind."
     subscribers = hub[info.id].subscribers if info.id in hub else 0
+    counts, watermark = engine.storage.totals.of(info.id), engine.log.watermark(info.id)
+    if info.kind is Kind.SINK:
+        rows = counts.delivered
+    pending_bytes, pending_rows = backlog(engine, info)
+    errors = engine.jobs.errors_of(info) if info.kind in QUERIES else None
+    held = drift.behind if drift is not None and drift.held else None
+    if info.kind in QUERIES and engine.catalog.has_id(info.id):
+        held = held_back(engine, info.id)
     return ObjectStatus(
         name=info.name,
         kind=info.kind.value,
@@ -144,11 +152,11 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
         rows=rows,
         epoch=engine.log.epoch(info.id),
         lsn=last.lsn if last else 0,
-        watermark=engine.log.watermark(info.id),
+        watermark=watermark,
         lag_ms=lag,
-        late_rows=engine.jobs.late_rows(info) if alive else 0,
-        dropped_null_time=feed.counters.null_time if feed else 0,
-        future_rows=feed.counters.future if feed else 0,
+        late_rows=engine.jobs.late_rows(info),
+        dropped_null_time=counts.null_time,
+        future_rows=counts.future,
         retained_bytes=engine.log.retained(info.id)[0],
         subscribers=subscribers,
         state_rows=sum(o.state_rows for o in operators),
@@ -158,12 +166,46 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
         error=error or engine.housekeeping_error(info.id),
         lookup=replace(fed.figures) if fed is not None else None,
         drift_ms=drift.ms if drift is not None else None,
-        held_back_by=drift.behind if drift is not None and drift.held else None,
-        pending_rows=pending.rows if pending is not None else 0,
+        held_back_by=held,
+        pending_rows=pending_rows,
+        pending_bytes=pending_bytes,
+        rows_in=counts.taken,
+        rows_per_s=engine.storage.totals.rate(info.id),
+        watermark_lag_ms=None if watermark is None else max(0, int(time.time() * 1000) - watermark),
+        error_rows=engine.store.count(errors.id) if errors is not None else 0,
         utilization=pending.utilization if pending is not None and any(pending.limits) else None,
-        dropped_rows=intake.dropped if intake is not None else 0,
+        dropped_rows=counts.dropped,
         guarantee=sink.delivery.guarantee if sink is not None and sink.delivery is not None else None,
     )
+
+
+def _kept(engine: Engine, info: ObjectInfo) -> tuple[tuple[OperatorStatus, ...], str | None]:
+    """The operators of a query, and what there is to say of their state; after the end of the JVM, what was known of them."""
+    operators: tuple[OperatorStatus, ...] = ()
+    warning = None
+    try:
+        for one in engine.jobs.of(info):
+            operators += operator_status(engine, one, info)
+            warning = warning or one.warning(info.id)
+    except PenstockError:
+        return engine.jobs.last_seen.get(info.id, ()), None
+    engine.jobs.last_seen[info.id] = operators
+    return operators, warning
+
+
+def backlog(engine: Engine, info: ObjectInfo) -> tuple[int, int]:
+    """The bytes and rows that wait: of a source or table for the queries that read it, of a query or sink what its inputs have and it has not processed."""
+    if info.kind in QUERIES:
+        job = engine.jobs.by_object.get(info.id)
+        reached = max(engine.storage.totals.of(info.id).reached, job.figures.reached if job is not None else 0)
+        found = [engine.log.amount(i, after=reached) for i in info.depends_on]
+    elif info.kind is Kind.SINK:
+        sink = engine.sinks.get(info.id)
+        found = [engine.log.amount(i, after=sink.durable_lsn) for i in info.depends_on if sink is not None]
+    else:
+        pending = engine.storage.backpressure.pending(info.id)
+        found = [(pending.bytes, pending.rows)]
+    return sum(size for size, _ in found), sum(rows for _, rows in found)
 
 
 def operator_status(engine: Engine, job: Job, info: ObjectInfo) -> tuple[OperatorStatus, ...]:
@@ -178,9 +220,28 @@ def lag_ms(engine: Engine, info: ObjectInfo) -> int:
     job = engine.jobs.by_object.get(info.id)
     if job is None:
         return 0
-    lsn = job.figures.reached if job.state is not JobState.RUNNING else job.kernel.position[0]
+    lsn = job.figures.reached
+    if job.state is JobState.RUNNING:
+        with suppress(PenstockError):
+            lsn = job.kernel.position[0]
     waiting = [e.time_ms for i in info.depends_on for e in engine.log.entries(i, after=lsn, limit=1)]
     return max(0, int(time.time() * 1000) - min(waiting)) if waiting else 0
+
+
+def epochs(engine: Engine, name: str) -> dict[str, dict[str, float]]:
+    """How long the epochs of a query's job take, by phase: `compute`, `record`. Empty for other objects, and before the first epoch."""
+    info = engine.catalog.get(name)
+    job = engine.jobs.by_object.get(info.id) if info is not None else None
+    found = {"compute": job.figures.computing, "record": job.figures.recording} if job is not None else {}
+    return {
+        phase: {
+            "count": timing.count,
+            "p50_ms": timing.percentile(0.5) or 0.0,
+            "p99_ms": timing.percentile(0.99) or 0.0,
+        }
+        for phase, timing in found.items()
+        if timing.count
+    }
 
 
 def _queries(engine: Engine, job: Job) -> list[tuple[str, list[int]]]:
@@ -197,7 +258,10 @@ def _query(engine: Engine, job: Job, name: str, objects: Sequence[int]) -> dict[
         "name": name,
         "state": job.state.value,
         "epochs": job.figures.epochs,
-        "rows_out": sum(job.rows_out(i) for i in objects),
+        "rows_in": max((engine.storage.totals.of(i).taken for i in objects), default=0),
+        "rows_out": sum(engine.storage.totals.rows(i) for i in objects),
+        "pending_rows": max((backlog(engine, engine.catalog.by_id(i))[1] for i in objects), default=0),
+        "pending_bytes": max((backlog(engine, engine.catalog.by_id(i))[0] for i in objects), default=0),
         "compute_p50_ms": job.figures.computing.percentile(0.5),
         "compute_p99_ms": job.figures.computing.percentile(0.99),
         "record_p50_ms": job.figures.recording.percentile(0.5),
@@ -276,7 +340,10 @@ def show(engine: Engine, what: str) -> pa.Table:
                 ("name", pa.string()),
                 ("state", pa.string()),
                 ("epochs", pa.int64()),
+                ("rows_in", pa.int64()),
                 ("rows_out", pa.int64()),
+                ("pending_rows", pa.int64()),
+                ("pending_bytes", pa.int64()),
                 ("compute_p50_ms", pa.float64()),
                 ("compute_p99_ms", pa.float64()),
                 ("record_p50_ms", pa.float64()),

@@ -13,6 +13,7 @@ from penstock.errors import fail
 from penstock.plan import nodes as p
 from penstock.plan.succession import obstacle, scanned
 from penstock.runtime.engine import Engine
+from penstock.runtime.jobs.jobs import Trouble
 from penstock.runtime.jobs.planned import Planned
 from penstock.runtime.jobs.versions import become, commit_difference, mark_taken, taken, version_of
 from penstock.runtime.statements.continuing import check_cycle, check_result, continue_with, otherwise
@@ -25,6 +26,7 @@ from penstock.sql import statements as st
 from penstock.sql.bind import bind
 from penstock.sql.query import ParsedQuery
 
+_CAUSE_S = 2.0
 _CATCH_UP_S = 60.0
 """The old version stands still meanwhile; the new one had caught up a moment before."""
 
@@ -148,6 +150,14 @@ def _follow(engine: Engine, info: ObjectInfo, version: ObjectInfo) -> None:
         ) from uncomputed
 
 
+def _trouble(engine: Engine, version: ObjectInfo, wait_s: float) -> Trouble | None:
+    """What is wrong with the new version. One that has left its job has a cause, which its thread is about to report."""
+    deadline = time.monotonic() + wait_s
+    while (found := engine.jobs.trouble(version)) is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return found
+
+
 def switch(engine: Engine, before: ObjectInfo, version: ObjectInfo) -> None:
     """A query becomes its new version, at one LSN. After an error the old version runs on."""
     jobs, catalog, hosted = engine.jobs, engine.catalog, engine.jobs.hosted
@@ -180,9 +190,8 @@ def switch(engine: Engine, before: ObjectInfo, version: ObjectInfo) -> None:
             if not together and not jobs.settle(version, reached, deadline):
                 raise fail("PSK-6019", f"The new version of {info.name} has not caught up within {_CATCH_UP_S:g} s.")
             held.enter_context(hosted.at_rest(version))
-            # In this order: a version that has failed leaves its job before its error is known, and `by_object` after that.
             lost = version.id not in jobs.by_object or not (apart or hosted.member(version.id))
-            trouble = jobs.trouble(version)
+            trouble = _trouble(engine, version, _CAUSE_S if lost else 0.0)
             if trouble is not None or lost:
                 error = trouble.error if trouble is not None else None
                 raise error or fail("PSK-6019", f"The new version of {info.name} has ended.")
@@ -248,3 +257,4 @@ def discard(engine: Engine, version: ObjectInfo) -> None:
         engine.catalog.remove(*(o.id for o in gone))
         for o in gone:
             remove_remains(engine, o)
+        engine.jobs.hosted.close_empty()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,14 +17,7 @@ from penstock.log import Part
 from penstock.runtime.durations import duration_ms
 from penstock.runtime.storage.pervalue import ValueWatermark
 from penstock.runtime.storage.proctime import ProcessingClock
-
-
-@dataclass
-class FeedCounters:
-    rows: int = 0
-    commits: int = 0
-    null_time: int = 0
-    future: int = 0
+from penstock.runtime.storage.totals import Counts
 
 
 class Feed:
@@ -38,6 +30,7 @@ class Feed:
         max_future_skew_ms: int,
         watermark: int | None = None,
         history: Iterable[pa.Table] = (),
+        counts: Counts | None = None,
     ) -> None:
         """`watermark` and `history` are the object's in the log. The history is read only if the watermark depends on it."""
         self.info = info
@@ -48,7 +41,7 @@ class Feed:
         elif "watermark_per" in info.options:
             self.clock = ValueWatermark(info, watermark, history)
         self.schema = schema_of(info.columns)
-        self.counters = FeedCounters()
+        self.counts = Counts() if counts is None else counts
         self._defaults = defaults
         self._rows = RowEncoder(self.schema)
         self._lock = threading.Lock()
@@ -69,12 +62,6 @@ class Feed:
             watermark=watermark,
             column_count=len(self.schema),
         )
-
-    def count(self, part: Part) -> None:
-        """Called when a part of this feed was committed."""
-        with self._lock:
-            self.counters.rows += sum(b.num_rows for b in part.batches)
-            self.counters.commits += 1
 
     @property
     def defaults(self) -> dict[str, object]:
@@ -111,7 +98,7 @@ class Feed:
         if times.null_count:
             keep = pc.is_valid(times)
             with self._lock:
-                self.counters.null_time += times.null_count
+                self.counts.null_time += times.null_count
             table = table.filter(keep)
             times = table.column(index)
         if not len(times):
@@ -145,7 +132,7 @@ class Feed:
         millis = times.cast(pa.int64()) if pa.types.is_integer(times.type) else pc.divide(times.cast(pa.int64()), 1000)
         sane = pc.filter(millis, pc.less_equal(millis, limit))
         with self._lock:
-            self.counters.future += len(times) - len(sane)
+            self.counts.future += len(times) - len(sane)
         return pc.max(sane).as_py() if len(sane) else None
 
 

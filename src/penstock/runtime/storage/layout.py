@@ -22,6 +22,10 @@ class Layout:
         return self.root / "catalog.json"
 
     @property
+    def totals(self) -> Path:
+        return self.root / "totals.json"
+
+    @property
     def unit(self) -> Path:
         return self.root / "unit.arrow"
 

@@ -28,6 +28,7 @@ from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.layout import Layout, remove
 from penstock.runtime.storage.pervalue import ValueWatermark
 from penstock.runtime.storage.restoring import finish
+from penstock.runtime.storage.totals import Totals
 from penstock.serve.hub import Hub
 from penstock.serve.store import ViewStore
 
@@ -110,6 +111,7 @@ class Storage:
                 on_durable=self._durable,
             )
             undo.callback(self.log.close)
+            self.totals = Totals(self.layout.totals, self.log)
             self.backpressure = Backpressure(self.log, lambda: self.settings, self._stood_still)
             """Decides which sources accept no rows now, because too many wait for queries."""
             self.catalog = Catalog(self.layout.catalog, expected=self.log.head > 1)
@@ -287,6 +289,8 @@ class Storage:
         if info.kind in FED:
             self.feeds[info.id] = self._feed(info, defaults or {})
         self._attached[info.id] = (info, stored_schema(info))
+        # What a crash has kept from being counted.
+        self.totals.take([(info.id, info.depends_on)], self.log.covered(info.id).reach)
         last = self.log.last_entry(info.id)
         self.alignment.join(info, self.log.watermark(info.id), idle=last is not None and last.idle)
         self.backpressure.join(info)
@@ -307,7 +311,8 @@ class Storage:
         schema = stored_schema(info)
         history = (read_entry(self.log, e, schema) for e in self.log.iterate(info.id) if e.rows)
         skew_ms = self.settings.engine.max_future_skew_ms
-        return Feed(info, dict(defaults), skew_ms, self.log.watermark(info.id), history)
+        counts = self.totals.of(info.id)
+        return Feed(info, dict(defaults), skew_ms, self.log.watermark(info.id), history, counts)
 
     def _fill(self, info: ObjectInfo) -> None:
         schema = stored_schema(info)
@@ -362,10 +367,15 @@ class Storage:
 
     def info(self, object_id: int) -> ObjectInfo:
         """An attached object; raises PSK-1002 if it has been dropped."""
-        found = self._attached.get(object_id)
+        found = self.find(object_id)
         if found is None:
             raise fail("PSK-1002", "The object was dropped.")
-        return found[0]
+        return found
+
+    def find(self, object_id: int) -> ObjectInfo | None:
+        """An attached object; None if it has been dropped."""
+        found = self._attached.get(object_id)
+        return None if found is None else found[0]
 
     def owned(self, owner_id: int, role: Role) -> ObjectInfo | None:
         """The attached object that another one owns in a role."""
@@ -410,6 +420,7 @@ class Storage:
             rest.callback(remove, self.layout.snapshot(object_id))
             rest.callback(self.index.forget, object_id)
             rest.callback(self.log.forget, object_id)
+            rest.callback(self.totals.forget, object_id)
             rest.callback(self.store.drop, object_id)
             self.hub.end(object_id)
 

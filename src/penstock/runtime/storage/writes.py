@@ -42,9 +42,7 @@ class TableWriter:
         part = self._storage.feed(info).part(data)
         if info.kind is not Kind.SOURCE:
             return self.commit([(info, "insert", part)])
-        lsn = self._storage.when_level(lambda: self._storage.commit([part]).lsn)
-        self._count(part)
-        return lsn
+        return self._storage.when_level(lambda: self._storage.commit([part]).lsn)
 
     def target(self, name: str) -> ObjectInfo:
         info = self._storage.catalog.get(name)
@@ -85,21 +83,13 @@ class TableWriter:
 
         Waits, without a lock, while a source that it writes is too far ahead of its group; the changes of tables are recomputed afterwards.
         """
-        lsn = self._storage.when_level(lambda: self._commit(writes, fresh))
-        for _, _, part in writes:
-            self._count(part)
-        return lsn
+        return self._storage.when_level(lambda: self._commit(writes, fresh))
 
     def _commit(self, writes: Sequence[Write], fresh: bool) -> int:
         with self.alone(info for info, _, _ in writes), uninterrupted():
             deltas, parts = self._changes(writes, fresh)
             parts += [change_part(self._storage.info(i), delta) for i, delta in deltas.items()]
             return self._storage.commit(_merged(parts)).lsn
-
-    def _count(self, part: Part) -> None:
-        feed = self._storage.feeds.get(part.object_id)
-        if feed is not None:
-            feed.count(part)
 
     def preview(self, writes: Sequence[Write]) -> dict[int, pa.Table]:
         """The changes that a commit of these writes would make now, by object, with weights; raises the errors of the commit."""
