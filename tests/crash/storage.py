@@ -226,6 +226,9 @@ class Harness:
             assert child.first in allowed, f"{child.first} commits are there, {allowed} were to be"
             self.made, self._or = child.made, child.restoring
         self.kills[step or "at a moment"] += code == -signal.SIGKILL
+        if self.lives % 25 == 0:
+            sys.stdout.write(f"{self.kills.total()} kills in {self.lives} lives, {self.made} commits\n")
+            sys.stdout.flush()
 
 
 def main() -> None:

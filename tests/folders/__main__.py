@@ -14,7 +14,7 @@ def main() -> None:
     archive = Path(sys.argv[1] if len(sys.argv) > 1 else "folder.tar.xz")
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        write(root, **{"spark.heap": "1g", "spark.master": "local[2]"})
+        write(root, **{"spark.heap": "1g", "spark.master": "local[2]", "spark.class_archive": False})
         for left in ("db/lock", "db/jvm.lock"):
             (root / left).unlink(missing_ok=True)
         with tarfile.open(archive, "w:xz") as packed:
