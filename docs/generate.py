@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from pathlib import Path as File
 
 from pydantic.fields import FieldInfo
 
@@ -12,8 +12,9 @@ from penstock.catalog.kinds import KINDS
 from penstock.config import Settings
 from penstock.config.keys import is_map, section_of
 from penstock.config.load import ENV_PREFIX, FILE_NAME
+from penstock.plan.functions import AGGREGATES, ANALYTIC, Path
 
-REFERENCE = Path(__file__).resolve().parent / "reference"
+REFERENCE = File(__file__).resolve().parent / "reference"
 
 
 def errors_page() -> str:
@@ -59,6 +60,43 @@ def types_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def aggregates_page() -> str:
+    """Every aggregate function, and what it costs a continuous query."""
+    lines = [
+        "# Aggregates",
+        "",
+        "<!-- Made by docs/generate.py from penstock.plan.functions. -->",
+        "",
+        "These are the aggregates of a continuous query. A one-shot SELECT has all of Spark's. Functions are Spark's, with three refinements: a tie of `mode` goes to the smallest value, the",
+        "array of `collect_set` is sorted, and `approx_count_distinct` and `percentile_approx` are exact (except where Spark's own operator maintains a window that closes).",
+        "",
+        "- *Maintained*: how the value follows the rows. *Incremental* ones apply each change. Of those *recomputed*, the view keeps all rows, and Spark computes a group that has changed again.",
+        "- *Native*: Spark's own streaming aggregate is used where a query has no other operator with state, its rows are not retracted, and it emits when windows close.",
+        "- *Keeps*: for one call in one group. With `DISTINCT` a call keeps each different value instead. *Cost* is that of an epoch, if rows are retracted; `EXPLAIN` has the same words.",
+        "- *Arguments*: a call with more than these is recomputed.",
+        "- `ORDER BY` inside the call, and `WITHIN GROUP`, where the last column has them. All can have `FILTER (WHERE …)`.",
+        "",
+        "| function | also | maintained | native | keeps | cost | over no rows | type | arguments | order |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for f in sorted(AGGREGATES.values(), key=lambda f: (list(Path).index(f.path), f.name)):
+        also = " ".join(f"`{a}`" for a in f.aliases)
+        kept = (f.keeps.value, f.work) if f.path is not Path.REFUSED else ("", "")
+        order = "`ORDER BY`" if f.ordered else "`WITHIN GROUP`" if f.within else ""
+        cells = (
+            f"`{f.name}`", also, f.path.value, "yes" if f.native else "", *kept, f.of_nothing.value, f.result.value, str(f.most or ""), order,
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [
+        "",
+        "Analytic functions, which need `OVER`: "
+        + " ".join(f"`{name}`" for name in ANALYTIC)
+        + ". Of the aggregates, those that are",
+        "incremental can have `OVER` too.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def settings_page() -> str:
     """Every setting, in groups by section."""
     lines = [
@@ -96,7 +134,12 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-PAGES = {"errors.md": errors_page, "settings.md": settings_page, "types.md": types_page}
+PAGES = {
+    "aggregates.md": aggregates_page,
+    "errors.md": errors_page,
+    "settings.md": settings_page,
+    "types.md": types_page,
+}
 
 
 def main() -> None:

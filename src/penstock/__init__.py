@@ -30,6 +30,16 @@ if TYPE_CHECKING:
         open,
         open_async,
     )
+    from penstock.connect import (
+        Capabilities,
+        LookupSource,
+        Sink,
+        Source,
+        Status,
+        register_lookup,
+        register_sink,
+        register_source,
+    )
     from penstock.query import BackpressureStrategy, BatchPolicy, QueryConfig, QueryState, StreamingQuery
 
 __version__ = "0.1.0"
@@ -37,6 +47,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BackpressureStrategy",
     "BatchPolicy",
+    "Capabilities",
     "Change",
     "CheckpointError",
     "ConfigError",
@@ -47,23 +58,33 @@ __all__ = [
     "GroupSubscription",
     "InternalError",
     "JoinError",
+    "LookupSource",
     "PenstockError",
     "QueryConfig",
     "QueryState",
     "RestrictedSession",
     "Result",
+    "Sink",
+    "Source",
     "SourceHandle",
     "SqlError",
     "StateError",
+    "Status",
     "StreamingQuery",
     "Subscription",
     "TimeError",
     "open",
     "open_async",
+    "register_lookup",
+    "register_sink",
+    "register_source",
 ]
 
 
 _QUERY = frozenset({"BackpressureStrategy", "BatchPolicy", "QueryConfig", "QueryState", "StreamingQuery"})
+_CONNECT = frozenset(
+    {"Capabilities", "LookupSource", "Sink", "Source", "Status", "register_lookup", "register_sink", "register_source"}
+)
 
 
 def __getattr__(name: str) -> object:
@@ -72,6 +93,10 @@ def __getattr__(name: str) -> object:
         from penstock import query
 
         return getattr(query, name)
+    if name in _CONNECT:
+        from penstock import connect
+
+        return getattr(connect, name)
     if name in __all__:
         from penstock import api
 

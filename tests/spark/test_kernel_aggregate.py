@@ -52,9 +52,9 @@ FUNCTIONS: list[tuple[str, str, list[str], dict[str, Any]]] = [
     ("max(y)", "max", ["y"], {}),
     ("min_by(s, id)", "min_by", ["s", "id"], {}),
     ("max_by(i, id)", "max_by", ["i", "id"], {}),
-    ("stddev(f)", "stddev", ["f"], {}),
+    ("stddev(f)", "stddev_samp", ["f"], {}),
     ("stddev_pop(i)", "stddev_pop", ["i"], {}),
-    ("variance(d)", "variance", ["d"], {}),
+    ("variance(d)", "var_samp", ["d"], {}),
     ("var_pop(m)", "var_pop", ["m"], {}),
     ("covar_samp(f, i)", "covar_samp", ["f", "i"], {}),
     ("covar_pop(f, i)", "covar_pop", ["f", "i"], {}),
@@ -68,12 +68,12 @@ FUNCTIONS: list[tuple[str, str, list[str], dict[str, Any]]] = [
     ("sort_array(collect_set(s))", "collect_set", ["s"], {}),
     ("transform(array_sort(collect_list(CASE WHEN i IS NOT NULL THEN struct(id, i) END)), x -> x.i)", "array_agg", ["i"], {"order": [{"col": "id"}]}),
     ("listagg(s, '-') WITHIN GROUP (ORDER BY s DESC NULLS LAST)", "string_agg", ["s", "sep"], {"order": ORDER_S}),
-    ("listagg(DISTINCT s, '-') WITHIN GROUP (ORDER BY s)", "listagg", ["s", "sep"],
+    ("listagg(DISTINCT s, '-') WITHIN GROUP (ORDER BY s)", "string_agg", ["s", "sep"],
      {"order": [{"col": "s"}], "distinct": True}),
     ("percentile(i, 0.3)", "percentile", ["i", "p"], {}),
     ("percentile(i, array(0.1, 0.9))", "percentile", ["i", "ps"], {}),
-    ("median(i)", "median", ["i"], {}),
-    ("percentile_cont(0.3) WITHIN GROUP (ORDER BY i DESC)", "percentile_cont", ["p"],
+    ("median(i)", "percentile", ["i", "half"], {}),
+    ("percentile_cont(0.3) WITHIN GROUP (ORDER BY i DESC)", "percentile", ["p"],
      {"order": [{"col": "i", "desc": True}]}),
     ("percentile_disc(0.3) WITHIN GROUP (ORDER BY i DESC)", "percentile_disc", ["p"],
      {"order": [{"col": "i", "desc": True}]}),
@@ -134,7 +134,7 @@ def calls(spark: SparkSession) -> list[dict[str, Any]]:
 
 
 def with_constants(frame: DataFrame) -> DataFrame:
-    return frame.selectExpr("*", "'-' AS sep", "0.3 AS p", "array(0.1D, 0.9D) AS ps")
+    return frame.selectExpr("*", "'-' AS sep", "0.3 AS p", "0.5 AS half", "array(0.1D, 0.9D) AS ps")
 
 
 def batch_answers(spark: SparkSession, folder: Path, steps: list[Rows]) -> list[dict[Any, list[Any]]]:
@@ -228,7 +228,7 @@ def test_arrival_order_and_nulls(spark: SparkSession, tmp_path: Path) -> None:
         ("list", "array_agg", ["v"], "array<string>"),
         ("joined", "string_agg", ["v", "sep"], "string"),
     )
-    spec["aggs"].append({"name": "known", "func": "first", "args": ["v"], "type": "string", "ignoreNulls": True})
+    spec["aggs"].append({"name": "known", "func": "first_value", "args": ["v"], "type": "string", "ignoreNulls": True})
     ddl = "k int, v string, sep string, __weight bigint"
     trace = Trace(spark, tmp_path, "Aggregate", ddl, spec)
     trace.start()

@@ -87,7 +87,7 @@ RUNNING = [
     Call("max", "string", ("s",), frame=ROWS_NOW),
     Call("first_value", "string", ("s",), frame=ROWS_NOW),
     Call("last_value", "int", ("v",), frame=ROWS_NOW, ignore_nulls=True),
-    Call("stddev", "double", ("d",), frame=ROWS_NOW),
+    Call("stddev_samp", "double", ("d",), frame=ROWS_NOW),
     Call("covar_pop", "double", ("v", "d"), frame=ROWS_NOW),
     Call("lag", "int", ("v",), (1,)),
 ]

@@ -72,8 +72,14 @@ def test_errors_can_be_pickled() -> None:
     assert vars(copy) == vars(error)
 
 
-@pytest.mark.parametrize("page", ["errors.md", "settings.md"])
+PAGES = runpy.run_path(str(ROOT / "docs" / "generate.py"))["PAGES"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_reference_pages_are_up_to_date(page: str) -> None:
-    generate = runpy.run_path(str(ROOT / "docs" / "generate.py"))
     committed = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
-    assert committed == generate["PAGES"][page](), "make docs makes it anew"
+    assert committed == PAGES[page](), "`make docs` rebuilds it"
+
+
+def test_there_are_no_other_reference_pages() -> None:
+    assert {p.name for p in (ROOT / "docs" / "reference").iterdir()} == set(PAGES)

@@ -212,6 +212,12 @@ class ServeSettings(Section):
         description="Memory limit for contents, and for the result of one query, such as `512mb` or `4gb`. Contents above it are spilled to the "
         "database folder; a larger result is refused (`PSK-7009`). Indexes for reads by key take up to a quarter of it in addition.",
     )
+    object_memory: str = Field(
+        default="128mb",
+        pattern=r"^[1-9]\d* ?[kmgtKMGT][iI]?[bB]$",
+        description="A table or view with more rows than fit in this is kept on disk, with an index on its key; so is the largest when all together have more than half of `memory_limit`. Its newest changes, "
+        "a quarter of this, are in memory.",
+    )
 
 
 class SubscribeSettings(Section):

@@ -35,6 +35,3 @@ def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.hex()
     return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)
-
-
-ENCODERS = {"parquet": parquet, "csv": csv, "json": json_lines}

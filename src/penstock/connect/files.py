@@ -11,21 +11,20 @@ import pyarrow as pa
 
 from penstock.catalog.objects import Connector
 from penstock.connect.access import Access
-from penstock.connect.encode import ENCODERS
+from penstock.connect.formats import Format, encoded, find_format
 from penstock.connect.options import check_options, choice, flag, required
 from penstock.connect.sinks import Capabilities, Opening, Sink, register_sink
 from penstock.connect.types import INTERVALS, VARIANTS, refuse_written
 from penstock.disk import Witness, crash_point, sync_folder, unwritable, write_durably
 from penstock.errors import PenstockError, fail
 from penstock.serve.zset import inserted, weighted
-
-_FORMATS = ("parquet", "csv", "json")
+from penstock.sql.files import FileOptions
 
 _OPTIONS = ("path", "format", "mode", "changelog")
 _MARK = ".penstock-sink"
 _RENAMED = ".penstock-renamed"
-_EPOCH = re.compile(r"epoch-(\d{12,})\.(?:parquet|csv|json)")
-_PENDING = re.compile(r"\.epoch-(\d{12,})\.(?:parquet|csv|json)\.pending")
+_EPOCH = r"epoch-(\d{12,})\.(\w+)"
+_PENDING = r"\.epoch-(\d{12,})\.(\w+)\.pending"
 
 
 class FilesSink(Sink):
@@ -35,10 +34,12 @@ class FilesSink(Sink):
     With `changelog = 'true'` rows include `__weight`; otherwise a stream with retractions is refused.
     """
 
-    def __init__(self, folder: Path, format: str, access: Access, *, changelog: bool) -> None:
+    def __init__(self, folder: Path, format: Format, access: Access, *, changelog: bool) -> None:
         self.capabilities = Capabilities(changelog=changelog, exactly_once=True, prepares=True, takes_back=True)
         self._folder = folder
+        assert format.encode is not None
         self._format = format
+        self._encode = format.encode
         self._access = access
         self._changelog = changelog
         self._claimed = False
@@ -48,12 +49,13 @@ class FilesSink(Sink):
 
     def open(self, opening: Opening) -> int:
         nested = [f.name for f in opening.schema if pa.types.is_nested(f.type)]
-        if self._format == "csv" and nested:
+        name = self._format.name.upper()
+        if nested and not self._format.nested:
             raise fail(
-                "PSK-5002", f"CSV does not support the nested column {nested[0]!r}.", hint="Use PARQUET or JSON."
+                "PSK-5002", f"{name} does not support the nested column {nested[0]!r}.", hint="Use PARQUET or JSON."
             )
-        if self._format != "parquet":
-            refuse_written(f"FILES: {self._format.upper()}", opening.schema, INTERVALS, VARIANTS)
+        if not self._format.every_type:
+            refuse_written(f"FILES: {name}", opening.schema, INTERVALS, VARIANTS)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as why:
@@ -124,7 +126,7 @@ class FilesSink(Sink):
         self._check()
         try:
             with self._pending(epoch).open("wb") as out:
-                ENCODERS[self._format](rows, out)
+                self._encode(rows, out, FileOptions())
                 out.flush()
                 os.fsync(out.fileno())
         except OSError as why:
@@ -180,19 +182,20 @@ class FilesSink(Sink):
         # The folder may have been replaced by a link since the sink was created.
         self._access.check("FILES", [self._folder])
 
-    def _epochs(self, pattern: re.Pattern[str]) -> list[int]:
+    def _epochs(self, pattern: str) -> list[int]:
         self._check()
         try:
             names = os.listdir(self._folder)
         except OSError as why:
             raise fail("PSK-5002", f"FILES cannot use {self._folder}: {why.strerror}.") from why
-        return sorted(int(found[1]) for name in names if (found := pattern.fullmatch(name)))
+        matches = (re.fullmatch(pattern, name) for name in names)
+        return sorted(int(m[1]) for m in matches if m is not None and m[2] in encoded())
 
     def _pending(self, epoch: int) -> Path:
-        return self._folder / f".epoch-{epoch:012d}.{self._format}.pending"
+        return self._folder / f".epoch-{epoch:012d}.{self._format.name}.pending"
 
     def _committed(self, epoch: int) -> Path:
-        return self._folder / f"epoch-{epoch:012d}.{self._format}"
+        return self._folder / f"epoch-{epoch:012d}.{self._format.name}"
 
     def _sync(self) -> None:
         try:
@@ -209,7 +212,7 @@ def _make(connector: Connector, access: Access) -> FilesSink:
     if connector.format and "format" in options and connector.format.lower() != options["format"].lower():
         raise fail("PSK-1011", f"FILES: FORMAT {connector.format} and format = {options['format']!r} differ.")
     choice("FILES", "mode", options.get("mode", "append"), ("append",))
-    format = choice("FILES", "format", connector.format or options.get("format", "parquet"), _FORMATS)
+    format = choice("FILES", "format", connector.format or options.get("format", "parquet"), encoded())
     changelog = flag("FILES", "changelog", options.get("changelog", "false"))
     folder = access.path("FILES", "path", required("FILES", options, "path"))
-    return FilesSink(folder, format, access, changelog=changelog)
+    return FilesSink(folder, find_format(format), access, changelog=changelog)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.connect.lookups import LOOKUP_OPTIONS
-from penstock.connect.sinks import SINK_DELIVERY, SINK_OPTIONS
-from penstock.connect.sources import SOURCE_DELIVERY, SOURCE_OPTIONS
+from penstock.connect.lookups import LOOKUPS
+from penstock.connect.sinks import SINKS
+from penstock.connect.sources import SOURCES
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class ConnectorInfo:
 
 def connectors() -> list[ConnectorInfo]:
     """Every connector and its options, ordered by name."""
-    sources = [ConnectorInfo(n, "source", o, SOURCE_DELIVERY[n]) for n, o in SOURCE_OPTIONS.items()]
-    sinks = [ConnectorInfo(n, "sink", o, SINK_DELIVERY[n]) for n, o in SINK_OPTIONS.items()]
-    lookups = [ConnectorInfo(n, "lookup", o) for n, o in LOOKUP_OPTIONS.items()]
+    sources = [ConnectorInfo(n, "source", c.options, c.delivery) for n, c in SOURCES.items()]
+    sinks = [ConnectorInfo(n, "sink", c.options, c.delivery) for n, c in SINKS.items()]
+    lookups = [ConnectorInfo(n, "lookup", c.options) for n, c in LOOKUPS.items()]
     return sorted(sources + sinks + lookups, key=lambda c: (c.name, c.direction))

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from penstock.catalog.objects import Column, Connector
 from penstock.connect.access import Access
+from penstock.connect.registry import Registry
 from penstock.connect.secrets import guarded, resolve, shielded
-from penstock.connect.sinks import unknown_connector
 
 
 class LookupSource(Protocol):
@@ -55,28 +55,23 @@ class LookupConnector:
         return shielded(guarded(self.make, connector)(connector, columns, key, access), connector)
 
 
-_CONNECTORS: dict[str, LookupConnector] = {}
-LOOKUP_OPTIONS: dict[str, tuple[str, ...]] = {}
+LOOKUPS = Registry[LookupConnector]("lookup")
 
 
 def register_lookup(name: str, options: tuple[str, ...], *, by_key: bool) -> Callable[[Factory], Factory]:
-    """Registers a factory under a connector name."""
+    """Registers a factory, or a class, for `CREATE LOOKUP TABLE … FROM name (…)`. `options` are for SHOW CONNECTORS."""
 
     def register(factory: Factory) -> Factory:
-        _CONNECTORS[name.upper()] = LookupConnector(factory, options, by_key)
-        LOOKUP_OPTIONS[name.upper()] = options
+        LOOKUPS.add(name, LookupConnector(factory, options, by_key))
         return factory
 
     return register
 
 
 def lookup_names() -> list[str]:
-    return sorted(_CONNECTORS)
+    return LOOKUPS.names()
 
 
 def find_lookup(name: str) -> LookupConnector:
     """Raises PSK-5001 if there is no lookup connector of that name."""
-    found = _CONNECTORS.get(name.upper())
-    if found is None:
-        raise unknown_connector(name, lookup_names(), "lookup")
-    return found
+    return LOOKUPS.find(name)

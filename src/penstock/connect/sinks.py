@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import pyarrow as pa
 
 from penstock.catalog.objects import Connector
 from penstock.connect.access import Access
+from penstock.connect.registry import Registry
 from penstock.connect.secrets import guarded, resolve, shielded
 from penstock.errors import fail
 
@@ -93,26 +93,36 @@ class Sink:
 
 
 Factory = Callable[[Connector, Access], Sink]
-_FACTORIES: dict[str, Factory] = {}
-SINK_OPTIONS: dict[str, tuple[str, ...]] = {}
-SINK_DELIVERY: dict[str, str] = {}
-"""The strongest guarantee of the sinks of a connector."""
+"""Creates the sink for a connector clause. It checks all options and does not connect."""
+
+
+@dataclass(frozen=True)
+class SinkConnector:
+    make: Factory
+    options: tuple[str, ...]
+    exactly_once: bool
+
+    @property
+    def delivery(self) -> str:
+        """The strongest guarantee of its sinks."""
+        return "exactly-once" if self.exactly_once else "at-least-once"
+
+
+SINKS = Registry[SinkConnector]("sink")
 
 
 def register_sink(name: str, options: tuple[str, ...], *, exactly_once: bool) -> Callable[[Factory], Factory]:
-    """Registers a factory under a connector name. The factory must check all options. `exactly_once`: some of its sinks can deliver exactly once."""
+    """Registers a factory, or a class, for `CREATE SINK … INTO name (…)`. `options` are for SHOW CONNECTORS. `exactly_once`: some of its sinks can deliver exactly once."""
 
     def register(factory: Factory) -> Factory:
-        _FACTORIES[name.upper()] = factory
-        SINK_OPTIONS[name.upper()] = options
-        SINK_DELIVERY[name.upper()] = "exactly-once" if exactly_once else "at-least-once"
+        SINKS.add(name, SinkConnector(factory, options, exactly_once))
         return factory
 
     return register
 
 
 def sink_names() -> list[str]:
-    return sorted(_FACTORIES)
+    return SINKS.names()
 
 
 def make_sink(connector: Connector, *, changelog: bool, access: Access | None = None) -> Sink:
@@ -120,18 +130,10 @@ def make_sink(connector: Connector, *, changelog: bool, access: Access | None = 
 
     Raises PSK-5001 for an unknown connector, PSK-5004 if it cannot accept the stream, PSK-0012 for anything that `access` does not allow.
     """
-    factory = _FACTORIES.get(connector.name.upper())
-    if factory is None:
-        raise unknown_connector(connector.name, sink_names(), "sink")
+    factory = SINKS.find(connector.name).make
     access = access or Access()
     connector = resolve(connector, access.substitute)
     sink = shielded(guarded(factory, connector)(connector, access), connector)
     if changelog and not sink.capabilities.changelog:
         raise fail("PSK-5004", f"{connector.name.upper()} cannot apply retractions, and this stream produces them.")
     return sink
-
-
-def unknown_connector(name: str, names: list[str], what: str) -> Exception:
-    near = get_close_matches(name.upper(), names, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"The connectors are {', '.join(names)}."
-    return fail("PSK-5001", f"There is no {what} connector {name!r}.", hint=hint)

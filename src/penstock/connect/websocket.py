@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
 
 import pyarrow as pa
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
@@ -14,11 +12,14 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.uri import parse_uri
 
 from penstock.catalog.objects import Column, Connector
-from penstock.connect.decode import COLUMN_PREFIX, OPTIONS, JsonDecoder
+from penstock.connect.access import Access
+from penstock.connect.decode import COLUMN_PREFIX, OPTIONS
+from penstock.connect.formats import decoded, find_format
 from penstock.connect.options import check_options, choice, required, seconds
+from penstock.connect.sources import Insert, Report, Status, register_source
 from penstock.errors import PenstockError, fail
 
-WEBSOCKET_OPTIONS = ("url", "format", "reconnect.min", "reconnect.max", *OPTIONS)
+_OPTIONS = ("url", "format", "reconnect.min", "reconnect.max")
 _FIRST_WAIT = "0.1"
 _LONGEST_WAIT = "30"
 # How long a thread that waits for a message may take to notice a stop.
@@ -30,18 +31,7 @@ _QUIET_SECONDS = 20.0
 _CLOSE_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class Status:
-    """`connected`, `disconnected` (the source will reconnect) or `failed` (it will not), and the reason."""
-
-    state: Literal["connected", "disconnected", "failed"]
-    error: PenstockError | None = None
-
-
-Insert = Callable[[pa.RecordBatch], object]
-Report = Callable[[Status], object]
-
-
+@register_source("WEBSOCKET", (*_OPTIONS, *OPTIONS, f"{COLUMN_PREFIX}<column>"), replayable=False)
 class WebSocketSource:
     """One thread that connects, decodes and inserts, and reconnects with exponential backoff when the connection is lost.
 
@@ -50,10 +40,12 @@ class WebSocketSource:
     `insert` may take as long as it likes: the library's own pings, which nobody answers while no messages are read, are off.
     """
 
-    def __init__(self, connector: Connector, columns: Sequence[Column]) -> None:
+    def __init__(self, connector: Connector, columns: Sequence[Column], access: Access) -> None:
         options = connector.options
-        check_options("WEBSOCKET", options, WEBSOCKET_OPTIONS, prefixes=(COLUMN_PREFIX,))
-        choice("WEBSOCKET", "format", connector.format or options.get("format", "json"), ("json",))
+        name = choice("WEBSOCKET", "format", connector.format or options.get("format", "json"), decoded())
+        format = find_format(name)
+        prefixes = (format.prefix,) if format.prefix is not None else ()
+        check_options("WEBSOCKET", options, (*_OPTIONS, *format.options), prefixes=prefixes)
         self._url = required("WEBSOCKET", options, "url")
         try:
             parse_uri(self._url)
@@ -61,8 +53,9 @@ class WebSocketSource:
             raise fail("PSK-1011", f"WEBSOCKET: url = {self._url!r} is not a ws:// or wss:// address.") from why
         self._first_wait = seconds("WEBSOCKET", "reconnect.min", options.get("reconnect.min", _FIRST_WAIT))
         self._longest_wait = seconds("WEBSOCKET", "reconnect.max", options.get("reconnect.max", _LONGEST_WAIT))
-        own = {k: v for k, v in options.items() if k in OPTIONS or k.startswith(COLUMN_PREFIX)}
-        self.decoder = JsonDecoder(columns, {**own, **connector.format_options})
+        own = {k: v for k, v in options.items() if k not in _OPTIONS}
+        assert format.decoder is not None
+        self.decoder = format.decoder(columns, {**own, **connector.format_options})
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 

@@ -15,26 +15,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from penstock.plan import nodes as p
-from penstock.plan.linear import LINEAR
 from penstock.plan.predicates import deterministic, renamed, split, total
-
-_NAMES: dict[type, frozenset[str]] = {
-    p.Named: frozenset(["name"]),
-    p.TimeAttr: frozenset(["column"]),
-    p.Scan: frozenset(["fields"]),
-    p.Values: frozenset(["names"]),
-    p.Generate: frozenset(["outputs"]),
-    p.WindowAssign: frozenset(["start", "end"]),
-    p.SessionWindow: frozenset(["start", "end"]),
-    p.AggCall: frozenset(["name"]),
-    p.Aggregate: frozenset(["window_end"]),
-    p.WindowCall: frozenset(["name"]),
-    p.TopN: frozenset(["rank_name"]),
-    p.Recursive: frozenset(["names"]),
-    p.Join: frozenset(["mark"]),
-    p.ProbeJoin: frozenset(["offset_ms", "probe_ts"]),
-}
-"""Fields that hold column names; in a pair, the first element is the name. All other fields must be equal."""
 
 
 def repeats(root: p.Node) -> dict[int, int]:
@@ -47,11 +28,11 @@ def repeats(root: p.Node) -> dict[int, int]:
     number: dict[str, int] = {}
     places: dict[int, int] = {}
     pairs: list[tuple[p.Node, p.Node]] = []
-    alike = Counter(_outline(n) for n in root.walk() if not isinstance(n, LINEAR))
+    alike = Counter(_outline(n) for n in root.walk() if not isinstance(n, p.Linear))
 
     def visit(node: p.Node) -> None:
         # Computing a shape is slow, and in most plans no two subplans even have the same outline.
-        again = not isinstance(node, LINEAR) and alike[_outline(node)] > 1
+        again = not isinstance(node, p.Linear) and alike[_outline(node)] > 1
         if again and all(deterministic(e) for e in expressions(node)):
             key = shape(node)
             if key in first:
@@ -125,13 +106,11 @@ def _form(value: Any, naming: _Naming) -> Any:
     if isinstance(value, p.Expr):
         return _text(value, naming)
     if is_dataclass(value) and not isinstance(value, type):
-        named = _NAMES.get(type(value), frozenset())
-        parts = ((f.name, getattr(value, f.name)) for f in fields(value))
-        # A scan's types follow from its object, and pruning does not remove them.
-        compared = ((f, v) for f, v in parts if not (isinstance(value, p.Scan) and f == "types"))
+        named = getattr(value, "column_names", ())
+        parts = ((f.name, getattr(value, f.name)) for f in fields(value) if f.compare)
         return (
             type(value).__name__,
-            *(_name(v, naming.names) if f in named else _form(v, naming) for f, v in compared),
+            *(_name(v, naming.names) if f in named else _form(v, naming) for f, v in parts),
         )
     if isinstance(value, tuple):
         return tuple(_form(v, naming) for v in value)
@@ -158,16 +137,6 @@ def _names_matter(expr: p.Expr) -> bool:
     return False
 
 
-def expressions(node: p.Node, *, deep: bool = True) -> Iterator[p.Expr]:
-    """The expressions at a node and, if `deep`, below it."""
-    stack: list[Any] = [node]
-    while stack:
-        value = stack.pop()
-        if not deep and isinstance(value, p.Node) and value is not node:
-            continue
-        if isinstance(value, p.Expr):
-            yield value
-        elif isinstance(value, tuple):
-            stack.extend(value)
-        elif is_dataclass(value) and not isinstance(value, type):
-            stack.extend(getattr(value, f.name) for f in fields(value))
+def expressions(node: p.Node) -> Iterator[p.Expr]:
+    """The expressions of a node and all nodes below it."""
+    return (e for n in node.walk() for e in n.expressions)

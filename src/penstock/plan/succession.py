@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from penstock.plan import nodes as p
-from penstock.plan.linear import LINEAR
 from penstock.plan.passes.prune import prune_columns
-from penstock.plan.repeats import expressions, shape
+from penstock.plan.repeats import shape
 
 
 def operators(query: p.Query) -> list[p.Node]:
     """The nodes that keep state."""
-    return [n for n in query.root.walk() if not isinstance(n, LINEAR)]
+    return [n for n in query.root.walk() if not isinstance(n, p.Linear)]
 
 
 def same_state(old: p.Query, new: p.Query) -> bool:
@@ -29,7 +26,7 @@ def obstacle(old: p.Query, new: p.Query) -> str | None:
         if found is None:
             same = [n for n in left if type(n) is type(node)]
             why = _difference(same[0], node) if same else "the old query has no such operator"
-            return f"{_described(node)}: {why}"
+            return f"{node.title}: {why}"
         left.remove(found)
     return None
 
@@ -39,36 +36,21 @@ def scanned(query: p.Query) -> list[int]:
     return [n.object_id for n in query.root.walk() if isinstance(n, p.Scan)]
 
 
-def _described(node: p.Node) -> str:
-    if isinstance(node, p.Aggregate):
-        keys = [k.expr.sql().replace("`", "").rpartition("$")[2] for k in node.keys]
-        return f"the aggregate by {', '.join(keys) or 'nothing'}"
-    return f"the operator {type(node).__name__}"
-
-
 def _alike(one: p.Node, other: p.Node) -> bool:
-    if isinstance(one, p.Aggregate) and isinstance(other, p.Aggregate):
-        return _bare(one) == _bare(other)
-    return shape(one) == shape(other)
+    return type(one) is type(other) and _kept(one) == _kept(other)
 
 
-def _bare(node: p.Aggregate) -> str:
-    """An aggregate without what it computes, over an input without the columns that only that needs."""
-    return shape(prune_columns(replace(node, aggs=())))
+def _kept(node: p.Node) -> str:
+    """The shape of what a node keeps, over an input without the columns that only the rest of it needs."""
+    bare = node.stored()
+    return shape(bare if bare is node else prune_columns(bare))
 
 
-def _difference(one: p.Node, other: p.Node) -> str:
-    if isinstance(one, p.Aggregate) and isinstance(other, p.Aggregate):
-        if len(one.keys) != len(other.keys):
-            return f"the old one has {len(one.keys)} key{'s' if len(one.keys) != 1 else ''}"
-        if (one.mode, one.window_end, one.session, one.lateness_ms) != (
-            other.mode,
-            other.window_end,
-            other.session,
-            other.lateness_ms,
-        ):
-            return "its windows, or when it emits, are different"
-    if [shape(c) for c in one.children] == [shape(c) for c in other.children]:
-        own = [[e.sql() for e in expressions(n, deep=False)] for n in (one, other)]
-        return f"the old one has {', '.join(own[0]) or 'nothing'} in place of {', '.join(own[1]) or 'nothing'}"
+def _difference(old: p.Node, new: p.Node) -> str:
+    found = new.difference(old)
+    if found is not None:
+        return found
+    if [shape(c) for c in old.children] == [shape(c) for c in new.children]:
+        own = [", ".join(e.sql() for e in n.expressions) or "nothing" for n in (old, new)]
+        return f"the old one has {own[0]} in place of {own[1]}"
     return "its input or its keys are different"

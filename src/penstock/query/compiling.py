@@ -12,8 +12,7 @@ from sqlglot import exp
 
 from penstock.errors import fail
 from penstock.plan import nodes as p
-from penstock.plan.linear import LINEAR
-from penstock.plan.repeats import canonical, expressions
+from penstock.plan.repeats import canonical
 from penstock.query.cache import CompilerCache, Facts
 from penstock.query.config import QueryConfig
 from penstock.query.figures import QueryMetadata
@@ -90,14 +89,14 @@ def pipelines(root: p.Node) -> Iterator[list[p.Node]]:
     starts = [root]
     while starts:
         node = starts.pop()
-        if not isinstance(node, LINEAR):
+        if not isinstance(node, p.Linear):
             starts += node.children
             continue
         chain: list[p.Node] = []
         left: list[p.Node] = [node]
         while left:
             n = left.pop()
-            if isinstance(n, LINEAR):
+            if isinstance(n, p.Linear):
                 chain.append(n)
                 left += n.children
             else:
@@ -130,7 +129,7 @@ def _facts(engine: Engine, query: p.Query, parsed: ParsedQuery, pipes: list[list
 def _python(chain: list[p.Node], known: Callable[[str], bool]) -> str | None:
     """The Python function that a chain calls, as the reason why it is not generated code."""
     for n in chain:
-        for e in expressions(n, deep=False):
+        for e in n.expressions:
             for call in e.node.find_all(exp.Anonymous):
                 if known(call.name.lower()):
                     return f"{call.name} is a Python function"

@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from penstock.plan import nodes as p
 from penstock.plan.dialect import DIALECT
+from penstock.plan.functions import ROWS_AT_MAX, ROWS_AT_MIN, Accepts, find_aggregate
 from penstock.plan.shown import call_text, shown
 from penstock.spark.comparable import check_types
 from penstock.spark.guards import told
@@ -28,57 +29,6 @@ from penstock.spark.windows import assign, micros, moment, restore, safe_micros
 
 if TYPE_CHECKING:
     from penstock.spark.compile import Compiler
-
-NATIVE = frozenset(
-    [
-        "count",
-        "sum",
-        "avg",
-        "min",
-        "max",
-        "stddev_samp",
-        "stddev_pop",
-        "var_samp",
-        "var_pop",
-        "covar_samp",
-        "covar_pop",
-        "corr",
-        "bool_and",
-        "bool_or",
-        "count_if",
-        "min_by",
-        "max_by",
-        "bit_and",
-        "bit_or",
-        "bit_xor",
-        "approx_count_distinct",
-    ]
-)
-"""Aggregates whose native result does not depend on the order of rows."""
-
-_OF_TRUTH = frozenset({"bool_and", "bool_or", "count_if"})
-_OF_NUMBERS = frozenset(
-    {
-        "sum",
-        "avg",
-        "try_sum",
-        "try_avg",
-        "stddev_samp",
-        "stddev_pop",
-        "var_samp",
-        "var_pop",
-        "covar_samp",
-        "covar_pop",
-        "corr",
-        "percentile",
-        "percentile_disc",
-        "median",
-    }
-)
-"""Aggregates that accept strings as booleans, and as numbers."""
-
-_EXTREMES = {False: "rows_at_max", True: "rows_at_min"}
-"""The kernel's own aggregates: they compare their last argument; the others form the row."""
 
 _SUMMABLE = 28
 """The digits of decimals of which ten billion can be summed in Spark's largest decimal."""
@@ -117,7 +67,7 @@ def _patience(n: p.Aggregate, time: p.Expr) -> int:
 
 
 def _all_native(df: DataFrame, n: p.Aggregate) -> bool:
-    if not all(a.func in NATIVE and not a.recomputed and not a.distinct and not a.order for a in n.aggs):
+    if not all(a.function.native and not a.recomputed and not a.distinct and not a.order for a in n.aggs):
         return False
     # Of sums that can overflow, Spark can compute those of integers in two halves.
     types = argument_types(df, n.aggs)
@@ -272,20 +222,7 @@ def _start_of(n: p.Aggregate, end: p.Named) -> tuple[str | None, int]:
 def _typed_call(a: p.AggCall) -> str:
     """The call in the form whose type Spark derives; ordered forms have the same type as their plain ones."""
     args = [x.sql() for x in a.args]
-    if a.recomputed:
-        return f"{a.func}({', '.join(args)})"
-    match a.func:
-        case "string_agg" | "listagg":
-            return f"concat_ws('', collect_list(CAST({args[0]} AS STRING)))"
-        case "array_agg" | "collect_list":
-            return f"collect_list({args[0]})"
-        case "rows_at_max" | "rows_at_min":
-            fields = ", ".join(f"{e} AS f{i}" for i, e in enumerate(args[:-1]))
-            return f"collect_list(struct({fields}))"
-        case "percentile_cont" | "percentile_disc" | "percentile" | "median":
-            return f"percentile({args[0]}, {args[1] if len(args) > 1 else '0.5'})"
-        case _:
-            return f"{a.func}({', '.join(args) or '*'})"
+    return f"{a.func}({', '.join(args)})" if a.recomputed else a.function.typed_call(args)
 
 
 def agg_specs(
@@ -314,7 +251,7 @@ def agg_specs(
         columns += [F.expr(e).alias(name) for e, name in zip(exprs, args, strict=True)]
         order = []
         for j, (k, t) in enumerate(zip(a.order, types[len(a.args) :], strict=True)):
-            columns.append(F.expr(_taken(a.func, k.expr.sql(), t)).alias(f"__o{i}_{j}"))
+            columns.append(F.expr(_taken(a.function.accepts, k.expr.sql(), t)).alias(f"__o{i}_{j}"))
             order.append({"col": f"__o{i}_{j}", "desc": k.desc, "nullsFirst": k.nulls_first})
         texts += [call_text(a, names)] * (len(columns) - len(texts))
         specs.append(
@@ -361,20 +298,19 @@ def argument_types(df: DataFrame, aggs: Sequence[p.AggCall]) -> list[list[DataTy
 
 def arguments(a: p.AggCall, types: Sequence[DataType]) -> list[str]:
     """The arguments of a call, cast to the types that it accepts."""
-    return [_taken(a.func, x.sql(), t) for x, t in zip(a.args, types, strict=False)]
+    return [_taken(a.function.accepts, x.sql(), t) for x, t in zip(a.args, types, strict=False)]
 
 
-def _taken(func: str, expr: str, kind: DataType) -> str:
+def _taken(accepts: Accepts, expr: str, kind: DataType) -> str:
     """Casts a string that a function accepts as a number or boolean, so that a failing cast only affects its row."""
-    if not isinstance(kind, StringType):
-        return expr
-    wanted = "DOUBLE" if func in _OF_NUMBERS else "BOOLEAN" if func in _OF_TRUTH else None
-    return expr if wanted is None else f"CAST({expr} AS {wanted})"
+    cast = isinstance(kind, StringType) and accepts is not Accepts.ANYTHING
+    return f"CAST({expr} AS {accepts.value})" if cast else expr
 
 
 def overflows(func: str, types: Sequence[DataType]) -> bool:
     """True if the result can overflow its type; for smaller integers that would need 2³² rows."""
-    if func not in ("sum", "avg", "mean"):
+    function = find_aggregate(func)
+    if function is None or not function.overflows:
         return False
     match types[0]:
         case LongType():
@@ -389,11 +325,12 @@ def overflows(func: str, types: Sequence[DataType]) -> bool:
 
 def _filtered(a: p.AggCall, args: list[str], when: str) -> list[str]:
     """The arguments, with NULL in filtered-out rows where the kernel expects it."""
-    if a.func in p.EDGES and not a.ignore_nulls:
+    if a.function.edge and not a.ignore_nulls:
         return [*args, f"CASE WHEN {when} THEN true END"]
-    at = len(args) - 1 if a.func in p.BY_ANOTHER else 0
-    chosen = [f"CASE WHEN {when} THEN {e} END" if i == at else e for i, e in enumerate(args)]
-    return chosen or [f"CASE WHEN {when} THEN 1 END"]
+    if not args:
+        return [f"CASE WHEN {when} THEN 1 END"]
+    at = (a.function.decides or 0) % len(args)
+    return [f"CASE WHEN {when} THEN {e} END" if i == at else e for i, e in enumerate(args)]
 
 
 def _kernel(c: Compiler, n: p.Aggregate, df: DataFrame, end: p.Named | None) -> DataFrame:
@@ -485,7 +422,9 @@ def _session(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
 
 def extremes(c: Compiler, n: p.Extremes) -> DataFrame:
     """An aggregate that returns the rows themselves."""
-    rows = p.AggCall("__rows", _EXTREMES[n.least], (*(p.col(x) for x in n.columns), n.value))
+    rows = p.AggCall(
+        "__rows", (ROWS_AT_MIN if n.least else ROWS_AT_MAX).name, (*(p.col(x) for x in n.columns), n.value)
+    )
     keys = tuple(p.Named(f"__k{i}", p.col(k)) for i, k in enumerate(n.keys))
     end = next(k.name for k in keys if k.expr.column == n.window_end)
     out = aggregate(c, p.Aggregate(n.child, keys, (rows,), p.EmitMode.CLOSE, window_end=end, lateness_ms=n.lateness_ms))

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from penstock.errors import fail
 from penstock.plan import nodes as p
+from penstock.plan.functions import ANALYTIC
 from penstock.plan.shown import shown, window_text
 from penstock.spark.aggregates import overflows
 from penstock.spark.guards import told
@@ -98,13 +99,11 @@ def analytic(c: Compiler, n: p.Analytic) -> DataFrame:
     return _out(n, c.kernel("Analytic", spec, df))
 
 
-_LITERAL_FROM = {"ntile": 0, "lag": 1, "lead": 1, "nth_value": 1}
-
-
 def _split(w: p.WindowCall) -> tuple[list[str], list[object]]:
     """The arguments that are values of the row, and those that are constants (an offset, a default, a count)."""
-    cut = _LITERAL_FROM.get(w.func, len(w.args))
-    return [e.sql() for e in w.args[:cut]], [_constant(e) for e in w.args[cut:]]
+    function = ANALYTIC.get(w.func)
+    cut = function.constants_from if function is not None else None
+    return [e.sql() for e in w.args[:cut]], [_constant(e) for e in w.args[cut:]] if cut is not None else []
 
 
 def _constant(e: p.Expr) -> object:

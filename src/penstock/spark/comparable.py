@@ -18,7 +18,7 @@ _INCOMPARABLE = (VariantType, CalendarIntervalType)
 
 def check_comparable(n: p.Node, made: DataFrame) -> None:
     """Raises PSK-2011 if a node compares such values. `made` is its frame, which still has all columns that it compares."""
-    what, names, exprs = _compared(n)
+    what, names, exprs = n.compared
     if not names and not exprs:
         return
     kinds = {f.name: f.dataType for f in made.schema.fields}
@@ -51,21 +51,3 @@ def _has_map(kind: DataType) -> bool:
     if isinstance(kind, StructType):
         return any(_has_map(f.dataType) for f in kind.fields)
     return isinstance(kind, MapType)
-
-
-def _compared(n: p.Node) -> tuple[str, tuple[str, ...], tuple[p.Expr, ...]]:
-    """The clause, and the columns of its output and the expressions that it compares."""
-    match n:
-        case p.Aggregate():
-            return "GROUP BY", tuple(k.name for k in n.keys), ()
-        case p.Distinct():
-            return "DISTINCT", n.columns, ()
-        case p.SetOp():
-            return n.kind.upper(), n.columns, ()
-        case p.TopN() | p.Analytic():
-            return "ORDER BY", (), (*n.partition, *(k.expr for k in n.order))
-        case p.Recursive():
-            return "UNION", () if n.everything else n.columns, n.left_keys
-        case p.Join() | p.LookupJoin() | p.AsofJoin() | p.TemporalJoin() | p.ProbeJoin():
-            return "ON", (), n.left_keys
-    return "", (), ()

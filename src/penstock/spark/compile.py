@@ -24,18 +24,16 @@ from penstock.catalog.objects import Column, ObjectInfo
 from penstock.errors import fail
 from penstock.plan import nodes as p
 from penstock.plan.dialect import DIALECT
-from penstock.plan.linear import LINEAR
 from penstock.plan.passes.rebuild import transform
 from penstock.plan.repeats import repeats
 from penstock.plan.shown import shown
-from penstock.plan.types import column_types
 from penstock.spark.comparable import check_comparable
 from penstock.spark.guards import Guards, told
 from penstock.spark.kernel import LOG_SOURCE
 from penstock.spark.operators import Operator
 from penstock.spark.session import jvm
 from penstock.spark.translate import translated
-from penstock.spark.windows import assign, compared_micros
+from penstock.spark.windows import compared_micros
 
 UNIT_OBJECT = 0
 """The object that always holds exactly one row: the input of constant rows and global aggregates."""
@@ -162,7 +160,7 @@ class Compiler:
         self.event_time = any(_needs_time(n) for n in query.root.walk())
         follows = self.event_time or bool(query.root.times)
         root = self._relative(query.root) if follows else query.root
-        self.stateful = sum(1 for n in root.walk() if not isinstance(n, LINEAR))
+        self.stateful = sum(1 for n in root.walk() if not isinstance(n, p.Linear))
         self.stamped = self.event_time or (bool(root.times) and not root.changelog)
         self.arrival = any(isinstance(n, p.LookupJoin) or (self.event_time and _orders(n)) for n in root.walk())
         self.carries_late = _plain_above_sessions(root)
@@ -174,7 +172,7 @@ class Compiler:
             select.append(F.col("__weight"))
         before = _before(made, root)
         frame = made.select(*select, *before)
-        known = column_types(root)
+        known = root.column_types
         types = [_declared(f.dataType, known.get(c)) for f, c in zip(frame.schema.fields, root.columns, strict=False)]
         columns = tuple(Column(n, t) for n, t in zip(query.names, types, strict=False))
         outputs = [Output(columns, root.changelog, _consolidated(root))]
@@ -230,7 +228,7 @@ class Compiler:
         for n in root.walk():
             if isinstance(n, p.Aggregate) and n.late_to is not None and n.session is None:
                 below = next(b for b in n.child.walk() if isinstance(b, p.WindowAssign)).child
-                if any(not isinstance(b, LINEAR) for b in below.walk()):
+                if any(not isinstance(b, p.Linear) for b in below.walk()):
                     self._places.setdefault(id(below), len(self._places))
 
     def _with_late(self, main: DataFrame, late: DataFrame) -> tuple[DataFrame, Output]:
@@ -255,8 +253,8 @@ class Compiler:
 
     def node(self, n: p.Node) -> DataFrame:
         """The frame of a node. A part that occurs more than once is compiled at its first occurrence."""
-        below = not self._nodes or not isinstance(self._nodes[-1], LINEAR)
-        if self.counted and below and all(isinstance(m, LINEAR) for m in n.walk()):
+        below = not self._nodes or not isinstance(self._nodes[-1], p.Linear)
+        if self.counted and below and all(isinstance(m, p.Linear) for m in n.walk()):
             return self._counting(self._alone(n))
         part = self._places.get(id(n))
         if part is None:
@@ -285,45 +283,10 @@ class Compiler:
             self._nodes.pop()
 
     def _frame(self, n: p.Node) -> DataFrame:
-        # Stateful operators have their own modules.
-        from penstock.spark import aggregates, analytics, joins, recursion
+        # The modules of the operators import this one.
+        from penstock.spark.nodes import COMPILED
 
-        match n:
-            case p.Scan():
-                return self.scan(n)
-            case p.Values():
-                return self.values(n)
-            case p.Filter():
-                df, wanted = self.node(n.child), F.expr(n.predicate.sql())
-                if "__late" in df.columns:
-                    wanted = wanted | F.col("__late").isNotNull()
-                return self.guards.where(n, df, wanted, n.predicate)
-            case p.Project():
-                return self.project(n)
-            case p.Generate():
-                return self.generate(n)
-            case p.WindowAssign():
-                return assign(self, self.node(n.child), n)
-            case p.Union():
-                return self.union(n)
-            case p.Aggregate():
-                return aggregates.aggregate(self, n)
-            case p.Extremes():
-                return aggregates.extremes(self, n)
-            case p.Distinct():
-                return aggregates.distinct(self, n)
-            case p.TemporalFilter():
-                return aggregates.temporal_filter(self, n)
-            case p.TopN():
-                return analytics.top_n(self, n)
-            case p.Analytic():
-                return analytics.analytic(self, n)
-            case p.SetOp():
-                return analytics.set_op(self, n)
-            case p.Recursive():
-                return recursion.recursive(self, n)
-            case _:
-                return joins.join(self, n)
+        return COMPILED[type(n)](self, n)
 
     @property
     def current(self) -> p.Node:
@@ -376,6 +339,12 @@ class Compiler:
         )
         df = self.unit()
         return df.select(F.expr(f"inline(array({rows}))"), *self.hidden(df))
+
+    def filter(self, n: p.Filter) -> DataFrame:
+        df, wanted = self.node(n.child), F.expr(n.predicate.sql())
+        if "__late" in df.columns:
+            wanted = wanted | F.col("__late").isNotNull()
+        return self.guards.where(n, df, wanted, n.predicate)
 
     def project(self, n: p.Project) -> DataFrame:
         df = self.node(n.child)

@@ -20,7 +20,6 @@ from pyspark.sql.types import IntegerType, LongType, StructType
 from penstock.catalog.objects import ObjectInfo
 from penstock.errors import PenstockError
 from penstock.plan import nodes as p
-from penstock.plan.linear import LINEAR
 from penstock.spark.bridge import Epoch, KernelJob, Seed
 from penstock.spark.compile import UNIT_OBJECT, Compiled, Timed, log_schema, unit_schema
 from penstock.spark.index import packed_slices
@@ -56,11 +55,11 @@ def unfit(query: p.Query) -> str | None:
     why = next((w for w in map(_unreplicated, lookups) if w), None)
     if why:
         return why
-    keyed = [n for n in query.root.walk() if not isinstance(n, LINEAR) and n not in lookups]
+    keyed = [n for n in query.root.walk() if not isinstance(n, p.Linear) and n not in lookups]
     other = next((n for n in keyed if not isinstance(n, _KEYED)), None)
     if other is not None:
         return f"{type(other).__name__} is an operator that is not shared"
-    other = next((n for n in query.root.walk() if isinstance(n, LINEAR) and not isinstance(n, _BESIDE)), None)
+    other = next((n for n in query.root.walk() if isinstance(n, p.Linear) and not isinstance(n, _BESIDE)), None)
     if other is not None:
         return f"it has {type(other).__name__} in its plan"
     if query.emit.kind == "every":
@@ -78,7 +77,7 @@ def _unreplicated(node: p.LookupJoin) -> str | None:
         return "rows of its lookup table are fetched on demand"
     if node.left.changelog:
         return "it looks up rows that can be retracted, and keeps their answers"
-    if any(not isinstance(n, (*LINEAR, p.LookupJoin)) for n in node.left.walk()):
+    if any(not isinstance(n, (p.Linear, p.LookupJoin)) for n in node.left.walk()):
         return "it looks up rows of an operator with state"
     return None
 

@@ -26,22 +26,8 @@ _BEFORE_ALL = -9_000_000_000_000_000
 """A watermark (Unix ms) before every row, for rows that are never late. It does not overflow in microseconds."""
 
 
-def join(c: Compiler, n: p.Node) -> DataFrame:
-    match n:
-        case p.Join(time_bound=None):
-            return _regular(c, n)
-        case p.Join():
-            return _interval(c, n)
-        case p.AsofJoin():
-            return _asof(c, n)
-        case p.TemporalJoin():
-            return _temporal(c, n)
-        case p.ProbeJoin():
-            return _probe(c, n)
-        case p.LookupJoin():
-            return _lookup(c, n)
-        case _:
-            raise fail("PSK-8001", f"No way to run {type(n).__name__}.")
+def join(c: Compiler, n: p.Join) -> DataFrame:
+    return _regular(c, n) if n.time_bound is None else _interval(c, n)
 
 
 _Joining = p.Join | p.AsofJoin | p.TemporalJoin | p.ProbeJoin | p.LookupJoin
@@ -201,7 +187,7 @@ def _prompt(n: p.AsofJoin | p.ProbeJoin) -> None:
         )
 
 
-def _asof(c: Compiler, n: p.AsofJoin) -> DataFrame:
+def asof_join(c: Compiler, n: p.AsofJoin) -> DataFrame:
     if not n.eager:
         _prompt(n)
     times = n.left_time, n.right_time
@@ -219,14 +205,14 @@ def _asof(c: Compiler, n: p.AsofJoin) -> DataFrame:
     return _out(n, c.kernel("AsofJoin", spec, left, right))
 
 
-def _temporal(c: Compiler, n: p.TemporalJoin) -> DataFrame:
+def temporal_join(c: Compiler, n: p.TemporalJoin) -> DataFrame:
     left, right, spec, _ = _sides(c, n, (n.left_time, n.right_time))
     _hand_on(n.left, left, spec)
     spec |= {"kind": n.kind, "mode": "eager"}
     return _out(n, c.kernel("TemporalJoin", spec, left, right))
 
 
-def _lookup(c: Compiler, n: p.LookupJoin) -> DataFrame:
+def lookup_join(c: Compiler, n: p.LookupJoin) -> DataFrame:
     left, right, spec, _ = _sides(c, n, arrival=True)
     _hand_on(n.left, left, spec)
     if c.hosted:
@@ -267,7 +253,7 @@ def _replicated(c: Compiler, n: p.LookupJoin, spec: dict[str, object], left: Dat
     return DataFrame(made, left.sparkSession)
 
 
-def _probe(c: Compiler, n: p.ProbeJoin) -> DataFrame:
+def probe_join(c: Compiler, n: p.ProbeJoin) -> DataFrame:
     timed = {t.column for t in (*n.left.times, *n.right.times)}
     eager = n.left_time.column not in timed or n.right_time.column not in timed
     if not eager:

@@ -7,6 +7,7 @@ from sqlglot.tokens import TokenType
 from penstock.sql import statements as st
 from penstock.sql.clauses import parse_query
 from penstock.sql.ddl import object_name, rows_of_object
+from penstock.sql.dml import column_list
 from penstock.sql.files import parse_file_options
 from penstock.sql.tokens import Cursor
 
@@ -26,15 +27,9 @@ def parse_copy(cursor: Cursor, text: str, offset: int) -> st.Statement:
         return _to(cursor, st.CopyTo(text, offset, rows_of_object(cursor, start, start + 1)))
     columns: tuple[str, ...] | None = None
     if cursor.accept("("):
-        names = [cursor.name("a column name")]
-        while cursor.accept(","):
-            names.append(cursor.name("a column name"))
-        cursor.expect(")")
-        if len({n.lower() for n in names}) < len(names):
-            raise cursor.fail("PSK-1014", "a column is named twice")
-        columns = tuple(names)
+        columns = column_list(cursor)
         if cursor.at("TO"):
-            raise cursor.error("expected FROM", hint=f"Write COPY (SELECT {', '.join(names)} FROM {target}) TO ….")
+            raise cursor.error("expected FROM", hint=f"Write COPY (SELECT {', '.join(columns)} FROM {target}) TO ….")
     if not cursor.accept("FROM"):
         raise cursor.error("expected FROM or TO", hint="Write COPY t FROM 'file.csv', or COPY t TO 'file.parquet'.")
     position = cursor.here()

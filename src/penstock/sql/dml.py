@@ -14,6 +14,17 @@ from penstock.sql.tokens import Cursor
 from penstock.sql.trees import bare
 
 
+def column_list(cursor: Cursor) -> tuple[str, ...]:
+    """`a, b)`: the columns that are written. Raises PSK-1014 if one is named twice."""
+    names = [cursor.name("a column name")]
+    while cursor.accept(","):
+        names.append(cursor.name("a column name"))
+    cursor.expect(")")
+    if len({n.lower() for n in names}) < len(names):
+        raise cursor.fail("PSK-1014", "a column is named twice")
+    return tuple(names)
+
+
 def parse_insert(cursor: Cursor, text: str, offset: int) -> st.Statement:
     cursor.expect("INTO")
     cursor.accept("TABLE")
@@ -21,13 +32,7 @@ def parse_insert(cursor: Cursor, text: str, offset: int) -> st.Statement:
     columns: tuple[str, ...] | None = None
     if cursor.at("(") and not cursor.at("( SELECT") and not cursor.at("( WITH") and not cursor.at("( VALUES"):
         cursor.next()
-        names = [cursor.name("a column name")]
-        while cursor.accept(","):
-            names.append(cursor.name("a column name"))
-        cursor.expect(")")
-        if len({n.lower() for n in names}) < len(names):
-            raise cursor.fail("PSK-1014", "a column is named twice")
-        columns = tuple(names)
+        columns = column_list(cursor)
     if cursor.done:
         raise cursor.error("expected VALUES or a query")
     if cursor.at("VALUES"):

@@ -1,4 +1,4 @@
-"""Postgres function names, and the canonical names of aggregates and analytic functions."""
+"""Functions by the names that statements have for them: Postgres names, aggregates, generators."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from sqlglot import exp
 
 from penstock.plan.dialect import DIALECT, Phrase
+from penstock.plan.functions import AggregateFunction, find_aggregate
 
 
 def call(name: str, *args: exp.Expression) -> exp.Anonymous:
@@ -70,62 +71,6 @@ def is_now(node: exp.Expression) -> bool:
     return name_of(node) in _NOW
 
 
-AGGREGATES: dict[str, str] = {
-    name: name
-    for name in (
-        "count", "sum", "avg", "min", "max", "min_by", "max_by", "stddev_samp", "stddev_pop", "var_samp", "var_pop", "covar_pop", "covar_samp",
-        "corr", "bool_and", "bool_or", "string_agg", "array_agg", "collect_set", "percentile", "percentile_disc", "median",
-        "approx_count_distinct", "percentile_approx", "count_if", "mode", "bit_and", "bit_or", "bit_xor", "try_sum", "try_avg",
-        "first_value", "last_value", "any_value",
-    )
-} | {
-    "mean": "avg",
-    "first": "first_value",
-    "last": "last_value",
-    "stddev": "stddev_samp",
-    "std": "stddev_samp",
-    "variance": "var_samp",
-    "every": "bool_and",
-    "any": "bool_or",
-    "some": "bool_or",
-    "listagg": "string_agg",
-    "collect_list": "array_agg",
-    "percentile_cont": "percentile",
-    "approx_percentile": "percentile_approx",
-}  # fmt: skip
-"""Aggregates that are maintained incrementally, with their canonical names."""
-RECOMPUTED = frozenset(
-    {
-        "kurtosis", "skewness", "regr_slope", "regr_intercept", "regr_count", "regr_r2", "regr_avgx", "regr_avgy", "regr_sxx", "regr_sxy",
-        "regr_syy", "histogram_numeric", "count_min_sketch", "approx_top_k", "approx_top_k_accumulate", "approx_top_k_combine",
-        "hll_sketch_agg", "hll_union_agg", "theta_sketch_agg", "theta_union_agg", "theta_intersection_agg", "bitmap_construct_agg",
-        "bitmap_or_agg", "bitmap_and_agg", "schema_of_variant_agg", "collect_union", "vector_avg", "vector_sum",
-        "tuple_sketch_agg_double", "tuple_sketch_agg_integer", "tuple_union_agg_double", "tuple_union_agg_integer",
-        "tuple_intersection_agg_double", "tuple_intersection_agg_integer",
-    }
-)  # fmt: skip
-"""Aggregates without an incremental form: Spark computes them again from all rows of a group that has changed."""
-RANDOM = frozenset(
-    {
-        "kll_sketch_agg_bigint", "kll_sketch_agg_double", "kll_sketch_agg_float", "kll_merge_agg_bigint", "kll_merge_agg_double",
-        "kll_merge_agg_float",
-    }
-)  # fmt: skip
-"""Aggregates that give another value each time, which could not be retracted."""
-NULL_OF_NOTHING = frozenset(
-    {
-        "kurtosis", "skewness", "regr_slope", "regr_intercept", "regr_r2", "regr_avgx", "regr_avgy", "regr_sxx", "regr_sxy", "regr_syy",
-        "histogram_numeric",
-    }
-)  # fmt: skip
-"""Those of RECOMPUTED whose value over no rows is NULL."""
-MAINTAINED = frozenset(AGGREGATES.values())
-ANALYTIC: dict[str, str] = {
-    name: name
-    for name in (
-        "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value", "first_value", "last_value",
-    )
-} | {"first": "first_value", "last": "last_value"}  # fmt: skip
 GENERATORS: dict[str, int] = {
     "explode": 1,
     "explode_outer": 1,
@@ -139,16 +84,13 @@ GENERATORS: dict[str, int] = {
 }
 
 
-def aggregate_name(node: exp.Expression) -> str | None:
-    """The canonical name if the node is an aggregate call."""
+def called_aggregate(node: exp.Expression) -> AggregateFunction | None:
+    """The function if the node is an aggregate call."""
     if isinstance(node, exp.Any):
         # ANY without a comparison before it is the function.
         alone = isinstance(node.this, exp.Paren) and not isinstance(node.parent, exp.Binary)
-        return "bool_or" if alone else None
-    name = name_of(node)
-    if name is None:
-        return None
-    return name if name in RECOMPUTED or name in RANDOM else AGGREGATES.get(name)
+        return find_aggregate("any") if alone else None
+    return find_aggregate(name_of(node) or "")
 
 
 SEVERAL = frozenset({"inline_outer", "json_tuple"})

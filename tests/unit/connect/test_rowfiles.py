@@ -12,7 +12,9 @@ import pytest
 
 from penstock.catalog.types import schema_of
 from penstock.connect.access import Access
-from penstock.connect.rowfiles import Wanted, found_files, read_rows, target_file, write_rows
+from penstock.connect.rowfiles.columns import Wanted
+from penstock.connect.rowfiles.reading import found_files, read_rows
+from penstock.connect.rowfiles.writing import target_file, write_rows
 from penstock.errors import PenstockError
 from penstock.sql.ddl import parse_columns
 from penstock.sql.files import FileOptions

@@ -136,8 +136,8 @@ class _LeakingLookup:
 
 @pytest.fixture(autouse=True)
 def _leaking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sinks._FACTORIES, "LEAKING", _LeakingSink)
-    monkeypatch.setitem(lookups._CONNECTORS, "LEAKING", LookupConnector(_LeakingLookup, ("password",), True))
+    monkeypatch.setitem(sinks.SINKS._known, "LEAKING", sinks.SinkConnector(_LeakingSink, ("password",), False))
+    monkeypatch.setitem(lookups.LOOKUPS._known, "LEAKING", LookupConnector(_LeakingLookup, ("password",), True))
 
 
 def shown(error: PenstockError) -> str:

@@ -15,8 +15,7 @@ from websockets.sync.server import ServerConnection, serve
 from websockets.utils import accept_key
 
 from penstock.catalog.objects import Column, Connector
-from penstock.connect import make_source
-from penstock.connect.websocket import Status
+from penstock.connect import Status, make_source
 from penstock.errors import PenstockError
 
 COLUMNS = [Column("id", "bigint"), Column("region", "string")]

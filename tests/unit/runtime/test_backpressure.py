@@ -247,7 +247,7 @@ def test_a_connector_may_drop_its_oldest_rows(storage: Storage, incoming: Incomi
 
 
 def test_an_error_of_a_commit_reaches_the_connector() -> None:
-    def broken(batch: pa.RecordBatch) -> None:
+    def broken(batch: pa.RecordBatch, position: str | None) -> None:
         raise ValueError("no")
 
     buffer = DroppingBuffer("b", 5, broken, Counts())

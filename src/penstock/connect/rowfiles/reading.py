@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
 from penstock.connect.access import Access
-from penstock.connect.rowfiles import csvrows, jsonrows, parquetrows
+from penstock.connect.formats import by_ending, find_format
 from penstock.connect.rowfiles.columns import Wanted
 from penstock.errors import fail
 from penstock.sql.files import FORMATS, FileOptions
-
-_ENDINGS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
 
 
 class Progress(Protocol):
@@ -31,7 +29,7 @@ def found_files(access: Access, path: str, format: str | None) -> list[tuple[Pat
             for f in place.iterdir()
             if f.is_file()
             and not f.name.startswith((".", "_"))
-            and (_ENDINGS.get(f.suffix.lower()) == format if format else f.suffix.lower() in _ENDINGS)
+            and by_ending(f.suffix.lower()) in ((format,) if format else FORMATS)
         )
         access.check("A file path", found)
     elif place.is_file():
@@ -53,7 +51,7 @@ def access_is(access: Access, path: str) -> bool:
 
 
 def format_of(file: Path) -> str:
-    format = _ENDINGS.get(file.suffix.lower())
+    format = by_ending(file.suffix.lower())
     if format is None:
         raise fail(
             "PSK-1021",
@@ -68,8 +66,12 @@ def read_rows(
 ) -> pa.Table:
     """The rows of all files; all of them or an error. Without `wanted` the columns are inferred."""
     if wanted is None:
-        wanted = _inferred(files, options, progress)
-    parts = [t for file, format in files for t in _read(file, format, options, wanted, progress)]
+        wanted = _inferred(files, options)
+    parts: list[pa.Table] = []
+    for file, format in files:
+        read = find_format(format).read
+        assert read is not None
+        parts += read(file, wanted, options, progress)
     schema = pa.schema([f.with_nullable(True) for f in wanted.fields])
     if not parts:
         return schema.empty_table()
@@ -78,21 +80,7 @@ def read_rows(
     return pa.concat_tables(parts)
 
 
-def _read(file: Path, format: str, options: FileOptions, wanted: Wanted, progress: Progress) -> Iterator[pa.Table]:
-    if format == "csv":
-        return csvrows.read(file, wanted, _own(file, options), progress)
-    if format == "json":
-        return jsonrows.read(file, wanted, progress)
-    return parquetrows.read(file, wanted, progress)
-
-
-def _own(file: Path, options: FileOptions) -> FileOptions:
-    """A .tsv file is separated by tabs."""
-    tabs = file.suffix.lower() == ".tsv" and options.delimiter == ","
-    return FileOptions(options.format, options.header, "\t", options.null) if tabs else options
-
-
-def _inferred(files: Sequence[tuple[Path, str]], options: FileOptions, progress: Progress) -> Wanted:
+def _inferred(files: Sequence[tuple[Path, str]], options: FileOptions) -> Wanted:
     formats = {format for _, format in files}
     if len(formats) > 1:
         raise fail("PSK-1021", f"The files are {' and '.join(sorted(formats))}.", hint="Choose one with format => '…'.")
@@ -102,8 +90,6 @@ def _inferred(files: Sequence[tuple[Path, str]], options: FileOptions, progress:
     def quiet(read_bytes: int, rows: int) -> None:
         """What is only looked at counts when it is read."""
 
-    if format == "csv":
-        return Wanted(tuple(csvrows.inferred(paths, _own(paths[0], options), quiet)), by_place=False)
-    if format == "json":
-        return Wanted(tuple(jsonrows.inferred(paths, quiet)))
-    return Wanted(tuple(parquetrows.inferred(paths)))
+    inferred = find_format(format).inferred
+    assert inferred is not None
+    return inferred(paths, options, quiet)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
 
 from penstock.connect.access import Access
-from penstock.connect.encode import ENCODERS, csv
+from penstock.connect.formats import find_format
 from penstock.connect.rowfiles.reading import format_of
 from penstock.connect.types import INTERVALS, VARIANTS, refuse_written
 from penstock.disk import write_durably
@@ -31,12 +30,17 @@ def target_file(access: Access, path: str, options: FileOptions) -> tuple[Path, 
 
 
 def write_rows(file: Path, format: str, options: FileOptions, rows: pa.Table) -> None:
+    known = find_format(format)
     for f in rows.schema:
-        if format == "csv" and pa.types.is_nested(f.type):
-            raise fail("PSK-1021", f"CSV does not support the nested column {f.name}.", hint="Use Parquet or JSON.")
-        if format != "parquet" and pa.types.is_binary(f.type):
+        if not known.nested and pa.types.is_nested(f.type):
+            raise fail(
+                "PSK-1021",
+                f"{format.upper()} does not support the nested column {f.name}.",
+                hint="Use Parquet or JSON.",
+            )
+        if not known.every_type and pa.types.is_binary(f.type):
             raise fail("PSK-1021", f"Column {f.name} is binary.", hint=f"Use Parquet, or select hex({f.name}).")
-    if format != "parquet":
+    if not known.every_type:
         refuse_written(format.upper(), rows.schema, INTERVALS, VARIANTS)
     names = [n.lower() for n in rows.column_names]
     twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
@@ -44,9 +48,7 @@ def write_rows(file: Path, format: str, options: FileOptions, rows: pa.Table) ->
         raise fail("PSK-1014", f"Two columns are named {twice}.", hint="Give one of them another name with AS.")
 
     def encode(out: BinaryIO) -> None:
-        encoder = (
-            partial(csv, header=options.header, delimiter=options.delimiter) if format == "csv" else ENCODERS[format]
-        )
-        encoder(rows, out)
+        assert known.encode is not None
+        known.encode(rows, out, options)
 
     write_durably(file, encode)

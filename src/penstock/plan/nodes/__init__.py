@@ -7,10 +7,9 @@ Nodes only describe semantics. `penstock.spark.compile` decides whether a node r
 
 from __future__ import annotations
 
-from penstock.plan.nodes.base import Expr, Interval, Named, Node, SortKey, TimeAttr, col
+from penstock.plan.nodes.base import Expr, Interval, Linear, Named, Need, Node, Reads, SortKey, TimeAttr, col
+from penstock.plan.nodes.cost import Cost
 from penstock.plan.nodes.groups import (
-    BY_ANOTHER,
-    EDGES,
     AggCall,
     Aggregate,
     Distinct,
@@ -36,12 +35,11 @@ from penstock.plan.nodes.ordered import Analytic, TopN, WindowCall, WindowFrame
 from penstock.plan.nodes.query import Emit, Query, SortTerm
 
 __all__ = [
-    "BY_ANOTHER",
-    "EDGES",
     "AggCall",
     "Aggregate",
     "Analytic",
     "AsofJoin",
+    "Cost",
     "Distinct",
     "Emit",
     "EmitMode",
@@ -53,12 +51,15 @@ __all__ = [
     "IntervalBound",
     "Join",
     "JoinKind",
+    "Linear",
     "LookupJoin",
     "Named",
+    "Need",
     "Node",
     "ProbeJoin",
     "Project",
     "Query",
+    "Reads",
     "Recursive",
     "Scan",
     "SessionWindow",

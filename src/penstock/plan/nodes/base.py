@@ -1,14 +1,17 @@
-"""The base of all nodes: expressions, intervals, and the derived properties of a node's output."""
+"""The base of all nodes: expressions, intervals, what a node declares, and the derived properties of its output."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum, auto
 from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
 
 from sqlglot import exp
 
 from penstock.plan.dialect import DIALECT
+from penstock.plan.nodes.cost import LINEAR, Cost
 from penstock.plan.room import with_room
 
 
@@ -65,6 +68,8 @@ class Interval:
 
 @dataclass(frozen=True)
 class Named:
+    column_names: ClassVar[tuple[str, ...]] = ("name",)
+
     name: str
     expr: Expr
 
@@ -72,6 +77,8 @@ class Named:
 @dataclass(frozen=True)
 class TimeAttr:
     """A column whose future values are above `watermark - lag_ms`."""
+
+    column_names: ClassVar[tuple[str, ...]] = ("column",)
 
     column: str
     lag_ms: int = 0
@@ -84,19 +91,161 @@ class SortKey:
     nulls_first: bool = True
 
 
+class Reads(Enum):
+    """Which columns of its inputs a node needs."""
+
+    PASSED = auto()
+    """Those that are needed of its output, and those that its expressions use."""
+    STORED = auto()
+    """The same, and no others: it keeps the rows, so a column that only a filter below used must not get into its state."""
+    OWN = auto()
+    """Those that its expressions use: all its columns are new."""
+    WHOLE = auto()
+    """All of them: it compares whole rows."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """The columns that a node needs of an input: at least `columns`; with `only` no others; with `order` exactly these, in this order."""
+
+    columns: frozenset[str]
+    only: bool = False
+    order: tuple[str, ...] | None = None
+
+    @classmethod
+    def exactly(cls, names: tuple[str, ...]) -> Need:
+        return cls(frozenset(names), order=names)
+
+
+class Compared(NamedTuple):
+    """The values that a node tests for equality or sorts: columns of its output, and expressions. `clause` is the user's word for it."""
+
+    clause: str = ""
+    columns: tuple[str, ...] = ()
+    expressions: tuple[Expr, ...] = ()
+
+
+_DECLARED = ("described", "cost", "compared", "reads", "column_names")
+
+
 @dataclass(frozen=True)
 class Node:
-    """A plan node. Properties of its output are derived from those of its children, and cached."""
+    """A plan node. Properties of its output are derived from those of its children, and cached.
+
+    Each class declares how it is described, what it keeps and costs, which values it compares, which columns it reads, and which of its fields
+    hold column names; pruning, EXPLAIN and the comparison of plans use only these. A class that lacks a declaration cannot be defined, unless it is `abstract`.
+    """
+
+    reads: ClassVar[Reads]
+    column_names: ClassVar[tuple[str, ...]]
+    """Fields with names of columns: those that the node introduces, and others to which it refers by name. In a pair, the first element is the name."""
+
+    def __init_subclass__(cls, *, abstract: bool = False) -> None:
+        missing = [d for d in _DECLARED if not any(d in vars(c) for c in cls.__mro__ if c is not Node)]
+        if missing and not abstract:
+            raise TypeError(f"the plan node {cls.__name__} does not declare {', '.join(missing)}")
+
+    def described(self) -> str:
+        """The line of EXPLAIN: the operator and its arguments."""
+        raise NotImplementedError
 
     @property
+    def cost(self) -> Cost:
+        """What the node keeps between epochs, and the cost of one epoch."""
+        raise NotImplementedError
+
+    @property
+    def compared(self) -> Compared:
+        """Not all types can be compared, and the kernel, which finds rows by their bytes, would accept any."""
+        raise NotImplementedError
+
+    @cached_property
     def children(self) -> tuple[Node, ...]:
-        child = getattr(self, "child", None)
-        return (child,) if child is not None else ()
+        """The fields that are nodes, or tuples of nodes."""
+        return tuple(n for _, nodes in self._inputs for n in nodes)
+
+    def with_children(self, children: Sequence[Node]) -> Self:
+        """The node with other children; the node itself if they are the same."""
+        if all(a is b for a, b in zip(self.children, children, strict=True)):
+            return self
+        left = iter(children)
+        made: dict[str, Any] = {}
+        for name, nodes in self._inputs:
+            several = isinstance(getattr(self, name), tuple)
+            made[name] = tuple(next(left) for _ in nodes) if several else next(left)
+        return replace(self, **made)
+
+    @cached_property
+    def _inputs(self) -> tuple[tuple[str, tuple[Node, ...]], ...]:
+        """The fields that hold children."""
+        found = []
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Node):
+                found.append((f.name, (value,)))
+            elif isinstance(value, tuple) and value and isinstance(value[0], Node):
+                found.append((f.name, value))
+        return tuple(found)
+
+    @cached_property
+    def expressions(self) -> tuple[Expr, ...]:
+        """The expressions of the node itself."""
+        found: list[Expr] = []
+        stack: list[Any] = [self]
+        while stack:
+            value = stack.pop()
+            if isinstance(value, Expr):
+                found.append(value)
+            elif isinstance(value, tuple):
+                stack.extend(value)
+            elif is_dataclass(value) and not isinstance(value, type) and (value is self or not isinstance(value, Node)):
+                stack.extend(getattr(value, f.name) for f in fields(value))
+        return tuple(found)
+
+    @cached_property
+    def used(self) -> frozenset[str]:
+        """The columns of its inputs that the node itself reads."""
+        return frozenset(r for e in self.expressions for r in e.refs)
+
+    @cached_property
+    def introduced(self) -> frozenset[str]:
+        """The columns that are not passed on from an input."""
+        passed = self.reads in (Reads.PASSED, Reads.STORED)
+        return frozenset(self.columns) - frozenset(n for c in self.children if passed for n in c.columns)
+
+    def narrowed(self, need: frozenset[str]) -> Node:
+        """The node without what it computes beyond the columns `need`; its child, if it computes nothing else."""
+        return self
+
+    def needs(self, need: frozenset[str]) -> tuple[Need, ...]:
+        """What the node needs of each child, if the columns `need` are needed of it."""
+        if self.reads is Reads.WHOLE:
+            return tuple(Need.exactly(c.columns) for c in self.children)
+        wanted = self.used if self.reads is Reads.OWN else (need - self.introduced) | self.used
+        return tuple(Need(wanted, only=self.reads is Reads.STORED) for _ in self.children)
+
+    @property
+    def title(self) -> str:
+        """What a message about the node calls it."""
+        return f"the operator {type(self).__name__}"
+
+    def stored(self) -> Node:
+        """The node without what may differ between two queries of which one continues the state of the other."""
+        return self
+
+    def difference(self, other: Self) -> str | None:
+        """Why this node does not continue the state of `other`, if there is a better reason than their inputs and expressions."""
+        return None
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Internal names of the output columns, in order."""
         return self.children[0].columns
+
+    @cached_property
+    def column_types(self) -> Mapping[str, str]:
+        """Types of the columns that are passed on unchanged from storage. Only Spark knows the types of computed columns."""
+        return {n: t for child in self.children for n, t in child.column_types.items() if n in self.columns}
 
     @cached_property
     def changelog(self) -> bool:
@@ -128,6 +277,11 @@ class Node:
         """True if every row is emitted in the epoch in which the watermark passes its time (plus lag): none earlier, none later."""
         return bool(self.children) and all(c.punctual for c in self.children)
 
+    @cached_property
+    def stateful(self) -> bool:
+        """True if the node or one below it keeps state."""
+        return any(not isinstance(n, Linear) for n in self.walk())
+
     def walk(self) -> Iterator[Node]:
         """The node and all nodes below it, each before its children."""
         # A generator per level would pass every node through all the levels above it.
@@ -136,3 +290,30 @@ class Node:
             node = left.pop()
             yield node
             left += reversed(node.children)
+
+
+class Linear(Node, abstract=True):
+    """A node without state: each row by itself."""
+
+    @property
+    def cost(self) -> Cost:
+        return LINEAR
+
+    @property
+    def compared(self) -> Compared:
+        return Compared()
+
+
+def known_types(items: Sequence[Named], known: Mapping[str, str]) -> dict[str, str]:
+    """The types of items that are columns of a known type."""
+    return {i.name: t for i in items if (t := known.get(i.expr.column or "")) is not None}
+
+
+def shared_types(nodes: Sequence[Node]) -> dict[str, str]:
+    """The columns of the first node that have the same type in all of them, by position."""
+    first, *rest = nodes
+    return {
+        name: t
+        for i, name in enumerate(first.columns)
+        if (t := first.column_types.get(name)) is not None and all(n.column_types.get(n.columns[i]) == t for n in rest)
+    }

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal, Self
 
-from penstock.plan.nodes.base import Expr, Interval, Named, Node, SortKey, TimeAttr
+from penstock.plan.functions import AggregateFunction, Keeps, OfNothing, Path, aggregate
+from penstock.plan.nodes.base import (
+    Compared,
+    Expr,
+    Interval,
+    Named,
+    Node,
+    Reads,
+    SortKey,
+    TimeAttr,
+    known_types,
+    shared_types,
+)
+from penstock.plan.nodes.cost import Cost
 from penstock.plan.nodes.linear import WindowAssign
-
-BY_ANOTHER = frozenset({"min_by", "max_by"})
-"""Aggregates that select a row by their last argument."""
-
-
-EDGES = frozenset({"first", "first_value", "last", "last_value", "any_value"})
-"""Aggregates that return the value of one row unchanged, even NULL."""
+from penstock.plan.nodes.text import arguments_text, interval_text, named_text, order_text, sql_text
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,8 @@ class AggCall:
 
     `recomputed`: there is no incremental form. Spark's own implementation computes the value from all rows of a group that has changed.
     """
+
+    column_names: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str
     func: str
@@ -34,10 +44,31 @@ class AggCall:
     ignore_nulls: bool = False
     recomputed: bool = False
 
+    @property
+    def function(self) -> AggregateFunction:
+        return aggregate(self.func)
+
+    def __str__(self) -> str:
+        args = arguments_text(self.func, self.args)
+        text = f"{self.func}({'DISTINCT ' if self.distinct else ''}{args}{order_text(self.order)})"
+        if self.ignore_nulls:
+            text += " ignore nulls"
+        if self.filter:
+            text += f" filter ({sql_text(self.filter)})"
+        return f"{text} AS {self.name}"
+
+    @property
+    def of_nothing(self) -> OfNothing:
+        """Its value over no rows. Only Spark knows that of a form with more arguments than the incremental one."""
+        other = self.recomputed and self.function.path is not Path.RECOMPUTED
+        return OfNothing.UNKNOWN if other else self.function.of_nothing
+
 
 @dataclass(frozen=True)
 class SessionWindow:
     """Per group key: rows at most `gap` apart share a session, whose bounds are [first, last + gap)."""
+
+    column_names: ClassVar[tuple[str, ...]] = ("start", "end")
 
     time: Expr
     gap: Interval
@@ -56,9 +87,25 @@ class EmitMode(Enum):
 class TemporalFilter(Node):
     """A row is present while `enter ≤ now < exit`. `now` is the watermark floored to the second, in Unix ms; either bound may be None."""
 
+    reads: ClassVar[Reads] = Reads.STORED
+    column_names: ClassVar[tuple[str, ...]] = ()
+
     child: Node
     enter_ms: Expr | None
     exit_ms: Expr | None
+
+    def described(self) -> str:
+        enter = f"{sql_text(self.enter_ms)} ≤ " if self.enter_ms else ""
+        leave = f" < {sql_text(self.exit_ms)}" if self.exit_ms else ""
+        return f"TemporalFilter {enter}now{leave}"
+
+    @property
+    def compared(self) -> Compared:
+        return Compared()
+
+    @property
+    def cost(self) -> Cost:
+        return Cost("rows that will still enter or leave", "O(diff · log n)")
 
     @cached_property
     def changelog(self) -> bool:
@@ -74,6 +121,9 @@ class Aggregate(Node):
     Output columns: keys, (session bounds), aggregates.
     """
 
+    reads: ClassVar[Reads] = Reads.OWN
+    column_names: ClassVar[tuple[str, ...]] = ("window_end",)
+
     child: Node
     keys: tuple[Named, ...]
     aggs: tuple[AggCall, ...]
@@ -82,6 +132,68 @@ class Aggregate(Node):
     session: SessionWindow | None = None
     lateness_ms: int = 0
     late_to: str | None = None
+
+    def described(self) -> str:
+        parts = [f"Aggregate [{', '.join(map(str, self.aggs))}]"]
+        if self.keys:
+            parts.append(f"by [{named_text(self.keys)}]")
+        if self.session:
+            s = self.session
+            parts.append(f"session({sql_text(s.time)}, {interval_text(s.gap)}) → [{s.start}, {s.end}]")
+        if self.window_end:
+            parts.append(f"closes at {self.window_end}")
+        if self.lateness_ms:
+            parts.append(f"lateness {self.lateness_ms}ms")
+        if self.late_to:
+            parts.append(f"late to {self.late_to}")
+        return " ".join([*parts, self.mode.value])
+
+    @property
+    def compared(self) -> Compared:
+        return Compared("GROUP BY", tuple(k.name for k in self.keys))
+
+    @property
+    def cost(self) -> Cost:
+        if self.session is not None:
+            held = "the rows of open sessions" if self.child.changelog else "the open sessions"
+            return Cost(f"{held} of each key", "O(sessions of the key)")
+        until = " until its window closes" if self.window_end is not None and self.mode is EmitMode.CLOSE else ""
+        group = f"a row per group{until}" if self.keys else "one row"
+        values = {Keeps.CANDIDATES, Keeps.DIFFERENT} if self.child.changelog else set()
+        if self.mode is EmitMode.CHANGES:
+            values.add(Keeps.DIFFERENT)
+        whole = [a for a in self.aggs if a.recomputed or (a.function.keeps is Keeps.WHOLE and not a.distinct)]
+        ordered = [a for a in self.aggs if a not in whole and (a.distinct or a.function.keeps in values)]
+        held = f"; the values of {', '.join(_kept(a) for a in (*whole, *ordered))}" if whole or ordered else ""
+        return Cost(group + held, "O(group)" if whole else "O(diff · log n)" if ordered else "O(diff)")
+
+    @cached_property
+    def used(self) -> frozenset[str]:
+        """Late rows are passed on as they came."""
+        late = frozenset(self.child.columns) if self.late_to is not None else frozenset()
+        return super().used | late
+
+    def narrowed(self, need: frozenset[str]) -> Node:
+        return replace(self, aggs=tuple(a for a in self.aggs if a.name in need))
+
+    @property
+    def title(self) -> str:
+        keys = [sql_text(k.expr).rpartition("$")[2] for k in self.keys]
+        return f"the aggregate by {', '.join(keys) or 'nothing'}"
+
+    def stored(self) -> Node:
+        """Whatever it computes, its groups are the same."""
+        return replace(self, aggs=())
+
+    def difference(self, other: Self) -> str | None:
+        if len(other.keys) != len(self.keys):
+            return f"the old one has {len(other.keys)} key{'s' if len(other.keys) != 1 else ''}"
+        windows = [(a.mode, a.window_end, a.session, a.lateness_ms) for a in (self, other)]
+        return "its windows, or when it emits, are different" if windows[0] != windows[1] else None
+
+    @cached_property
+    def column_types(self) -> Mapping[str, str]:
+        return known_types(self.keys, self.child.column_types)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -145,6 +257,10 @@ class Aggregate(Node):
         return self.mode is EmitMode.CLOSE
 
 
+def _kept(call: AggCall) -> str:
+    return f"{call.func}{'(distinct)' if call.distinct else ''}{' (recomputed by Spark)' if call.recomputed else ''}"
+
+
 @dataclass(frozen=True)
 class Extremes(Node):
     """Emits the rows with the largest (`least`: smallest) `value` among the rows with equal `keys`, once, when their window closes.
@@ -152,6 +268,9 @@ class Extremes(Node):
     All rows that tie for the extreme are emitted. NULL is never an extreme; NaN is the largest number. `keys` are columns, and one of them
     is `window_end`, as in Aggregate. `inside` are time columns whose values lie in the row's window, whose length is `size_ms`.
     """
+
+    reads: ClassVar[Reads] = Reads.STORED
+    column_names: ClassVar[tuple[str, ...]] = ("keys", "window_end", "inside")
 
     child: Node
     keys: tuple[str, ...]
@@ -161,6 +280,23 @@ class Extremes(Node):
     lateness_ms: int = 0
     inside: tuple[str, ...] = ()
     size_ms: int = 0
+
+    def described(self) -> str:
+        most = "least" if self.least else "greatest"
+        late = f" lateness {self.lateness_ms}ms" if self.lateness_ms else ""
+        return f"Extremes {most} {sql_text(self.value)} by [{', '.join(self.keys)}] closes at {self.window_end}{late}"
+
+    @property
+    def compared(self) -> Compared:
+        return Compared("ORDER BY", self.keys, (self.value,))
+
+    @property
+    def cost(self) -> Cost:
+        return Cost("the extreme rows per group until its window closes", "O(diff)")
+
+    @cached_property
+    def used(self) -> frozenset[str]:
+        return super().used | frozenset(self.keys)
 
     @cached_property
     def changelog(self) -> bool:
@@ -191,7 +327,23 @@ class Extremes(Node):
 class Distinct(Node):
     """Each row once while its weight is above zero. Append-only in, append-only out."""
 
+    reads: ClassVar[Reads] = Reads.WHOLE
+    column_names: ClassVar[tuple[str, ...]] = ()
+
     child: Node
+
+    def described(self) -> str:
+        return "Distinct"
+
+    @property
+    def compared(self) -> Compared:
+        return Compared("DISTINCT", self.columns)
+
+    @property
+    def cost(self) -> Cost:
+        if self.at_once:
+            return Cost(None, "O(diff)")
+        return Cost("a count of each row" if self.child.changelog else "each row once", "O(diff)")
 
     @cached_property
     def at_once(self) -> bool:
@@ -208,17 +360,27 @@ SetKind = Literal["except", "except all", "intersect", "intersect all"]
 
 @dataclass(frozen=True)
 class SetOp(Node):
+    reads: ClassVar[Reads] = Reads.WHOLE
+    column_names: ClassVar[tuple[str, ...]] = ()
+
     kind: SetKind
     left: Node
     right: Node
 
+    def described(self) -> str:
+        return self.kind.capitalize()
+
     @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
+    def compared(self) -> Compared:
+        return Compared(self.kind.upper(), self.columns)
+
+    @property
+    def cost(self) -> Cost:
+        return Cost("two counts of each row", "O(diff)")
 
     @cached_property
-    def columns(self) -> tuple[str, ...]:
-        return self.left.columns
+    def column_types(self) -> Mapping[str, str]:
+        return shared_types(self.children)
 
     @cached_property
     def changelog(self) -> bool:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
-from penstock.plan.nodes.base import Expr, Node, TimeAttr
+from penstock.plan.nodes.base import Compared, Expr, Interval, Need, Node, Reads, TimeAttr
+from penstock.plan.nodes.cost import Cost
+from penstock.plan.nodes.groups import Aggregate
+from penstock.plan.nodes.linear import Filter, Project, Values
+from penstock.plan.nodes.text import interval_text, keys_text, residual_text, sql_text
 
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "mark"]
 
@@ -19,6 +24,9 @@ class Join(Node):
     that long expires and no longer matches. A mark join emits every left row, with the BOOLEAN column `mark`: whether it has a match.
     """
 
+    reads: ClassVar[Reads] = Reads.STORED
+    column_names: ClassVar[tuple[str, ...]] = ("mark",)
+
     left: Node
     right: Node
     kind: JoinKind
@@ -30,9 +38,27 @@ class Join(Node):
     ttl_ms: int | None = None
     mark: str | None = None
 
+    def described(self) -> str:
+        text = f"Join {self.kind} {keys_text(self.left_keys, self.right_keys, self.null_safe)}"
+        if self.time_bound:
+            b = self.time_bound
+            text += f" within {sql_text(b.right_time)} - {sql_text(b.left_time)} in [{b.lower_ms}ms, {b.upper_ms}ms]"
+        text += residual_text(self.residual)
+        text += f" forgets after {interval_text(Interval(micros=self.ttl_ms * 1000))}" if self.ttl_ms else ""
+        return text + (f" → {self.mark}" if self.mark else "")
+
     @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
+    def compared(self) -> Compared:
+        return Compared("ON", expressions=self.left_keys)
+
+    @property
+    def cost(self) -> Cost:
+        if self.keyless and not _single(self.left) and not _single(self.right):
+            kept = "until the watermark has passed them" if self.time_bound is not None else "in one partition"
+            return Cost(f"rows of both sides {kept}", "O(diff · all rows of the other side)")
+        if self.time_bound is not None:
+            return Cost("rows of both sides until the watermark has passed them", "O(diff · (log n + matches))")
+        return Cost(f"rows of both sides by key{' until they expire' if self.ttl_ms else ''}", "O(diff · matches)")
 
     @property
     def keyless(self) -> bool:
@@ -91,15 +117,29 @@ class IntervalBound:
     upper_ms: int
 
 
+def _single(node: Node) -> bool:
+    """Whether a side has one row, like a total."""
+    while isinstance(node, Project | Filter):
+        node = node.child
+    return isinstance(node, Values) or (isinstance(node, Aggregate) and not node.keys)
+
+
 class _KeyedProbe:
     """Base of joins that look up a right row for each left row. Each left row produces its output once."""
 
+    reads: ClassVar[Reads] = Reads.STORED
+    column_names: ClassVar[tuple[str, ...]] = ()
+
     left: Node
     right: Node
+    left_keys: tuple[Expr, ...]
 
     @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
+    def compared(self) -> Compared:
+        return Compared("ON", expressions=self.left_keys)
+
+    def _answers(self) -> str:
+        return ", emitted results" if self.left.changelog else ""
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -137,6 +177,14 @@ class LookupJoin(_KeyedProbe, Node):
     residual: Expr | None = None
     on_demand: bool = False
 
+    def described(self) -> str:
+        how = " on demand" if self.on_demand else ""
+        return f"LookupJoin {self.kind}{how} {keys_text(self.left_keys, self.right_keys)}{residual_text(self.residual)}"
+
+    @property
+    def cost(self) -> Cost:
+        return Cost("the rows of the lookup table", "O(diff)")
+
 
 @dataclass(frozen=True)
 class AsofJoin(_KeyedProbe, Node):
@@ -158,6 +206,17 @@ class AsofJoin(_KeyedProbe, Node):
     strict: bool = False
     tolerance_ms: int | None = None
     eager: bool = False
+
+    def described(self) -> str:
+        tolerance = f" within {self.tolerance_ms}ms" if self.tolerance_ms is not None else ""
+        times = f"({sql_text(self.left_time)}, {sql_text(self.right_time)})"
+        how = f"{self.direction}{' strict' if self.strict else ''}{times}{tolerance}{' eager' if self.eager else ''}"
+        return f"AsofJoin {self.kind} {keys_text(self.left_keys, self.right_keys)} {how}"
+
+    @property
+    def cost(self) -> Cost:
+        waiting = "" if self.eager else ", pending left rows"
+        return Cost(f"right rows that can still be the nearest{waiting}{self._answers()}", "O(diff · log n)")
 
     @cached_property
     def times(self) -> tuple[TimeAttr, ...]:
@@ -189,6 +248,14 @@ class TemporalJoin(_KeyedProbe, Node):
     left_time: Expr
     right_time: Expr
 
+    def described(self) -> str:
+        times = f"({sql_text(self.left_time)}, {sql_text(self.right_time)})"
+        return f"TemporalJoin {self.kind} {keys_text(self.left_keys, self.right_keys)} as of {times}"
+
+    @property
+    def cost(self) -> Cost:
+        return Cost(f"the versions of the right rows{self._answers()}", "O(diff · log n)")
+
 
 @dataclass(frozen=True)
 class ProbeJoin(_KeyedProbe, Node):
@@ -197,6 +264,8 @@ class ProbeJoin(_KeyedProbe, Node):
     `offset_ms` (BIGINT) and `probe_ts` (the type of `left_time`) name two more output columns. A row is emitted when the watermark
     reaches its probe time.
     """
+
+    column_names: ClassVar[tuple[str, ...]] = ("offset_ms", "probe_ts")
 
     left: Node
     right: Node
@@ -207,6 +276,15 @@ class ProbeJoin(_KeyedProbe, Node):
     offsets: tuple[int, ...]
     offset_ms: str
     probe_ts: str
+
+    def described(self) -> str:
+        times = f"({sql_text(self.left_time)}, {sql_text(self.right_time)})"
+        offsets = ", ".join(f"{o}ms" for o in self.offsets[:8]) + (", …" if len(self.offsets) > 8 else "")
+        return f"ProbeJoin {keys_text(self.left_keys, self.right_keys)} at {times} + [{offsets}]"
+
+    @property
+    def cost(self) -> Cost:
+        return Cost("right rows that a probe can still reach, pending left rows", "O(diff · offsets · log n)")
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -235,6 +313,9 @@ class Recursive(Node):
     `everything`: UNION ALL. A row that would take more than `max_depth` steps is an error.
     """
 
+    reads: ClassVar[Reads] = Reads.OWN
+    column_names: ClassVar[tuple[str, ...]] = ("names",)
+
     left: Node
     right: Node
     names: tuple[str, ...]
@@ -245,9 +326,29 @@ class Recursive(Node):
     everything: bool
     max_depth: int
 
+    def described(self) -> str:
+        made = ", ".join(sql_text(e) for e in self.outputs)
+        kind = "union all" if self.everything else "union"
+        step = f"{keys_text(self.left_keys, self.right_keys)}{residual_text(self.residual)}"
+        return (
+            f"Recursive {kind} [{', '.join(self.names)}] step {step} → [{made}] depth ≤ {self.max_depth}, one partition"
+        )
+
     @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
+    def compared(self) -> Compared:
+        return Compared("UNION", () if self.everything else self.columns, self.left_keys)
+
+    @property
+    def cost(self) -> Cost:
+        return Cost("all rows with their derivations, rows of the step's other side", "O(changed rows · matches)")
+
+    def needs(self, need: frozenset[str]) -> tuple[Need, ...]:
+        """A row of r is compared as a whole."""
+        return Need.exactly(self.left.columns), Need(self.used & frozenset(self.right.columns))
+
+    @cached_property
+    def column_types(self) -> Mapping[str, str]:
+        return {}
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

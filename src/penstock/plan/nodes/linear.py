@@ -2,28 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
-from penstock.plan.nodes.base import Expr, Interval, Named, Node, TimeAttr
+from penstock.plan.nodes.base import (
+    Expr,
+    Interval,
+    Linear,
+    Named,
+    Need,
+    Node,
+    Reads,
+    TimeAttr,
+    known_types,
+    shared_types,
+)
+from penstock.plan.nodes.text import interval_text, named_text, sql_text
 
 
 @dataclass(frozen=True)
-class Scan(Node):
+class Scan(Linear):
     """Rows of a catalogue object. `fields` pairs internal names with the object's column names."""
+
+    reads: ClassVar[Reads] = Reads.OWN
+    column_names: ClassVar[tuple[str, ...]] = ("fields",)
 
     object: str
     object_id: int
     fields: tuple[tuple[str, str], ...]
     is_changelog: bool
     time_attrs: tuple[TimeAttr, ...] = ()
-    types: tuple[tuple[str, str], ...] = ()
-    """Column types by internal name, where known."""
+    types: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """Column types by internal name, where known. They follow from the object, and pruning does not remove them."""
 
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return ()
+    def described(self) -> str:
+        lags = ", ".join(t.column + (f" -{t.lag_ms}ms" if t.lag_ms else "") for t in self.times)
+        times = f" time [{lags}]" if self.times else ""
+        return f"Scan {self.object} [{', '.join(i for i, _ in self.fields)}]{times}"
+
+    def narrowed(self, need: frozenset[str]) -> Node:
+        fields = tuple(f for f in self.fields if f[0] in need) or self.fields[:1]
+        kept = {f[0] for f in fields}
+        return replace(self, fields=fields, time_attrs=tuple(t for t in self.time_attrs if t.column in kept))
+
+    @cached_property
+    def column_types(self) -> Mapping[str, str]:
+        return dict(self.types)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -39,11 +65,17 @@ class Scan(Node):
 
 
 @dataclass(frozen=True)
-class Values(Node):
+class Values(Linear):
     """Constant rows, emitted in the first epoch."""
+
+    reads: ClassVar[Reads] = Reads.WHOLE
+    column_names: ClassVar[tuple[str, ...]] = ("names",)
 
     names: tuple[str, ...]
     rows: tuple[tuple[Expr, ...], ...]
+
+    def described(self) -> str:
+        return f"Values {len(self.rows)} row{'s' if len(self.rows) != 1 else ''} [{', '.join(self.names)}]"
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -51,9 +83,15 @@ class Values(Node):
 
 
 @dataclass(frozen=True)
-class Filter(Node):
+class Filter(Linear):
+    reads: ClassVar[Reads] = Reads.PASSED
+    column_names: ClassVar[tuple[str, ...]] = ()
+
     child: Node
     predicate: Expr
+
+    def described(self) -> str:
+        return f"Filter {sql_text(self.predicate)}"
 
     @cached_property
     def window_keys(self) -> frozenset[str]:
@@ -61,9 +99,22 @@ class Filter(Node):
 
 
 @dataclass(frozen=True)
-class Project(Node):
+class Project(Linear):
+    reads: ClassVar[Reads] = Reads.OWN
+    column_names: ClassVar[tuple[str, ...]] = ()
+
     child: Node
     items: tuple[Named, ...]
+
+    def described(self) -> str:
+        return f"Project [{named_text(self.items)}]"
+
+    def narrowed(self, need: frozenset[str]) -> Node:
+        return replace(self, items=tuple(i for i in self.items if i.name in need) or self.items[:1])
+
+    @cached_property
+    def column_types(self) -> Mapping[str, str]:
+        return known_types(self.items, self.child.column_types)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -87,13 +138,20 @@ class Project(Node):
 
 
 @dataclass(frozen=True)
-class Generate(Node):
+class Generate(Linear):
     """LATERAL VIEW / UNNEST / explode: the child's columns plus those of each generated row."""
+
+    reads: ClassVar[Reads] = Reads.PASSED
+    column_names: ClassVar[tuple[str, ...]] = ("outputs",)
 
     child: Node
     generator: Expr
     outputs: tuple[str, ...]
     outer: bool = False
+
+    def described(self) -> str:
+        outer = " outer" if self.outer else ""
+        return f"Generate {sql_text(self.generator)} → [{', '.join(self.outputs)}]{outer}"
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -104,12 +162,15 @@ WindowKind = Literal["tumble", "hop", "cumulate"]
 
 
 @dataclass(frozen=True)
-class WindowAssign(Node):
+class WindowAssign(Linear):
     """Each row once per window that covers it, with the window's bounds in two new columns.
 
     TUMBLE: size. HOP: slide (step) and size. CUMULATE: step and size. The bounds have the type of the time
     expression: TIMESTAMP, or BIGINT Unix milliseconds. Rows whose time is NULL are dropped (and counted).
     """
+
+    reads: ClassVar[Reads] = Reads.PASSED
+    column_names: ClassVar[tuple[str, ...]] = ("start", "end")
 
     child: Node
     kind: WindowKind
@@ -119,6 +180,18 @@ class WindowAssign(Node):
     offset: Interval
     start: str
     end: str
+
+    def described(self) -> str:
+        step = f", {interval_text(self.step)}" if self.step else ""
+        offset = f", offset {interval_text(self.offset)}" if self.offset != Interval() else ""
+        size = interval_text(self.size)
+        return f"Window {self.kind}({sql_text(self.time)}{step}, {size}{offset}) → [{self.start}, {self.end}]"
+
+    @cached_property
+    def column_types(self) -> Mapping[str, str]:
+        known = self.child.column_types
+        time = known.get(self.time.column or "")
+        return {**known, **({self.start: time, self.end: time} if time is not None else {})}
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -140,18 +213,25 @@ class WindowAssign(Node):
 
 
 @dataclass(frozen=True)
-class Union(Node):
+class Union(Linear):
     """UNION ALL. All children have the same number of columns; the output uses the names of the first."""
+
+    reads: ClassVar[Reads] = Reads.PASSED
+    column_names: ClassVar[tuple[str, ...]] = ()
 
     inputs: tuple[Node, ...]
 
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return self.inputs
+    def described(self) -> str:
+        return "Union all"
+
+    def needs(self, need: frozenset[str]) -> tuple[Need, ...]:
+        """By position."""
+        keep = [i for i, n in enumerate(self.columns) if n in need] or [0]
+        return tuple(Need.exactly(tuple(c.columns[i] for i in keep)) for c in self.inputs)
 
     @cached_property
-    def columns(self) -> tuple[str, ...]:
-        return self.inputs[0].columns
+    def column_types(self) -> Mapping[str, str]:
+        return shared_types(self.inputs)
 
     @cached_property
     def times(self) -> tuple[TimeAttr, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.plan.linear import stateful
 from penstock.plan.nodes import (
     Aggregate,
     Analytic,
@@ -25,9 +24,7 @@ from penstock.plan.nodes import (
     Union,
     WindowAssign,
 )
-from penstock.plan.passes.rebuild import with_children
 from penstock.plan.predicates import deterministic, filtered, renamed, replaced, split
-from penstock.plan.types import column_types, shared_types
 
 
 def push_filters(root: Node) -> Node:
@@ -42,7 +39,7 @@ def _push(node: Node, parts: list[Expr]) -> Node:
             return _push(node.child, [*split(node.predicate), *parts])
         case Project():
             # Pushing a filter below an expression computes it twice. That pays off if it saves state.
-            spares = stateful(node.child)
+            spares = node.child.stateful
             known = {i.name: i.expr for i in node.items if i.expr.column or (spares and deterministic(i.expr))}
             down = _movable(parts, frozenset(known))
             moved = [replaced(p, known) for p in down]
@@ -68,7 +65,7 @@ def _push(node: Node, parts: list[Expr]) -> Node:
             return _sides(node, parts, lefts, rights)
         case LookupJoin() | AsofJoin() | TemporalJoin() | ProbeJoin():
             return _sides(node, parts, frozenset(node.left.columns), frozenset())
-    return filtered(with_children(node, [_push(c, []) for c in node.children]), parts)
+    return filtered(node.with_children([_push(c, []) for c in node.children]), parts)
 
 
 def _rest(parts: list[Expr], taken: list[Expr]) -> list[Expr]:
@@ -83,18 +80,18 @@ def _movable(parts: list[Expr], names: frozenset[str]) -> list[Expr]:
 
 def _each(node: Union | SetOp, parts: list[Expr]) -> Node:
     """Filters each input separately, unless column types differ: this node casts them to a common type."""
-    down = _movable(parts, frozenset(shared_types(node)))
+    down = _movable(parts, frozenset(node.column_types))
     inputs = []
     for child in node.children:
         names = dict(zip(node.columns, child.columns, strict=True))
         inputs.append(_push(child, [renamed(p, names) for p in down]))
-    return filtered(with_children(node, inputs), _rest(parts, down))
+    return filtered(node.with_children(inputs), _rest(parts, down))
 
 
 def _through(node: Node, parts: list[Expr], names: frozenset[str]) -> Node:
     down = _movable(parts, names)
     child = node.children[0]
-    return filtered(with_children(node, [_push(child, down)]), _rest(parts, down))
+    return filtered(node.with_children([_push(child, down)]), _rest(parts, down))
 
 
 def _new(found: list[Expr], known: list[Expr]) -> list[Expr]:
@@ -105,7 +102,7 @@ def _same_keys(node: Node) -> dict[str, str]:
     """Left columns, with the right columns that they equal in every match: plain key columns of the same type."""
     if isinstance(node, LookupJoin) or (isinstance(node, Join) and node.kind == "full"):
         return {}
-    left, right = (column_types(c) for c in node.children)
+    left, right = (c.column_types for c in node.children)
     pairs = zip(node.left_keys, node.right_keys, strict=True)  # type: ignore[attr-defined]
     return {
         a.column: b.column
@@ -122,5 +119,5 @@ def _sides(node: Node, parts: list[Expr], lefts: frozenset[str], rights: frozens
     more_right = [renamed(p, same) for p in left if p.refs <= same.keys()]
     more_left = [renamed(p, back) for p in right if p.refs <= back.keys()]
     sides = [[*left, *_new(more_left, left)], [*right, *_new(more_right, right)]]
-    made = with_children(node, [_push(c, s) for c, s in zip(node.children, sides, strict=True)])
+    made = node.with_children([_push(c, s) for c, s in zip(node.children, sides, strict=True)])
     return filtered(made, _rest(_rest(parts, left), right))

@@ -499,9 +499,10 @@ class _Host:
         for i in sorted(set(tables)):
             info = storage.catalog.by_id(i)
             storage.check_sound(info)
-            rows, _, lsn = storage.store.snapshot(i)
             make_folder(self._folder)
-            found.append(write_seed(self._folder / f"contents-{i}.arrow", i, lsn, rows, info.changelog))
+            path = self._folder / f"contents-{i}.arrow"
+            with storage.store.reading(i) as now:
+                found.append(write_seed(path, i, now.lsn, now.schema, now.pieces, info.changelog))
         return found
 
     def _make(self) -> HostJob:

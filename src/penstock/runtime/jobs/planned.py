@@ -268,8 +268,9 @@ class Planner:
             if not info.has_contents or storage.log.epoch(input_id) == 0 or self._from_history(info, compiled):
                 continue
             storage.check_sound(info)
-            table, _, lsn = storage.store.snapshot(input_id)
-            seeds.append(write_seed(folder / f"seed-{input_id}.arrow", input_id, lsn, table, info.changelog))
+            path = folder / f"seed-{input_id}.arrow"
+            with storage.store.reading(input_id) as now:
+                seeds.append(write_seed(path, input_id, now.lsn, now.schema, now.pieces, info.changelog))
         # A folder can be moved, so paths are stored relative to it.
         relative = [asdict(replace(s, path=Path(s.path).name)) for s in seeds]
         write_json(index, relative, _SEEDS_FORMAT)

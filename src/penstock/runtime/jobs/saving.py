@@ -16,6 +16,8 @@ from penstock.runtime.jobs.saved import LEDGER, Saved, capture
 from penstock.runtime.storage.checkpoints import CATALOG, LOG, CheckpointDraft, Manifest, SavedJob, SavedSink
 from penstock.runtime.storage.position import position_of
 from penstock.runtime.storage.storage import Storage
+from penstock.serve.ondisk import MANIFEST as CONTENTS
+from penstock.serve.ondisk import files_of
 
 _ATTEMPTS = 5
 
@@ -147,6 +149,13 @@ def _link(storage: Storage, draft: CheckpointDraft, pinned: Pinned) -> None:
         snapshot = layout.snapshot(info.id)
         if info.has_contents and snapshot.exists():
             draft.add(snapshot.relative_to(layout.root).as_posix(), snapshot)
+        place = layout.contents(info.id)
+        if info.has_contents and (place / CONTENTS).exists():
+            listed = (place / CONTENTS).read_bytes()
+            within = place.relative_to(layout.root).as_posix()
+            draft.put(f"{within}/{CONTENTS}", listed)
+            for name in files_of(listed, place):
+                draft.add(f"{within}/{name}", place / name)
     # A member of a shared job has a folder for what it began with, and a sink one for its position.
     for folder in {*folders(storage), *(f"jobs/{o.id}" for o in storage.catalog.objects())}:
         for path in _begun_with(layout.root / folder):

@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from penstock.catalog.objects import ObjectInfo
 from penstock.catalog.types import schema_of
-from penstock.connect.rowfiles import Wanted, found_files, read_rows, target_file, write_rows
+from penstock.connect.rowfiles.columns import Wanted
+from penstock.connect.rowfiles.reading import found_files, read_rows
+from penstock.connect.rowfiles.writing import target_file, write_rows
 from penstock.errors import PenstockError, Position, fail
 from penstock.runtime.engine import Engine
 from penstock.runtime.statements.session import Session

@@ -130,7 +130,7 @@ def run(session: Session, s: st.Statement) -> Outcome:
             return dml.run_write(session, s)
         case st.CopyTo():
             check_target(session, s)
-            return copy_out(session, s, select(session, s.query))
+            return copy_out(session, s, select(session, s.query, mapped=True))
         case st.Select():
             return select(session, s.query)
         case st.Subscribe():

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from penstock.catalog.objects import ObjectInfo
 from penstock.plan import nodes as p
-from penstock.plan.costs import cost
 from penstock.plan.explain import explain
 from penstock.runtime.engine import Engine
 from penstock.runtime.jobs.job import Job
@@ -86,7 +85,7 @@ def _notes(query: p.Query, compiled: Compiled, figures: Sequence[StateFigures] =
     failing = {id(n) for n, c in pairs if any(c is g for g in compiled.guarded)}
 
     def note(node: p.Node) -> str:
-        known = cost(node)
+        known = node.cost
         i = at.get(id(node))
         fails = ["rows can fail"] if id(node) in failing else []
         if id(node) in replicated:

@@ -8,21 +8,19 @@ from sqlglot import exp
 
 from penstock.errors import PenstockError
 from penstock.plan.dialect import DIALECT
-from penstock.plan.nodes import EDGES, AggCall, Expr, Named, SortKey
+from penstock.plan.functions import AggregateFunction, Path, Result
+from penstock.plan.nodes import AggCall, Expr, Named, SortKey
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.exprs import column, to_expr, type_of, walk_block
-from penstock.sql.functions import MAINTAINED, RANDOM, RECOMPUTED, aggregate_name
-from penstock.sql.trees import bare
+from penstock.sql.functions import called_aggregate
+from penstock.sql.trees import bare, with_parts
 
-ORDERED = frozenset({"array_agg", "string_agg"})
-"""Aggregates whose value depends on ORDER BY inside the call."""
-MOST_ARGUMENTS = dict.fromkeys(EDGES, 1) | {"min_by": 2, "max_by": 2, "array_agg": 1, "collect_set": 1, "mode": 1}
 _LAST_ARGUMENTS = ("this", "expression", "expressions", "quantile", "separator", "offset", "default", "accuracy")
 
 
 def is_aggregate(node: exp.Expression) -> bool:
-    return aggregate_name(node) is not None
+    return called_aggregate(node) is not None
 
 
 def has_aggregate(node: exp.Expression) -> bool:
@@ -83,38 +81,45 @@ def plain_arguments(
     return args, distinct, ordered
 
 
-def unmarked(func: str, args: list[exp.Expression]) -> tuple[list[exp.Expression], bool]:
+def unmarked(edge: bool, args: list[exp.Expression]) -> tuple[list[exp.Expression], bool]:
     """The arguments of a call, and whether it ignores NULL: `first(a IGNORE NULLS)`, `first(a, true)`."""
     ignore = False
     if args and isinstance(args[0], (exp.IgnoreNulls, exp.RespectNulls)):
         ignore = isinstance(args[0], exp.IgnoreNulls)
         args = [args[0].this, *args[1:]]
-    if func in EDGES and len(args) == 2 and isinstance(args[1], exp.Boolean):
+    if edge and len(args) == 2 and isinstance(args[1], exp.Boolean):
         ignore = ignore or bool(args[1].this)
         args = args[:1]
     return args, ignore
 
 
-def order_refusal(ctx: Context, func: str, node: exp.Expr) -> PenstockError:
+def order_refusal(ctx: Context, function: AggregateFunction | None, node: exp.Expr) -> PenstockError:
     """The error for ORDER BY inside a call whose value does not depend on it, or is not computed by it."""
+    name = function.name if function is not None else "this function"
     by = {
         "first_value": "min_by(a, b), or max_by(a, b) for DESC",
         "last_value": "max_by(a, b), or min_by(a, b) for DESC",
     }
-    hint = f"Write {by.get(func, 'min_by(a, b) or max_by(a, b)')}." if func in EDGES else None
-    return ctx.fail("PSK-1012", f"{func}() cannot have ORDER BY", node, hint=hint)
+    edge = function is not None and function.edge
+    hint = f"Write {by.get(name, 'min_by(a, b) or max_by(a, b)')}." if edge else None
+    return ctx.fail("PSK-1012", f"{name}() cannot have ORDER BY", node, hint=hint)
 
 
-def check_maintained(ctx: Context, func: str, node: exp.Expression) -> None:
+def check_maintained(ctx: Context, function: AggregateFunction, node: exp.Expression) -> None:
     """Refuses a Spark aggregate whose value differs from one computation to the next."""
-    if func not in MAINTAINED and func not in RECOMPUTED:
+    if function.path is Path.REFUSED:
         raise ctx.fail(
             "PSK-1012",
-            f"the aggregate {func}() is not supported in a continuous query"
-            + (", because its value is random" if func in RANDOM else ""),
+            f"the aggregate {function.name}() is not supported in a continuous query, because its value is random",
             node,
             hint="Create a view of its input, and SELECT the aggregate from the view.",
         )
+
+
+def is_recomputed(function: AggregateFunction, args: Sequence[exp.Expression]) -> bool:
+    """Whether a call has no incremental form."""
+    more = function.most is not None and len(args) > function.most
+    return function.path is Path.RECOMPUTED or more
 
 
 def agg_call(ctx: Context, node: exp.Expression, name: str, origin: exp.Expression | None = None) -> AggCall:
@@ -134,16 +139,16 @@ def agg_call(ctx: Context, node: exp.Expression, name: str, origin: exp.Expressi
         elif not isinstance(inner, exp.RespectNulls):
             break
         inner = inner.this
-    func = aggregate_name(inner)
-    assert func is not None
-    check_maintained(ctx, func, origin if origin is not None else inner)
+    function = called_aggregate(inner)
+    assert function is not None
+    func = function.name
+    check_maintained(ctx, function, origin if origin is not None else inner)
     args, distinct, ordered = plain_arguments(call_arguments(inner))
-    args, marked = unmarked(func, args)
+    args, marked = unmarked(function.edge, args)
     ignore = ignore or marked
-    recomputed = func in RECOMPUTED or len(args) > MOST_ARGUMENTS.get(func, len(args))
     if ordered:
         order = sort_keys(ctx, ordered)
-    if func in ("percentile", "percentile_disc") and within:
+    if function.within and within:
         item = within[0]
         value = item.this if isinstance(item, exp.Ordered) else item
         if isinstance(item, exp.Ordered) and item.args.get("desc"):
@@ -155,11 +160,12 @@ def agg_call(ctx: Context, node: exp.Expression, name: str, origin: exp.Expressi
         args = [value, *args]
     elif within:
         order = sort_keys(ctx, within)
-    if order and func not in ORDERED:
-        raise order_refusal(ctx, func, origin or node)
-    if func == "string_agg" and len(args) > 1 and to_expr(ctx, args[1]).refs:
-        raise ctx.fail("PSK-1007", "the separator must be a constant", origin or node)
-    if func == "median" and not recomputed:
+    recomputed = is_recomputed(function, args)
+    if order and not function.ordered:
+        raise order_refusal(ctx, function, origin or node)
+    if function.constant is not None and len(args) > 1 and to_expr(ctx, args[1]).refs:
+        raise ctx.fail("PSK-1007", f"the {function.constant} must be a constant", origin or node)
+    if func == "median":
         func, args = "percentile", [args[0], exp.Literal.number("0.5")]
     if func == "count_if":
         both = to_expr(ctx, args[0]).node
@@ -174,6 +180,15 @@ def agg_call(ctx: Context, node: exp.Expression, name: str, origin: exp.Expressi
         if isinstance(a, exp.Star):
             raise ctx.fail("PSK-1007", f"{func}(*) is not valid", node)
     return AggCall(name, func, tuple(to_expr(ctx, a) for a in args), distinct, condition, order, ignore, recomputed)
+
+
+def _type(ctx: Context, call: AggCall) -> str | None:
+    """The type of a call, if it is known without Spark."""
+    if call.recomputed:
+        return None
+    if call.function.result is Result.SAME:
+        return type_of(ctx, call.args[0].node)
+    return "bigint" if call.function.result is Result.BIGINT else None
 
 
 class Grouped:
@@ -221,36 +236,25 @@ class Grouped:
                 origin,
                 hint=f"Add {shown} to GROUP BY, or write any_value({shown}).",
             )
-        out = node.copy()
-        for key, value in list(node.args.items()):
-            if isinstance(value, exp.Expression):
-                out.set(key, self.rewrite(value, origin))
-            elif isinstance(value, list):
-                out.set(key, [self.rewrite(v, origin) if isinstance(v, exp.Expression) else v for v in value])
-        return out
+        return with_parts(node.copy(), lambda part: self.rewrite(part, origin), node)
 
     def _window(self, node: exp.Window, origin: exp.Expression | None) -> exp.Expression:
         """The function under OVER is analytic, not an aggregate of the group; its arguments may contain aggregates."""
-        out = node.copy()
-        for key, value in list(node.args.items()):
-            if key == "this":
-                call = value.copy()
-                target, source = call, value
-                while isinstance(target, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
-                    if isinstance(target, exp.Filter):
-                        target.set("expression", self.rewrite(source.expression, origin))
-                    target, source = target.this, source.this
-                for k, v in list(source.args.items()):
-                    if isinstance(v, exp.Expression):
-                        target.set(k, self.rewrite(v, origin))
-                    elif isinstance(v, list):
-                        target.set(k, [self.rewrite(x, origin) if isinstance(x, exp.Expression) else x for x in v])
-                out.set("this", call)
-            elif isinstance(value, exp.Expression):
-                out.set(key, self.rewrite(value, origin))
-            elif isinstance(value, list):
-                out.set(key, [self.rewrite(v, origin) if isinstance(v, exp.Expression) else v for v in value])
-        return out
+
+        def change(part: exp.Expression) -> exp.Expression:
+            return self._analytic(part, origin) if part is node.this else self.rewrite(part, origin)
+
+        return with_parts(node.copy(), change, node)
+
+    def _analytic(self, node: exp.Expression, origin: exp.Expression | None) -> exp.Expression:
+        call = node.copy()
+        target, source = call, node
+        while isinstance(target, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+            if isinstance(target, exp.Filter):
+                target.set("expression", self.rewrite(source.expression, origin))
+            target, source = target.this, source.this
+        with_parts(target, lambda part: self.rewrite(part, origin), source)
+        return call
 
     def _call(self, node: exp.Expression, origin: exp.Expression | None = None) -> exp.Expression:
         text = node.sql(dialect=DIALECT)
@@ -262,14 +266,7 @@ class Grouped:
             made = agg_call(self.ctx, node, name, origin)
             self._by_text[text] = name
             self.calls.append(made)
-            known = (
-                "bigint"
-                if made.func == "count"
-                else type_of(self.ctx, made.args[0].node)
-                if made.func in ("min", "max", "first_value", "last_value")
-                else None
-            )
-            if known is not None:
+            if (known := _type(self.ctx, made)) is not None:
                 self.ctx.types[name] = known
         return column(name)
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.plan.dialect import DIALECT
-from penstock.plan.nodes import BY_ANOTHER, EDGES, Analytic, Expr, Node, SortKey, WindowCall, WindowFrame
+from penstock.plan.functions import Result, find_analytic
+from penstock.plan.nodes import Analytic, Expr, Node, SortKey, WindowCall, WindowFrame
 from penstock.sql import intervals
-from penstock.sql.bind.aggregates import MOST_ARGUMENTS, call_arguments, check_maintained, sort_keys, unmarked
+from penstock.sql.bind.aggregates import call_arguments, check_maintained, is_recomputed, sort_keys, unmarked
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import column, to_expr, type_of
-from penstock.sql.functions import ANALYTIC, RECOMPUTED, aggregate_name, name_of
+from penstock.sql.functions import called_aggregate, name_of
+from penstock.sql.trees import with_parts
 
-_ORDERED = frozenset(
-    {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value"}
-)
 _Group = tuple[tuple[Expr, ...], tuple[SortKey, ...]]
 
 
@@ -34,12 +33,7 @@ class Analytics:
             if text not in self._seen:
                 self._seen[text] = self._add(node, origin)
             return column(self._seen[text])
-        for key, value in list(node.args.items()):
-            if isinstance(value, exp.Expression):
-                node.set(key, self.extract(value, origin))
-            elif isinstance(value, list):
-                node.set(key, [self.extract(v, origin) if isinstance(v, exp.Expression) else v for v in value])
-        return node
+        return with_parts(node, lambda part: self.extract(part, origin))
 
     def apply(self, node: Node, within: tuple[Expr, ...] = ()) -> Node:
         """`within`: extra expressions for every PARTITION BY."""
@@ -58,15 +52,17 @@ class Analytics:
                 condition = inner.expression.this
             ignore = ignore or isinstance(inner, exp.IgnoreNulls)
             inner = inner.this
-        analytic = ANALYTIC.get(name_of(inner) or "")
-        func = analytic or aggregate_name(inner)
-        if func is None:
+        analytic, aggregate = find_analytic(name_of(inner) or ""), called_aggregate(inner)
+        if analytic is not None:
+            func = analytic.name
+        elif aggregate is not None:
+            func = aggregate.name
+            check_maintained(self.ctx, aggregate, origin if origin is not None else inner)
+        else:
             raise self.ctx.fail("PSK-1012", "this function cannot have OVER", origin)
-        if analytic is None:
-            check_maintained(self.ctx, func, origin if origin is not None else inner)
         args = call_arguments(inner)
-        args, within = unmarked(func, args)
-        if func in RECOMPUTED or len(args) > MOST_ARGUMENTS.get(func, len(args)):
+        args, within = unmarked(aggregate is not None and aggregate.edge, args)
+        if aggregate is not None and is_recomputed(aggregate, args):
             raise self.ctx.fail(
                 "PSK-1012",
                 f"{func}() with these arguments cannot have OVER in a continuous query",
@@ -81,7 +77,7 @@ class Analytics:
         if func == "median":
             func, args = "percentile", [args[0], exp.Literal.number("0.5")]
         if condition is not None:
-            if analytic is not None or func in EDGES:
+            if aggregate is None or analytic is not None or aggregate.edge:
                 raise self.ctx.fail(
                     "PSK-1012",
                     f"FILTER cannot be used with {func}() OVER: it applies only to aggregates",
@@ -89,9 +85,9 @@ class Analytics:
                     hint="Filter the rows with WHERE in a derived table.",
                 )
             args = args or [exp.Literal.number(1)]
-            at = len(args) - 1 if func in BY_ANOTHER else 0
+            at = (aggregate.decides or 0) % len(args)
             args[at] = exp.Case(ifs=[exp.If(this=condition.copy(), true=args[at])])
-        if func in _ORDERED and not order:
+        if analytic is not None and analytic.needs_order and not order:
             raise self.ctx.fail(
                 "PSK-1019",
                 f"{func}() needs ORDER BY in its OVER",
@@ -99,7 +95,8 @@ class Analytics:
                 hint=f"Write {func}({'…' if args else ''}) OVER (… ORDER BY …).",
             )
         name = self.ctx.fresh("win")
-        if func in ("row_number", "rank", "dense_rank", "count"):
+        counts = aggregate is not None and aggregate.result is Result.BIGINT
+        if counts or (analytic is not None and analytic.ranks):
             self.ctx.types[name] = "bigint"
         call = WindowCall(
             name, func, tuple(to_expr(self.ctx, a) for a in args), self._frame(spec, order, origin), ignore

@@ -8,6 +8,7 @@ from penstock.sql.bind.context import Context
 from penstock.sql.bind.generators import refuse_series, series
 from penstock.sql.bind.naming import output_name
 from penstock.sql.functions import name_of
+from penstock.sql.trees import with_parts
 
 _MOVED = ("from_", "joins", "laterals", "where", "group", "having", "qualify", "windows", "distinct")
 
@@ -109,13 +110,7 @@ def _named(ctx: Context, select: exp.Select, made: dict[str, exp.Expression], no
         return exp.Paren(this=made[node.name.lower()].copy())
     if isinstance(node, exp.Query):
         return node.copy()
-    out = node.copy()
-    for key, value in list(node.args.items()):
-        if isinstance(value, exp.Expression):
-            out.set(key, _within(ctx, select, made, value))
-        elif isinstance(value, list):
-            out.set(key, [_within(ctx, select, made, v) if isinstance(v, exp.Expression) else v for v in value])
-    return out
+    return with_parts(node.copy(), lambda part: _within(ctx, select, made, part), node)
 
 
 def _within(ctx: Context, select: exp.Select, made: dict[str, exp.Expression], node: exp.Expression) -> exp.Expression:

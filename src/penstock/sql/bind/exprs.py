@@ -9,15 +9,15 @@ from sqlglot.errors import ErrorLevel, UnsupportedError
 
 from penstock.catalog.declared import without_lengths
 from penstock.plan.dialect import DIALECT
-from penstock.plan.nodes import EDGES, Expr
+from penstock.plan.nodes import Expr
 from penstock.sql import intervals
 from penstock.sql.bind.chars import padded
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.quantified import is_quantified
 from penstock.sql.bind.scope import Col, Scope
-from penstock.sql.functions import aggregate_name, translate
+from penstock.sql.functions import called_aggregate, translate
 from penstock.sql.names import suggestion
-from penstock.sql.trees import bare
+from penstock.sql.trees import bare, with_parts
 
 _WHOLE = ("bigint", "int", "smallint", "tinyint")
 Subquery = Callable[[exp.Expression], exp.Expression]
@@ -118,11 +118,7 @@ class ExprBinder:
             return self.subquery(node)
         if isinstance(node, exp.Placeholder):
             raise self.ctx.fail("PSK-1018", "a parameter has no value", node)
-        for key, value in list(node.args.items()):
-            if isinstance(value, exp.Expression):
-                node.set(key, self._bind(value))
-            elif isinstance(value, list):
-                node.set(key, [self._bind(v) if isinstance(v, exp.Expression) else v for v in value])
+        with_parts(node, self._bind)
         return padded(self.ctx, self._times(translate(node)))
 
     def _column(self, node: exp.Column) -> exp.Expression:
@@ -226,7 +222,8 @@ def type_of(ctx: Context, node: exp.Expression) -> str | None:
         return "string" if node.is_string else "int" if node.is_int else None
     if isinstance(node, (exp.Min, exp.Max)):
         return _computed(type_of(ctx, node.this))
-    if aggregate_name(node) in EDGES and node.expressions:
+    called = called_aggregate(node)
+    if called is not None and called.edge and node.expressions:
         return _computed(type_of(ctx, node.expressions[0]))
     if isinstance(node, exp.Count):
         return "bigint"

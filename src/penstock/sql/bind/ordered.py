@@ -5,25 +5,26 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.plan.dialect import DIALECT
+from penstock.plan.functions import Result
 from penstock.sql.bind.aggregates import call_arguments, order_refusal, plain_arguments
 from penstock.sql.bind.context import Context
-from penstock.sql.functions import aggregate_name
+from penstock.sql.functions import called_aggregate
 
 
 def write_out(ctx: Context, tree: exp.Expression) -> None:
     """`string_agg(a, s ORDER BY b)` → `… WITHIN GROUP (ORDER BY b)`; `array_agg(a ORDER BY b)` → a sorted list of structs."""
     for order in list(tree.find_all(exp.Order)):
         call = order.parent
-        func = aggregate_name(call) if isinstance(call, exp.Expression) else None
+        called = called_aggregate(call) if isinstance(call, exp.Expression) else None
         if not isinstance(call, exp.Expression) or not isinstance(call, exp.Func) or isinstance(call, exp.Window):
             continue
-        if func not in ("array_agg", "string_agg"):
-            raise order_refusal(ctx, func or "this function", call)
+        if called is None or not called.ordered:
+            raise order_refusal(ctx, called, call)
         above = call.parent
         if isinstance(above, exp.Window) or (isinstance(above, exp.Filter) and isinstance(above.parent, exp.Window)):
-            raise ctx.fail("PSK-1012", f"{func}() with ORDER BY inside cannot have OVER", call)
+            raise ctx.fail("PSK-1012", f"{called.name}() with ORDER BY inside cannot have OVER", call)
         args, distinct, items = plain_arguments(call_arguments(call))
-        if func == "string_agg":
+        if called.result is Result.TEXT:
             _within(call, args, distinct, items)
         else:
             _sorted(ctx, call, args, distinct, items)

@@ -8,9 +8,10 @@ from functools import partial
 from sqlglot import exp
 
 from penstock.plan.dialect import DIALECT
+from penstock.plan.functions import OfNothing
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.naming import output_name
-from penstock.sql.functions import aggregate_name, name_of
+from penstock.sql.functions import called_aggregate, name_of
 
 _INNER = "__pivoted"
 _MADE = "__unpivoted"
@@ -19,39 +20,6 @@ _ALIKE = (
     ("date", "timestamp", "timestamp_ntz"),
 )
 """Types between which UNPIVOT converts."""
-_NEVER_NULL = frozenset({"count", "count_if", "approx_count_distinct", "array_agg", "collect_list", "collect_set"})
-"""Aggregates that have a value for no rows."""
-_NUMBERS = frozenset(
-    {
-        "count",
-        "count_if",
-        "approx_count_distinct",
-        "sum",
-        "avg",
-        "try_sum",
-        "try_avg",
-        "stddev",
-        "stddev_samp",
-        "stddev_pop",
-    }
-    | {
-        "variance",
-        "var_samp",
-        "var_pop",
-        "covar_pop",
-        "covar_samp",
-        "corr",
-        "skewness",
-        "kurtosis",
-        "bool_and",
-        "bool_or",
-    }
-    | {"bit_and", "bit_or", "bit_xor"}
-)
-_COLLECTIONS = frozenset({"array_agg", "collect_list", "collect_set", "string_agg", "listagg"})
-_FIRSTS = frozenset({"first", "last", "first_value", "last_value", "any_value"})
-_OF_ARGUMENT = frozenset({"min", "max", "mode", "min_by", "max_by", "median", "percentile", *_FIRSTS})
-"""Aggregates whose result has the type of their first argument."""
 Columns = Sequence[tuple[str, str | None]]
 """The names and, if they are known, types of columns."""
 
@@ -133,11 +101,13 @@ def _absent_is_null(ctx: Context, aggregates: Sequence[exp.Expression], types: M
     kinds = [_is_number(c, types) for c in plain]
     if all(kinds):
         return True
-    first = next((c for c in plain if aggregate_name(c) in _FIRSTS), None)
+    first = next((c for c in plain if (called := called_aggregate(c)) is not None and called.edge), None)
     if first is not None:
         hint = "Use min or max; or write an aggregate with FILTER for each column."
         raise ctx.fail("PSK-1012", f"{name_of(first)} in a PIVOT of other types than numbers", first, hint=hint)
-    if False in kinds or not any(aggregate_name(c) in _NEVER_NULL for c in plain):
+    never_null = (OfNothing.ZERO, OfNothing.EMPTY)
+    counts = any((called := called_aggregate(c)) is not None and called.of_nothing in never_null for c in plain)
+    if False in kinds or not counts:
         return False
     unknown = plain[kinds.index(None)]
     hint = "Cast its argument: max(CAST(x AS STRING))."
@@ -148,13 +118,13 @@ def _absent_is_null(ctx: Context, aggregates: Sequence[exp.Expression], types: M
 
 def _is_number(call: exp.Expression, types: Mapping[str, str | None]) -> bool | None:
     """Whether an aggregate returns a number or a boolean; None if that is not known."""
-    name = aggregate_name(call) or ""
-    if name in _NUMBERS or name.startswith("regr_"):
-        return True
+    called = called_aggregate(call)
     arguments = [a for a in call.iter_expressions() if not isinstance(a, (exp.Order, exp.Boolean))]
-    argument = arguments[0] if arguments else None
-    if name not in _OF_ARGUMENT or argument is None:
-        return False if name in _COLLECTIONS else None
+    argument = _of_number(arguments[0], types) if arguments else None
+    return None if called is None else called.result.is_number(argument)
+
+
+def _of_number(argument: exp.Expr, types: Mapping[str, str | None]) -> bool | None:
     if isinstance(argument, exp.Cast):
         return argument.to.sql(dialect=DIALECT).lower().partition("(")[0] in (*_ALIKE[0], "boolean")
     known = types.get(argument.name.lower()) if isinstance(argument, exp.Column) else None

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from penstock.catalog.objects import ObjectInfo
 from penstock.sql.bind.exprs import walk_block
-from penstock.sql.functions import aggregate_name, generator_name
+from penstock.sql.functions import called_aggregate, generator_name
 from penstock.sql.parser import parse_expression
 from penstock.sql.tokens import Script
 
@@ -37,4 +37,4 @@ def present(select: exp.Select, info: ObjectInfo) -> None:
 def _reshapes(node: exp.Expression) -> bool:
     """Whether the rows of the result are not those of the view."""
     windowed = isinstance(node.parent, (exp.Window, exp.Filter, exp.IgnoreNulls))
-    return generator_name(node) is not None or (aggregate_name(node) is not None and not windowed)
+    return generator_name(node) is not None or (called_aggregate(node) is not None and not windowed)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 from sqlglot import exp
 
@@ -16,8 +17,10 @@ from penstock.plan.nodes import (
     Filter,
     Generate,
     Join,
+    Linear,
     Node,
     Project,
+    Reads,
     Recursive,
     SetOp,
     TopN,
@@ -54,16 +57,22 @@ def _mentions(query: exp.Expression, name: str) -> int:
 
 
 @dataclass(frozen=True)
-class _Rows(Node):
-    """The placeholder for r in the plan of a step."""
+class _Rows(Linear):
+    """The placeholder for r in the plan of a step, until it is a Recursive."""
+
+    reads: ClassVar[Reads] = Reads.OWN
+    column_names: ClassVar[tuple[str, ...]] = ("names",)
 
     names: tuple[str, ...]
 
-    @property
+    def described(self) -> str:
+        return f"Rows [{', '.join(self.names)}]"
+
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         return self.names
 
-    @property
+    @cached_property
     def changelog(self) -> bool:
         return True
 
