@@ -36,6 +36,9 @@ STATE_FORMATS = dict.fromkeys(
 )
 """The layout of each operator's state, by its plan node. State of another layout cannot be read: its queries are refused with PSK-6003. Whoever changes a layout raises its number."""
 
+NATIVE_FORMAT = 2
+"""The same for the state of Spark's own operators: which columns they are keyed by."""
+
 PACKAGES = {
     "aggregate": ("Aggregate", "Session"),
     "error": ("Attempts", "ErrorChannel", "PythonFunctions"),

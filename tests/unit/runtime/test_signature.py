@@ -63,6 +63,14 @@ def test_what_differs_is_said(now: Signature, expected: Difference) -> None:
     assert [d for d in bare.differences(replace(now, states=(), formats={}, path=())) if d.lost] == []
 
 
+def test_the_state_of_native_operators_has_a_format_too() -> None:
+    before = Signature("p", (("Aggregate", "a"),), {"Aggregate": 3}, ("native",), 2, "4.3.0")
+    now = replace(before, formats={"Aggregate": 3, "Spark's own operators": 2})
+    (found,) = before.differences(now)
+    assert found == ("the state of Spark's own operators has format 1, this version has 2", True)
+    assert now.differences(now) == [] and now.by_earlier() == before
+
+
 def test_the_partitions_stay_those_of_the_state() -> None:
     assert KEPT.carried_on(replace(KEPT, partitions=8, spark="4.4.0")) == replace(KEPT, spark="4.4.0")
 

@@ -116,7 +116,7 @@ class Planner:
         if was is None:
             if known != earlier(planned.query):
                 raise _changed(info, ["an earlier version has planned it otherwise"])
-            was = now
+            was = now.by_earlier()
         found = was.differences(now)
         if lost := [d.text for d in found if d.lost]:
             raise _changed(info, lost)

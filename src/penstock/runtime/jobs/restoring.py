@@ -71,9 +71,8 @@ def prepared(storage: Storage, restoration: Restoration) -> Prepared:
             storage.catalog.new_id(),
             storage.catalog.serial,
         )
-        more = {name.partition("/")[0] for name, _ in pinned.files}
     try:
-        made = prepare(storage.layout.root, store, manifest, present, more)
+        made = prepare(storage.layout.root, store, manifest, present)
         put_back_all(store, manifest, made)
         sinks = [o for o in made.content.objects if o.kind is Kind.SINK]
         if sinks:

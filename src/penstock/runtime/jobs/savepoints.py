@@ -146,7 +146,7 @@ def import_checkpoint(url: str, folder: Path) -> Manifest:
                 raise fail("PSK-6009", f"{place.url}/{name} is damaged: its checksum does not match.")
         content = read_catalog(incoming / CATALOG)
         serial = content.serial if content is not None else 0
-        made = prepare(layout.root, store, manifest, Present(manifest.lsn, {}, 1, serial), ())
+        made = prepare(layout.root, store, manifest, Present(manifest.lsn, {}, 1, serial))
         put_back_all(store, manifest, made)
         decide(layout.root, made, manifest)
         finish(layout.root)

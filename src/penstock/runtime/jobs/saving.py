@@ -143,8 +143,6 @@ def _link(storage: Storage, draft: CheckpointDraft, pinned: Pinned) -> None:
     draft.put(f"{LOG}/floors.json", pinned.floors)
     for path, size in pinned.segments:
         draft.add(f"{LOG}/{path.name}", path, size)
-    for name, size in pinned.files:
-        draft.add(name, layout.root / name, size)
     for info in storage.catalog.objects():
         snapshot = layout.snapshot(info.id)
         if info.has_contents and snapshot.exists():

@@ -12,10 +12,11 @@ from penstock.plan import nodes as p
 from penstock.plan.explain import explain
 from penstock.plan.repeats import shape
 from penstock.plan.succession import operators
-from penstock.spark.kernel import SPARK_VERSION, STATE_FORMATS
+from penstock.spark.kernel import NATIVE_FORMAT, SPARK_VERSION, STATE_FORMATS
 from penstock.spark.operators import Operator
 
 _FORMAT = 1
+_NATIVE = "Spark's own operators"
 _EARLIER = 3
 """The state format in the fingerprints of earlier versions."""
 
@@ -65,9 +66,10 @@ class Signature:
             found.append(Difference(_parts(self.states, now.states), lost=True))
         elif self.plan != now.plan:
             found.append(Difference("its plan, above its stateful operators" if stateful else "its plan", lost=False))
-        for name in self.formats.keys() & now.formats.keys():
-            if self.formats[name] != now.formats[name]:
-                text = f"the state of {name} has format {self.formats[name]}, this version has {now.formats[name]}"
+        had = self._formats()
+        for name in sorted(had.keys() & now.formats.keys()):
+            if had[name] != now.formats[name]:
+                text = f"the state of {name} has format {had[name]}, this version has {now.formats[name]}"
                 found.append(Difference(text, lost=True))
         if stateful and self.path != now.path and len(self.states) == len(now.states):
             text = f"its operators ran as {', '.join(self.path)}, and would run as {', '.join(now.path)}"
@@ -81,6 +83,14 @@ class Signature:
             found.append(Difference(text, lost=stateful and _number(now.spark) < _number(self.spark)))
         return found
 
+    def _formats(self) -> Mapping[str, int]:
+        # The first signatures had no format of Spark's own operators.
+        return {**({_NATIVE: 1} if "native" in self.path else {}), **self.formats}
+
+    def by_earlier(self) -> Signature:
+        """What the version before the first signatures would have had."""
+        return replace(self, formats={name: f for name, f in self.formats.items() if name != _NATIVE})
+
     def carried_on(self, now: Signature) -> Signature:
         """The signature of a query that goes on with its state."""
         return replace(now, partitions=self.partitions) if self.states else now
@@ -90,11 +100,13 @@ def signature(query: p.Query, ran: Sequence[Operator], partitions: int, *, share
     """The signature of a query as this version runs it."""
     nodes = operators(query)
     names = [type(n).__name__ for n in nodes]
+    path = tuple("shared" if shared else "native" if o.native else "kernel" for o in ran)
+    formats = {name: STATE_FORMATS[name] for name in sorted(set(names))}
     return Signature(
         plan=_hash(f"{query.emit} {shape(query.root)}"),
         states=tuple((name, _hash(shape(n))) for name, n in zip(names, nodes, strict=True)),
-        formats={name: STATE_FORMATS[name] for name in sorted(set(names))},
-        path=tuple("shared" if shared else "native" if o.native else "kernel" for o in ran),
+        formats=formats | ({_NATIVE: NATIVE_FORMAT} if "native" in path else {}),
+        path=path,
         partitions=partitions,
         spark=SPARK_VERSION,
     )
