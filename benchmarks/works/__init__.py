@@ -7,6 +7,7 @@ from benchmarks.works import (
     asof,
     cold,
     commits,
+    contents,
     demo,
     diff,
     fanout,
@@ -47,4 +48,5 @@ WORKS: tuple[Work, ...] = (
     cold.WORK,
     demo.WORK,
     memory.WORK,
+    contents.WORK,
 )
