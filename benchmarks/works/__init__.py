@@ -8,6 +8,7 @@ from benchmarks.works import (
     checkpoints,
     cold,
     commits,
+    contents,
     demo,
     diff,
     fanout,
@@ -51,4 +52,5 @@ WORKS: tuple[Work, ...] = (
     cold.WORK,
     demo.WORK,
     memory.WORK,
+    contents.WORK,
 )
