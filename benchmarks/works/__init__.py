@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.work import Work
 from benchmarks.works import (
     asof,
+    checkpoints,
     cold,
     commits,
     contents,
@@ -19,6 +20,7 @@ from benchmarks.works import (
     points,
     project,
     ratios,
+    recovery,
     select,
     sinks,
     steady,
@@ -36,6 +38,8 @@ WORKS: tuple[Work, ...] = (
     steady.WORK,
     insert.WORK,
     sinks.WORK,
+    checkpoints.WORK,
+    recovery.WORK,
     latency.WORK,
     commits.WORK,
     diff.WORK,
