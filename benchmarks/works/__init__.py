@@ -5,8 +5,10 @@ from __future__ import annotations
 from benchmarks.work import Work
 from benchmarks.works import (
     asof,
+    checkpoints,
     cold,
     commits,
+    contents,
     demo,
     diff,
     fanout,
@@ -19,6 +21,7 @@ from benchmarks.works import (
     points,
     project,
     ratios,
+    recovery,
     select,
     sinks,
     steady,
@@ -36,6 +39,8 @@ WORKS: tuple[Work, ...] = (
     steady.WORK,
     insert.WORK,
     sinks.WORK,
+    checkpoints.WORK,
+    recovery.WORK,
     latency.WORK,
     commits.WORK,
     diff.WORK,
@@ -49,4 +54,5 @@ WORKS: tuple[Work, ...] = (
     cold.WORK,
     demo.WORK,
     memory.WORK,
+    contents.WORK,
 )

@@ -190,6 +190,16 @@ class ViewStore:
         """The result of a DuckDB SELECT on a consistent snapshot. `objects` maps the names in it to object ids. PSK-7009 if it exceeds the memory limit, unless it may be a `mapped` file."""
         self._duck.check_open()
         self._catch_up()
+        in_memory = [i for i in objects.values() if (o := self._layouts.get(i)) is not None and o.disk is None]
+        try:
+            return self._query(duckdb_sql, objects, mapped)
+        except PenstockError:
+            # One of them may have gone to disk before DuckDB looked for its tables.
+            if not any((o := self._layouts.get(i)) is not None and o.disk is not None for i in in_memory):
+                raise
+            return self._query(duckdb_sql, objects, mapped)
+
+    def _query(self, duckdb_sql: str, objects: Mapping[str, int], mapped: bool) -> pa.Table:
         with self._duck.cursor(self._explain(*objects.values())) as con:
             # Never committed, whatever the text does.
             con.execute("BEGIN")
@@ -217,14 +227,16 @@ class ViewStore:
         """CTEs of some objects, all as they are now in the transaction of a cursor; and those that are scanned from disk."""
         views, scans = [], []
         with self._lock:
-            for name, name_id in objects.items():
-                layout = self._layout(name_id)
-                if layout.disk is None:
-                    # DuckDB takes the snapshot of a transaction at its first read.
-                    con.execute(f"SELECT 1 FROM {layout.base} LIMIT 0")
-                else:
-                    scans.append((layout, layout.disk.snapshot()))
-                    con.register(layout.view, scans[-1][1])
+            layouts = {name: self._layout(i) for name, i in objects.items()}
+            for layout in {o.id: o for o in layouts.values() if o.disk is not None}.values():
+                assert layout.disk is not None
+                scans.append((layout, layout.disk.snapshot()))
+                con.register(layout.view, scans[-1][1])
+            tables = [o.base for o in layouts.values() if o.disk is None]
+            if scans and tables:
+                # DuckDB takes the snapshot of a transaction at its first read, which must be now.
+                con.execute(f"SELECT 1 FROM {tables[0]} LIMIT 0")
+            for name, layout in layouts.items():
                 views.append(f"{quote(name)} AS NOT MATERIALIZED (SELECT * FROM {layout.view})")
         return views, scans
 
@@ -334,6 +346,8 @@ class ViewStore:
         self._compactor.settle()
         self._indexer.settle()
         self._disk.settle()
+        while any(disk.is_merging for disk in self.on_disk().values()):
+            self._disk.settle()
 
     def close(self) -> None:
         """Interrupts running work and releases everything. Idempotent, also after an interrupted call."""
@@ -631,20 +645,25 @@ class ViewStore:
         return self._folder / str(layout.id)
 
     def _move_if_large(self, layout: TableLayout) -> bool:
-        """Moves objects to disk that are too large for memory; True if this one is there."""
-        grown = layout.size
-        if layout.disk is None and self._folder is not None and grown >= layout.weighed + self._part_bytes // _PARTS:
-            layout.weighed = grown
-            large = layout if layout.size > self._object_bytes else None
-            if large is None and sum(o.size for o in self._layouts.values()) > self._duck.limit // 2:
-                large = max(self._layouts.values(), key=lambda o: o.size)
-            form = self._form_on_disk(large) if large is not None and not large.compacting else None
-            if large is not None and form is not None and large.damage is None:
-                try:
-                    self._move(large, form)
-                except Exception as why:
-                    # It stays in memory, where DuckDB spills; it is tried again when it has grown.
-                    _logger.warning("object %d could not be moved to disk: %s", large.id, why)
+        """Moves an object to disk if there is too much in memory; True if this one is there."""
+        if layout.disk is not None:
+            return True
+        size = layout.size
+        if self._folder is None or size < layout.weighed + self._part_bytes // _PARTS:
+            return False
+        large = layout if size > self._object_bytes else None
+        if large is None and sum(o.size for o in self._layouts.values()) > self._duck.limit // 2:
+            large = max(self._layouts.values(), key=lambda o: o.size)
+        # Its next change moves one that is being compacted.
+        if large is None or not large.compacting:
+            layout.weighed = size
+        form = self._form_on_disk(large) if large is not None and not large.compacting else None
+        if large is not None and form is not None and large.damage is None:
+            try:
+                self._move(large, form)
+            except Exception as why:
+                # It stays in memory, where DuckDB spills; it is tried again when it has grown.
+                _logger.warning("object %d could not be moved to disk: %s", large.id, why)
         return layout.disk is not None
 
     def _move(self, layout: TableLayout, form: Form) -> None:

@@ -76,6 +76,7 @@ def test_a_filter_has_all_its_keys_and_few_others(kind: str) -> None:
     filled.add(hashed[:1000])
     again = Bloom.from_bytes(filled.to_bytes())
     assert again.may_have(hashed[:1000]).all()
+    assert [again.may_have_one(int(h)) for h in hashed] == list(again.may_have(hashed))
     assert again.may_have(hashed[1000:]).mean() < 0.1
     assert not Bloom.for_keys(0).may_have(hashed).any()
 

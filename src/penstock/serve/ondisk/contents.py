@@ -33,6 +33,8 @@ _logger = logging.getLogger(__name__)
 _ALIKE = 4
 """So many files of one level are merged, and a level has files that are so many times as large as those of the next lower one."""
 _MOST_FROZEN = 2
+_MOST_FILES = 40
+"""A read by key may have to look at each. A writer waits when there are more, until they are merged."""
 _DAMAGED = "damaged"
 
 
@@ -125,6 +127,10 @@ class DiskContents:
         return sum(f.size for f in self._saved.files)
 
     @property
+    def is_merging(self) -> bool:
+        return self._merging
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
         return self._segments
 
@@ -175,10 +181,13 @@ class DiskContents:
         self._workers.writing.leave(self._write_frozen)
 
     def await_room(self) -> None:
-        """Returns when not too many changes wait for the disk; at once while the disk refuses them."""
+        """Returns when not too many changes wait for the disk, and files for being merged; at once while the disk refuses them."""
         with self._room:
-            while len(self._frozen) > _MOST_FROZEN and not (self._refused or self._gone or self._workers.closed):
+            while self._is_behind() and not (self._refused or self._gone or self._workers.closed):
                 self._room.wait(0.5)
+
+    def _is_behind(self) -> bool:
+        return len(self._frozen) > _MOST_FROZEN or (self._merging and len(self._segments) > _MOST_FILES)
 
     def save(self, epoch: int, lsn: int, count: int) -> None:
         """Writes everything; the caller has the object's position, and nobody adds meanwhile. Raises PSK-7004."""
@@ -337,11 +346,13 @@ class DiskContents:
         return level
 
     def _merge(self) -> None:
+        again = False
         try:
-            while (start := self._due(segments := self._segments)) is not None:
+            start = self._due(segments := self._segments)
+            if start is not None:
                 self._merge_files(start, segments[start:])
         except _Given:
-            return
+            pass
         except PenstockError as why:
             if why.code != "PSK-7004":
                 self._failed(why)
@@ -349,9 +360,15 @@ class DiskContents:
                 _logger.warning("files of object %d were not merged: %s", self.form.id, why.detail)
         except Exception as why:
             self._failed(fail("PSK-8001", f"Files could not be merged: {type(why).__name__}: {why}"))
+        else:
+            again = self._due(self._segments) is not None
         finally:
             with self._room:
-                self._merging = False
+                self._merging = again
+                self._room.notify_all()
+        if again:
+            # Other objects come first.
+            self._workers.merging.leave(self._merge)
 
     def _merge_files(self, start: int, old: tuple[Segment, ...]) -> None:
         """Replaces neighbouring files by one. Newer ones may be added meanwhile, and nothing else changes the list."""

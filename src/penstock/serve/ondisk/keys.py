@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ Keys: TypeAlias = pa.Array
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Hashes: TypeAlias = npt.NDArray[np.uint64]
+Place: TypeAlias = tuple[Any, bool]
 
 _LEAST = -(1 << 63)
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -100,11 +101,7 @@ def up_to(keys: Keys, bound: pa.Scalar) -> int:
 
 def least(bounds: Sequence[pa.Scalar]) -> pa.Scalar:
     """The smallest of some keys."""
-    return min(bounds, key=_sortable)
-
-
-def is_above(key: pa.Scalar, bound: pa.Scalar) -> bool:
-    return bool(_sortable(key) > _sortable(bound))
+    return min(bounds, key=place_of)
 
 
 def find(keys: Keys, wanted: Keys) -> Ints:
@@ -170,7 +167,8 @@ def _mixed(values: Hashes) -> Hashes:
         return values ^ (values >> np.uint64(31))
 
 
-def _sortable(key: pa.Scalar) -> tuple[object, bool]:
+def place_of(key: pa.Scalar) -> Place:
+    """What compares as the key does."""
     value = key.as_py()
     return (_LEAST, True) if value is None else (value, False)
 

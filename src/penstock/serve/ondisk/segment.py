@@ -25,7 +25,7 @@ from penstock.errors import PenstockError, fail
 from penstock.serve.layout import WEIGHT
 from penstock.serve.ondisk.bloom import Bloom
 from penstock.serve.ondisk.form import Form, Kind
-from penstock.serve.ondisk.keys import Hashes, Ints, Keys, blocks_of, find, hashes, is_above
+from penstock.serve.ondisk.keys import Ints, Keys, Place, blocks_of, find, hashes, place_of
 
 _MAGIC = b"PSKc"
 _FORMAT = 1
@@ -56,7 +56,8 @@ class _Index:
     def __init__(self, table: pa.Table, facts: dict[str, int]) -> None:
         self.offsets, self.lengths, self.rows, self.checks = (table[n].to_numpy() for n, _ in _INDEX)
         self.first: Keys = table["first"].combine_chunks() if "first" in table.column_names else None
-        self.last: Keys = table["last"].combine_chunks()[-1] if "last" in table.column_names else None
+        if "last" in table.column_names:
+            self.lowest, self.highest = place_of(table["first"][0]), place_of(table["last"][0])
         self.weighted = bool(facts["weighted"])
         self.bloom = (facts["bloom"], facts["bloom_length"], facts["bloom_crc"])
 
@@ -120,12 +121,12 @@ class Segment:
     def _stored(self) -> pa.Schema:
         return self.form.weighted if self.index.weighted else self.form.schema
 
-    def one(self, wanted: Keys, hashed: Hashes) -> pa.RecordBatch | None:
-        """The row of one key, which may be one that takes back (`is_dead`); None if the key is not here."""
-        index, key = self.index, wanted[0]
-        if is_above(key, index.last) or is_above(index.first[0], key):
+    def one(self, wanted: Keys, place: Place, hashed: int) -> pa.RecordBatch | None:
+        """The row of one key, given its place in the order and its hash; it may be one that takes back. None if the key is not here."""
+        index = self.index
+        if not index.lowest <= place <= index.highest or (bloom := self._bloom) is None:
             return None
-        if self._bloom is not None and not self._bloom.may_have(hashed)[0]:
+        if not bloom.may_have_one(hashed):
             return None
         rows = self.block(int(blocks_of(index.first, wanted)[0]))
         at = int(find(self.form.keys_of(rows), wanted)[0])

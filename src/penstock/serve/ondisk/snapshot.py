@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.serve.layout import WEIGHT
 from penstock.serve.ondisk.form import Form, Kind
-from penstock.serve.ondisk.keys import Ints, Keys, find, firsts, hashes, order
+from penstock.serve.ondisk.keys import Ints, Keys, find, firsts, hashes, order, place_of
 from penstock.serve.ondisk.memory import Run
 from penstock.serve.ondisk.merge import merged
 from penstock.serve.ondisk.segment import Segment
@@ -68,9 +68,9 @@ class Snapshot:
                 row = rows.slice(at, 1)
                 break
         else:
-            hashed = hashes(wanted)
+            place, hashed = place_of(wanted[0]), int(hashes(wanted)[0])
             for segment in self._segments:
-                batch = segment.one(wanted, hashed)
+                batch = segment.one(wanted, place, hashed)
                 if batch is not None:
                     row = pa.Table.from_batches([batch])
                     break
