@@ -297,6 +297,10 @@ class LoggingSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least important reports that the file gets."
     )
+    tracing: bool = Field(
+        default=False,
+        description="Create OpenTelemetry spans for statements and epochs, with the tracer provider of the process. Needs the package `opentelemetry-api` (`penstock[tracing]`).",
+    )
 
 
 class Settings(Section):

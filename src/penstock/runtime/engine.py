@@ -39,6 +39,7 @@ from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.storage import FED, Storage
 from penstock.runtime.storage.writes import TableWriter
 from penstock.runtime.ticker import Ticker
+from penstock.runtime.tracing import Tracing
 from penstock.serve.hub import Hub
 from penstock.serve.store import ViewStore
 from penstock.spark.compile import UNIT_OBJECT
@@ -86,6 +87,7 @@ class Engine:
         """Whether nobody is to hear of the JVM's end through it: the program does not know of this database."""
         self.temporary = folder is None
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-")) if folder is None else folder.absolute()
+        self.tracing = Tracing(settings.logging.tracing)
         make_folder(self.folder)
         self.ddl = threading.RLock()
         self._reports: Reports | None = None
@@ -140,7 +142,9 @@ class Engine:
         except BaseException:
             self._unwatch()
             raise
-        self.jobs = Jobs(self.storage, self.compute, self.ddl, self.lookups, lambda: self.running, self._paused)
+        self.jobs = Jobs(
+            self.storage, self.compute, self.ddl, self.lookups, lambda: self.running, self._paused, self.tracing
+        )
         self.storage.backpressure.readers = self.jobs.readers
 
     def _let_go(self) -> None:

@@ -560,6 +560,7 @@ class _Host:
             pace=jobs.pace(),
             read=partial(jobs.rows_read, self._common.objects),
             taken=jobs.taken,
+            tracing=jobs.tracing,
         )
 
 

@@ -15,6 +15,7 @@ from penstock.runtime.jobs.pace import Pace
 from penstock.runtime.jobs.timing import Timing
 from penstock.runtime.lifecycle import JOB_STEPS, JobState, Lifecycle, wait_s
 from penstock.runtime.storage.record import MemberRecorder, Recorder
+from penstock.runtime.tracing import Tracing
 from penstock.spark.bridge import Epoch, KernelJob
 from penstock.spark.hosted import HostJob
 from penstock.spark.operators import StateFigures
@@ -74,6 +75,7 @@ class JobSpec:
     blamed: Callable[[PenstockError], bool] = lambda error: False
     taken: Callable[[Sequence[int], int], None] = lambda objects, lsn: None
     """Hears of the objects of each epoch that is recorded, and up to which LSN it has read."""
+    tracing: Tracing = field(default_factory=lambda: Tracing(False))
     ended: Callable[[int], None] = lambda late: None
     """Hears, once, how many rows were too late, when the job has ended."""
     mend: Callable[[PenstockError, int], bool] = lambda error, attempt: False
@@ -169,6 +171,8 @@ class Job:
             figures.computing.add(epoch.ms)
             if self.spec.pace.after(self.spec.read(epoch), epoch.ms + recording):
                 self.kernel.limit(self.spec.pace.rows)
+        rows = sum(b.num_rows for output in epoch.batches for b in output)
+        self.spec.tracing.epoch(self.name, epoch.number, epoch.lsn, rows, epoch.ms, recording)
         self._mends = 0
         if self._failures:
             self._failures = 0

@@ -31,6 +31,7 @@ from penstock.runtime.storage.contents import complete, contents
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.record import GENERATION, Recorder, change_part
 from penstock.runtime.storage.storage import Storage
+from penstock.runtime.tracing import Tracing
 from penstock.serve.zset import negated
 from penstock.spark.bridge import Epoch, KernelJob
 
@@ -59,6 +60,7 @@ class Jobs:
         lookups: Mapping[int, FedLookup],
         running: Callable[[], bool],
         paused: set[int] | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self.storage = storage
         self.compute = compute
@@ -68,6 +70,7 @@ class Jobs:
         self.recovery = Recovery(storage)
         self.planned: dict[int, Planned] = {}
         self.by_object: dict[int, Job] = {}
+        self.tracing = Tracing(False) if tracing is None else tracing
         self.budget = StateBudget(storage.settings.engine.max_state_bytes)
         self.hosted = HostedJobs(self)
         self._lookups = lookups
@@ -288,6 +291,7 @@ class Jobs:
             healed=self.healer(told),
             mend=lambda error, n: self.recovery.mend(self._beginning(info, planned), error, n),
             taken=self.taken,
+            tracing=self.tracing,
             ended=self._count_late(owner or info),
             erred=self.erred,
             interrupt=asks.interrupt if asks is not None else lambda: None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -59,9 +60,8 @@ def execute(session: Session, sql: str, params: Params = None) -> Outcome:
     if prepared is not None and bound is not None:
         engine.check_open()
         try:
-            return _run_prepared(session, prepared, bound)
-        except NotPoint:
-            pass
+            with engine.tracing.statement(prepared.statement), suppress(NotPoint):
+                return _run_prepared(session, prepared, bound)
         except PenstockError as error:
             if error.sql is None:
                 error.sql = apply_params(sql, params)
@@ -79,10 +79,11 @@ def execute(session: Session, sql: str, params: Params = None) -> Outcome:
             if not isinstance(statement, st.StartPipeline):
                 # It starts a new JVM; everything else needs one.
                 engine.check_open()
-            if isinstance(statement, st.Select) and prepared is not None:
-                outcome = select(session, statement.query, prepared)
-            else:
-                outcome = run(session, statement)
+            with engine.tracing.statement(statement):
+                if isinstance(statement, st.Select) and prepared is not None:
+                    outcome = select(session, statement.query, prepared)
+                else:
+                    outcome = run(session, statement)
         except PenstockError as error:
             if error.sql is None:
                 error.sql = text
