@@ -23,6 +23,7 @@ from penstock.runtime.storage.backpressure import Backpressure
 from penstock.runtime.storage.checkpoints import CheckpointStore
 from penstock.runtime.storage.contents import read_entry
 from penstock.runtime.storage.feed import Feed
+from penstock.runtime.storage.format import bring_up_to_date
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.layout import Layout, remove
 from penstock.runtime.storage.pervalue import ValueWatermark
@@ -88,6 +89,8 @@ class Storage:
     def _open(self) -> None:
         settings, folder = self.settings, self.layout.root
         self.restored = finish(folder) or self.restored
+        self.migrated_from = bring_up_to_date(folder)
+        """The format of the folder before it was opened, if an earlier version wrote it."""
         self.index: Index = NoIndex()
         self.feeds: dict[int, Feed] = {}
         self.closed: dict[int, PenstockError] = {}
