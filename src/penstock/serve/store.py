@@ -531,6 +531,10 @@ class ViewStore:
                 if layout is not None and layout.damage is None and epoch > layout.epoch:
                     todo.append((layout, table, epoch, _total(table)))
             changed = [(layout, table) for layout, table, _, _ in todo if table.num_rows]
+            for layout, table in changed:
+                # A change that would not fit in memory goes to disk at once.
+                if table.nbytes > self._part_bytes and layout.size + table.nbytes > self._object_bytes:
+                    self._try_move(layout)
             if not self._let_wait(changed) and changed:
                 self._store_waiting()
                 self._insert_all(changed)
@@ -657,14 +661,20 @@ class ViewStore:
         # Its next change moves one that is being compacted.
         if large is None or not large.compacting:
             layout.weighed = size
-        form = self._form_on_disk(large) if large is not None and not large.compacting else None
-        if large is not None and form is not None and large.damage is None:
-            try:
-                self._move(large, form)
-            except Exception as why:
-                # It stays in memory, where DuckDB spills; it is tried again when it has grown.
-                _logger.warning("object %d could not be moved to disk: %s", large.id, why)
+        if large is not None:
+            self._try_move(large)
         return layout.disk is not None
+
+    def _try_move(self, layout: TableLayout) -> None:
+        """Moves an object to disk, unless it is there, cannot lie there, or is being compacted."""
+        form = self._form_on_disk(layout) if not layout.compacting and layout.damage is None else None
+        if form is None:
+            return
+        try:
+            self._move(layout, form)
+        except Exception as why:
+            # It stays in memory, where DuckDB spills; it is tried again when it has grown.
+            _logger.warning("object %d could not be moved to disk: %s", layout.id, why)
 
     def _move(self, layout: TableLayout, form: Form) -> None:
         if layout.recent is not None and layout.recent.waiting:

@@ -85,6 +85,7 @@ def test_an_epoch_is_applied_once(store: ViewStore) -> None:
     assert everything(store) == {1: (1, "a", 1.0)}
 
 
+@pytest.mark.parametrize("store", ["memory"], indirect=True)
 def test_a_broken_change_is_found(store: ViewStore) -> None:
     store.apply(1, change(((1, "a", 1.0), -1)), epoch=1, lsn=1)
     with pytest.raises(PenstockError, match="PSK-8001"):

@@ -108,6 +108,8 @@ class DiskContents:
         for file in folder.iterdir():
             if file.name not in named:
                 file.unlink(missing_ok=True)
+        # The last process may have ended before it merged them.
+        found._merge_if_due()
         return found
 
     @property
