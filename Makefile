@@ -51,7 +51,8 @@ test-long: install ## the tests that take many minutes; not part of `make test`
 	TEST_EFFORT=2 $(PYTEST) tests/e2e
 	$(PYTEST) tests/long
 
-test-crash: install ## kill a database 1,000 times; CRASH="--kills 50 --seed 7" passes arguments
+test-crash: install ## kill a database 1,000 times, with its JVM and without; CRASH="--kills 50 --seed 7" passes arguments
+	$(BIN)/python -m tests.crash.storage $(CRASH)
 	$(BIN)/python -m tests.crash.harness $(CRASH)
 
 check: install ## linter, formatter, types and layers

@@ -35,10 +35,12 @@ def with_penstock(quick: bool) -> Figures:
         subscribers = [db.subscribe("w") for _ in range(SUBSCRIBERS)]
         each = (resident() - before) / SUBSCRIBERS
         rounds(db, subscribers, 0, WARM_UP)
-        view = rounds(db, subscribers, WARM_UP, commits)
+        view, view_cpu = zip(*rounds(db, subscribers, WARM_UP, commits), strict=True)
         cancel(subscribers)
         figures = {"kib": [each], "view_per_s": [SUBSCRIBERS / float(np.median(view))]}
-        figures["live_per_s"] = [live(db, 1.0 if quick else 4.0)]
+        figures["view_per_cpu_s"] = [SUBSCRIBERS / float(np.median(view_cpu))]
+        per_s, per_cpu_s = live(db, 1.0 if quick else 4.0)
+        figures["live_per_s"], figures["live_per_cpu_s"] = [per_s], [per_cpu_s]
         alone: list[float] = []
         beside: list[float] = []
         for turn in range(TURNS):
@@ -50,22 +52,22 @@ def with_penstock(quick: bool) -> Figures:
     return figures
 
 
-def rounds(db: api.Database, subscribers: list[api.Subscription], first: int, count: int) -> list[float]:
-    """For each commit the seconds from when the first subscriber waits for nothing more until the last one has its change."""
+def rounds(db: api.Database, subscribers: list[api.Subscription], first: int, count: int) -> list[tuple[float, float]]:
+    """For each commit the seconds, and those of the reader's CPU, from when the first subscriber waits for nothing more until the last one has its change."""
     taken = []
     for number in range(first, first + count):
         db.insert("t", [(number, 1)])
         db.flush(timeout=SOON_S)
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.thread_time()
         for s in subscribers:
             if s.next(SOON_S) is None:
                 raise TimeoutError(f"commit {number} did not arrive")
-        taken.append(time.perf_counter() - began)
+        taken.append((time.perf_counter() - began, time.thread_time() - cpu))
     return taken
 
 
-def live(db: api.Database, seconds: float) -> float:
-    """Deliveries a second while one thread commits as fast as it can and another reads all subscriptions of the table."""
+def live(db: api.Database, seconds: float) -> tuple[float, float]:
+    """Deliveries a second, and a second of the process's CPU, while one thread commits as fast as it can and another reads all subscriptions of the table."""
     subscribers = [db.subscribe("t") for _ in range(SUBSCRIBERS)]
     ended = threading.Event()
 
@@ -76,7 +78,7 @@ def live(db: api.Database, seconds: float) -> float:
             number += 1
 
     writer = threading.Thread(target=write)
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     writer.start()
     delivered = 0
     while time.perf_counter() - began < seconds:
@@ -84,11 +86,11 @@ def live(db: api.Database, seconds: float) -> float:
         delivered += 1
         for s in subscribers[1:]:
             delivered += s.next(0) is not None
-    taken = time.perf_counter() - began
+    taken, cpu = time.perf_counter() - began, time.process_time() - cpu
     ended.set()
     writer.join()
     cancel(subscribers)
-    return delivered / taken
+    return delivered / taken, delivered / cpu
 
 
 def delays(db: api.Database, turn: int, stalled: int, commits: int) -> list[float]:
@@ -128,6 +130,7 @@ WORK = Work(
     programs={PENSTOCK: with_penstock},
     rows=(
         Row("1,000 subscribers of one view", "view_per_s", "deliveries/s", (AtLeast(200_000),), digits=0),
+        Row("the same, a second of the reader's CPU", "view_per_cpu_s", "deliveries/s", (AtLeast(200_000),), digits=0),
         Row(
             "1,000 subscribers of one table, beside its writer",
             "live_per_s",
@@ -135,6 +138,7 @@ WORK = Work(
             (AtLeast(200_000),),
             digits=0,
         ),
+        Row("the same, a second of the process's CPU", "live_per_cpu_s", "deliveries/s", (AtLeast(200_000),), digits=0),
         Row("memory of a subscriber", "kib", "KiB", (AtMost(20),), better="less", digits=1),
         Row("one row to 1,000 subscribers, p99", "alone_p99_ms", "ms", better="less"),
         Row("one row to 950 subscribers, 50 stalled, p99", "stalled_p99_ms", "ms", better="less"),

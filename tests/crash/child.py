@@ -24,7 +24,7 @@ from penstock.disk.crash import VARIABLE
 from penstock.errors import PenstockError
 from penstock.spark import session
 
-SOON_S = 180.0
+SOON_S = 600.0
 FOLLOWED = ("sums", "windows", "even")
 SETTLES = 12
 """Every so many commits it waits for the queries."""

@@ -13,8 +13,9 @@ CONFIG = {
     "log.segment_bytes": 65_536,
     "log.retain_bytes": 200_000,
     "checkpoint.interval_ms": 700,
+    "serve.object_memory": "2kb",
 }
-"""Small segments and frequent checkpoints, so that each life trims, thins and prunes."""
+"""Small segments, frequent checkpoints and contents that go to disk, so that each life trims, thins, merges and prunes."""
 
 PIPELINE = """
 CREATE SOURCE IF NOT EXISTS s (k BIGINT, v BIGINT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND);

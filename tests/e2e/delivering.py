@@ -23,6 +23,7 @@ from penstock.connect import Access, register_callable
 from penstock.disk import sync_folder, write_durably
 from penstock.log import Part
 from penstock.runtime.connect.sinks import SinkRunner
+from penstock.runtime.storage.position import Position, position_file
 from penstock.runtime.storage.storage import Storage
 
 KEYS = 7
@@ -93,6 +94,10 @@ def objects(storage: Storage, task: Task) -> tuple[ObjectInfo, ObjectInfo, list[
     known = {o.name: o for o in storage.catalog.objects()}
     for info in known.values():
         storage.attach(info)
+        # A kill may have come before it was written.
+        file = position_file(storage.layout, info)
+        if info.kind is Kind.SINK and not file.exists() and not storage.log.epoch(known["events"].id):
+            file.write(Position())
     return known["events"], known["totals"], [o for o in known.values() if o.kind is Kind.SINK]
 
 

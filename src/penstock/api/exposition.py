@@ -138,7 +138,11 @@ class DatabaseCollector(Collector):
         parts = GaugeMetricFamily(
             "penstock_epoch_seconds", "Half, or 99 of 100, epochs take no longer.", labels=[*labels, "quantile"]
         )
+        over = CounterMetricFamily(
+            "penstock_epochs_over_total", "Epochs that took longer than engine.max_epoch_ms.", labels=["job"]
+        )
         for job in self._engine.jobs:
+            over.add_metric([job.name], job.spec.pace.over)
             for phase, timing in (("compute", job.figures.computing), ("record", job.figures.recording)):
                 count.add_metric([job.name, phase], timing.count)
                 total.add_metric([job.name, phase], timing.total_ms / 1000)
@@ -146,7 +150,7 @@ class DatabaseCollector(Collector):
                     found = timing.percentile(share)
                     if found is not None:
                         parts.add_metric([job.name, phase, str(share)], found / 1000)
-        yield from (count, total, parts)
+        yield from (count, total, parts, over)
 
 
 def _checkpoints(engine: Engine) -> Iterator[Metric]:

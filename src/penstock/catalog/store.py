@@ -19,7 +19,7 @@ from penstock.errors import fail
 class Catalog:
     """Thread-safe. A change is on disk when its call returns. If it cannot be written, the call raises PSK-7004 and changes nothing.
 
-    Besides the objects, it stores everything else that must survive a restart: `plans`, the fingerprint of the plan that produced a
+    Besides the objects, it stores everything else that must survive a restart: `plans`, the signature of what produced a
     query's stored state, by query id; `solo`, by the id of a query that has left a shared job or begins
     again; `hosted`, the jobs that queries share, by the objects that they read; and `home`,
     the folder of the database when it last ran. Change these within `edit`.

@@ -131,6 +131,22 @@ class EngineSettings(Section):
         ge=1,
         description="How long an idle job waits for a commit before it returns control to Spark.",
     )
+    max_state_bytes: Count = Field(
+        default=0,
+        ge=0,
+        description="Size limit of the state of all queries together, in bytes; 0: no limit. A query whose state grows while the limit is reached fails (PSK-4002). "
+        "For single queries there are the options `max_state_bytes` and `max_operator_state_bytes`.",
+    )
+    max_epoch_ms: Count = Field(
+        default=10_000,
+        ge=0,
+        description="How long an epoch should take at most; 0: any time. After one that takes longer, the query reads fewer rows at a time, until its epochs take less again. `penstock_epochs_over_total` counts them.",
+    )
+    shutdown_timeout_ms: Count = Field(
+        default=60_000,
+        ge=1,
+        description="How long `close` and `STOP PIPELINE` wait for queries, sinks and connectors, in all. What has not stopped by then is left behind, and named in the log of Python; nothing committed is lost.",
+    )
     release_failed_ms: Count = Field(
         default=86_400_000,
         ge=0,
@@ -180,6 +196,11 @@ class CheckpointSettings(Section):
         ge=1,
         description="How many checkpoints are kept. The log keeps what queries have read since the oldest of them.",
     )
+    timeout_ms: Count = Field(
+        default=300_000,
+        ge=1,
+        description="How long a checkpoint may take: CHECKPOINT waits so long for queries (PSK-0010), and its files are written to disk within the same time, or it is given up (PSK-6014).",
+    )
 
 
 class ServeSettings(Section):
@@ -190,6 +211,12 @@ class ServeSettings(Section):
         pattern=r"^[1-9]\d* ?[kmgtKMGT][iI]?[bB]$",
         description="Memory limit for contents, and for the result of one query, such as `512mb` or `4gb`. Contents above it are spilled to the "
         "database folder; a larger result is refused (`PSK-7009`). Indexes for reads by key take up to a quarter of it in addition.",
+    )
+    object_memory: str = Field(
+        default="128mb",
+        pattern=r"^[1-9]\d* ?[kmgtKMGT][iI]?[bB]$",
+        description="A table or view with more rows than fit in this is kept on disk, with an index on its key; so is the largest when all together have more than half of `memory_limit`. Its newest changes, "
+        "a quarter of this, are in memory.",
     )
 
 
@@ -269,6 +296,10 @@ class LoggingSettings(Section):
     )
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least important reports that the file gets."
+    )
+    tracing: bool = Field(
+        default=False,
+        description="Create OpenTelemetry spans for statements and epochs, with the tracer provider of the process. Needs the package `opentelemetry-api` (`penstock[tracing]`).",
     )
 
 

@@ -16,13 +16,14 @@ from penstock.connect.formats import Format, encoded, find_format
 from penstock.connect.options import check_options, choice, flag, required
 from penstock.connect.sinks import Capabilities, Opening, Sink, register_sink
 from penstock.connect.types import INTERVALS, refuse_written
-from penstock.disk import crash_point, sync_folder, unwritable, write_durably
+from penstock.disk import Witness, crash_point, sync_folder, unwritable, write_durably
 from penstock.errors import PenstockError, fail
 from penstock.serve.zset import inserted, weighted
 from penstock.sql.files import FileOptions
 
 _OPTIONS = ("path", "format", "mode", "changelog")
 _MARK = ".penstock-sink"
+_RENAMED = ".penstock-renamed"
 _EPOCH = r"epoch-(\d{12,})\.(\w+)"
 _PENDING = r"\.epoch-(\d{12,})\.(\w+)\.pending"
 
@@ -44,6 +45,8 @@ class FilesSink(Sink):
         self._changelog = changelog
         self._claimed = False
         self._lock: int | None = None
+        self._renamed = Witness(folder / _RENAMED)
+        """The last epoch whose file has its name: consumers may remove files, and one that is gone then was delivered."""
 
     def open(self, opening: Opening) -> int:
         nested = [f.name for f in opening.schema if pa.types.is_nested(f.type) and declared(f) != "variant"]
@@ -143,6 +146,10 @@ class FilesSink(Sink):
             crash_point("files.renamed")
         if waiting:
             self._sync()
+            self._renamed.attest(max(waiting[-1], self._renamed.number))
+
+    def has(self, epoch: int) -> bool:
+        return epoch <= self._renamed.number or self._committed(epoch).exists()
 
     def rollback(self, epoch: int) -> None:
         for one in self._epochs(_PENDING):
@@ -158,6 +165,7 @@ class FilesSink(Sink):
                     except OSError as why:
                         raise unwritable(name(one), why) from why
                     crash_point("files.taken_back")
+        self._renamed.attest(min(after, self._renamed.number))
         self._sync()
 
     def close(self) -> None:
@@ -165,8 +173,10 @@ class FilesSink(Sink):
         try:
             if self._claimed and not self._epochs(_EPOCH) and not self._epochs(_PENDING):
                 (self._folder / _MARK).unlink(missing_ok=True)
+                (self._folder / _RENAMED).unlink(missing_ok=True)
         finally:
             self._claimed = False
+            self._renamed.close()
             self._release()
 
     def _check(self) -> None:

@@ -73,6 +73,10 @@ class Sink:
     def commit(self, epoch: int) -> None:
         """Makes every epoch up to this one visible. Does nothing for those that already are."""
 
+    def has(self, epoch: int) -> bool:
+        """Whether an epoch that was decided has arrived. Asked after a crash, for the epochs of the last transaction, when it has been committed again."""
+        return True
+
     def rollback(self, epoch: int) -> None:
         """Discards what was written from this epoch on and is not committed."""
 

@@ -10,23 +10,27 @@ VARIABLE = "PENSTOCK_CRASH_AT"
 """The environment variable that names the step: `sink.decided`, or `sink.decided:3` for the third time."""
 
 
-def _armed(wanted: str) -> Callable[[str], None]:
-    step, _, times = wanted.partition(":")
-    left = int(times or 1)
+class Armed:
+    """Kills the process at a step."""
 
-    def reached(name: str) -> None:
-        nonlocal left
-        if name == step:
-            left -= 1
-            if not left:
+    def __init__(self, wanted: str) -> None:
+        self.arm(wanted)
+
+    def arm(self, wanted: str) -> None:
+        """Another step, from now on."""
+        self._step, _, times = wanted.partition(":")
+        self._left = int(times or 1)
+
+    def __call__(self, name: str) -> None:
+        if name == self._step:
+            self._left -= 1
+            if not self._left:
                 os.kill(os.getpid(), signal.SIGKILL)
-
-    return reached
 
 
 def _unarmed(name: str) -> None:
     """Does nothing."""
 
 
-crash_point: Callable[[str], None] = _armed(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else _unarmed
+crash_point: Callable[[str], None] = Armed(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else _unarmed
 """Marks a step. The process is killed there if the environment says so; otherwise it does nothing."""

@@ -7,7 +7,7 @@ from penstock.log.entry import Entry
 from penstock.log.holding import Holding, Kept
 from penstock.log.lock import FolderLock
 from penstock.log.log import Log
-from penstock.log.part import ExternalFile, Part
+from penstock.log.part import Part
 from penstock.log.pinned import Pinned
 from penstock.log.restart import go_on_after
 from penstock.log.state import Covered
@@ -17,7 +17,6 @@ __all__ = [
     "Commit",
     "Covered",
     "Entry",
-    "ExternalFile",
     "FolderLock",
     "Holding",
     "Kept",

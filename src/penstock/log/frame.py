@@ -1,7 +1,7 @@
 """The header of a frame, as bytes.
 
 A frame is one object's part of one commit. Its header is a fixed struct, then a table of (offset, length, rows, CRC32C) for each
-record-batch message, then optionally the watermark in force for each of them, then for an external file its length and path; it is
+record-batch message, then optionally the watermark in force for each of them; it is
 zero-padded to a multiple of eight. The payload follows.
 The header's CRC32C covers everything after the CRC field.
 
@@ -22,7 +22,6 @@ from penstock.log.state import NO_WATERMARK, NOTHING_COVERED, Covered
 FORMAT = 3
 MAGIC = b"PSKf"
 _COMMIT = 1
-_EXTERNAL = 2
 _IDLE = 4
 _BEFORE = 8
 
@@ -40,7 +39,6 @@ _START = struct.Struct("<4sII")
 _BATCH = struct.Struct("<QQII")
 _UNCHECKED_BATCH = struct.Struct("<QQQ")
 _WATERMARK = struct.Struct("<q")
-_EXTERNAL_LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _CRC_END = 8
 
@@ -50,7 +48,7 @@ class Frame(NamedTuple):
 
     `durable_lsn` is the last commit known to be on disk when this frame was written: damage to a commit at or before
     it cannot be a torn write. `last` marks the last frame of its commit. The object's epochs from `since` up to this one had no rows.
-    Offsets in `batches` are relative to the start of the payload, or of the external file; `checks` has the CRC32C of each message, if the
+    Offsets in `batches` are relative to the start of the payload; `checks` has the CRC32C of each message, if the
     format has them. `covers` is what the epoch of a job has read.
     """
 
@@ -69,8 +67,6 @@ class Frame(NamedTuple):
     payload_length: int
     payload_crc: int
     batches: tuple[tuple[int, int, int], ...]
-    external_path: str | None = None
-    external_length: int = 0
     idle: bool = False
     before: tuple[int, ...] = ()
     checks: tuple[int, ...] = ()
@@ -87,9 +83,6 @@ def pack(frame: Frame) -> bytes:
     if frame.before:
         flags |= _BEFORE
         tail += b"".join([_WATERMARK.pack(watermark) for watermark in frame.before])
-    if frame.external_path is not None:
-        flags |= _EXTERNAL
-        tail += _EXTERNAL_LENGTH.pack(frame.external_length) + frame.external_path.encode()
     length = _CRC_END + _CHECKED.size + len(tail)
     padding = -length % 8
     checked = _CHECKED.pack(
@@ -123,11 +116,9 @@ def _table(batches: tuple[tuple[int, int, int], ...], checks: tuple[int, ...]) -
     )
 
 
-def header_length(batches: int, version: int, *, before: int = 0, external_path: str | None = None) -> int:
+def header_length(batches: int, version: int, *, before: int = 0) -> int:
     """The length of a header with this number of batches, and `before` watermarks."""
     length = _FIXED[version].size + batches * _BATCH.size + before * _WATERMARK.size
-    if external_path is not None:
-        length += _EXTERNAL_LENGTH.size + len(external_path.encode())
     return length + -length % 8
 
 
@@ -168,7 +159,6 @@ def _unpack(data: pa.Buffer, position: int, length: int, version: int) -> Frame:
     # Format 1 does not store when the last rows came.
     input_lsn, since, *covered = later or (lsn, epoch)
     at = position + fixed.size
-    path, external_length = None, 0
     before: tuple[int, ...] = ()
     batches: tuple[tuple[int, int, int], ...]
     checks: tuple[int, ...] = ()
@@ -186,11 +176,6 @@ def _unpack(data: pa.Buffer, position: int, length: int, version: int) -> Frame:
     if flags & _BEFORE:
         before = tuple([_WATERMARK.unpack_from(data, at + i * _WATERMARK.size)[0] for i in range(count)])
         at += count * _WATERMARK.size
-    if flags & _EXTERNAL:
-        (external_length,) = _EXTERNAL_LENGTH.unpack_from(data, at)
-        at += _EXTERNAL_LENGTH.size
-        path = data.slice(at, position + length - at).to_pybytes().rstrip(b"\0").decode()
-        checks = ()
     return Frame(
         lsn,
         durable_lsn,
@@ -207,8 +192,6 @@ def _unpack(data: pa.Buffer, position: int, length: int, version: int) -> Frame:
         payload_length,
         payload_crc,
         batches,
-        path,
-        external_length,
         bool(flags & _IDLE),
         before,
         checks,
@@ -218,7 +201,7 @@ def _unpack(data: pa.Buffer, position: int, length: int, version: int) -> Frame:
 
 def is_whole(frame: Frame, payload: pa.Buffer) -> bool:
     """Whether a payload has the checksums of its header."""
-    if frame.external_path is not None or not frame.payload_length:
+    if not frame.payload_length:
         return True
     if payload.size < frame.payload_length:
         return False

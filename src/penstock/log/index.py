@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.log.entry import Entry
@@ -35,13 +34,6 @@ class Slice(NamedTuple):
     end: int
 
 
-class Removed(NamedTuple):
-    """Removed entries: their number, and their external files with the lengths."""
-
-    number: int
-    files: list[tuple[str, int]]
-
-
 class Index:
     """Entries by object, in LSN order. Not thread-safe: the caller must serialise calls.
 
@@ -49,12 +41,10 @@ class Index:
     has one entry.
     """
 
-    def __init__(self, database: Path) -> None:
-        self._database = database
+    def __init__(self) -> None:
         self._objects: dict[int, _Object] = {}
         self._by_segment: dict[int, dict[int, Run]] = {}
         self.states: dict[int, ObjectState] = {}
-        self.external_bytes = 0
 
     def add(self, at: int, frame: Frame, segment: Segment) -> None:
         """Adds the entry of a frame whose payload begins at an offset of a segment."""
@@ -75,18 +65,14 @@ class Index:
         last.add(at, frame)
         segment.needed += 1
         of.rows += rows
-        if frame.external_path is None:
-            of.bytes += frame.payload_length
-        else:
-            of.bytes += frame.external_length
-            self.external_bytes += frame.external_length
+        of.bytes += frame.payload_length
 
     def entries(self, object_id: int, after: int, up_to: int, limit: int | None) -> list[Entry]:
         found: list[Entry] = []
         for run, start, end in self._slices(object_id, after, up_to):
             if limit is not None:
                 end = min(end, start + limit - len(found))
-            found += run.entries(self._database, start, end)
+            found += run.entries(start, end)
             if limit is not None and len(found) >= limit:
                 break
         return found
@@ -98,14 +84,14 @@ class Index:
 
     def first(self, object_id: int) -> Entry | None:
         of = self._objects.get(object_id)
-        return of.runs[0].entries(self._database, 0, 1)[0] if of else None
+        return of.runs[0].entries(0, 1)[0] if of else None
 
     def last(self, object_id: int, up_to: int) -> Entry | None:
         of = self._objects.get(object_id)
         for run in reversed(of.runs if of else []):
             count = run.count_up_to(up_to)
             if count:
-                return run.entries(self._database, count - 1, count)[0]
+                return run.entries(count - 1, count)[0]
         return None
 
     def lsn_at_epoch(self, object_id: int, epoch: int) -> int:
@@ -115,12 +101,6 @@ class Index:
             if count:
                 return run.lsn(count - 1)
         return 0
-
-    def files(self) -> Iterator[tuple[str, int]]:
-        """All external files, relative to the database, and their lengths."""
-        for of in self._objects.values():
-            for run in of.runs:
-                yield from run.files(len(run))
 
     def has(self, object_id: int, lsn: int) -> bool:
         return bool(self._slices(object_id, lsn - 1, lsn))
@@ -160,10 +140,10 @@ class Index:
                 break
         return found
 
-    def remove(self, object_id: int, up_to: int) -> Removed:
+    def remove(self, object_id: int, up_to: int) -> int:
         """Removes an object's entries up to an LSN."""
         of = self._objects.get(object_id)
-        count, files = 0, []
+        count = 0
         while of is not None and of.runs:
             run = of.runs[0]
             part = run.count_up_to(up_to)
@@ -174,15 +154,12 @@ class Index:
                 of.since = run.epoch(with_rows) + 1
             of.bytes -= run.bytes(0, part)
             of.rows -= run.row_count(0, part)
-            gone = list(run.files(part))
-            self.external_bytes -= sum(length for _, length in gone)
-            files += gone
             count += part
             run.drop_first(part)
             self._let_go(of, run, part)
         if of is not None and not of.runs:
             del self._objects[object_id]
-        return Removed(count, files)
+        return count
 
     def runs_in(self, segment: Segment) -> list[Run]:
         """The needed entries of a segment, one run per object."""
@@ -233,7 +210,7 @@ class Index:
 
 def _marks(frame: Frame) -> bool:
     """Whether a frame has no payload."""
-    return not frame.batches and frame.external_path is None
+    return not frame.batches
 
 
 def _last_lsn(run: Run) -> int:

@@ -75,13 +75,12 @@ class Log:
         make_folder(self._folder)
         self._floors = Floors(self._folder)
         witness = Witness(self._folder / "head")
-        state = recover(self._database, self._folder, self._floors, witness.number)
+        state = recover(self._folder, self._floors, witness.number)
         self._index: Index = state.index
         self._segments: list[Segment] = state.segments
         self._head = state.next_lsn - 1
         self._end = state.active.end
         self._writer = Writer(
-            self._database,
             self._folder,
             state.active,
             self._index.states,
@@ -135,7 +134,7 @@ class Log:
         for part in parts:
             if self._floors.forgotten(part.object_id):
                 raise fail("PSK-0009", f"Object {part.object_id} was dropped and accepts no more commits.")
-        return self._writer.submit(prepare(parts, self._database))
+        return self._writer.submit(prepare(parts))
 
     def entries(
         self, object_id: int, after: int = 0, up_to: int | None = None, *, limit: int | None = None
@@ -206,7 +205,7 @@ class Log:
                 segments = (*older, (self._segments[-1].path, self._end))
                 floors = pack_json(self._floors.content(), FLOORS_FORMAT)
                 states, taken_back = dict(self._index.states), tuple(self._floors.abandoned)
-                found = Pinned(self._head, segments, floors, tuple(self._index.files()), states, taken_back)
+                found = Pinned(self._head, segments, floors, states, taken_back)
             yield found
 
     def retains(self, object_id: int, after: int) -> bool:
@@ -277,33 +276,29 @@ class Log:
     def forget(self, object_id: int) -> None:
         """Forgets a dropped object: its entries are no longer needed, even after a restart, and it accepts no more commits. Its id must not be reused.
 
-        Deletes its external files; the next `trim` frees the rest of its space.
+        The next `trim` frees its space.
         """
         with self._trimming:
             with self._lock:
                 self._floors.forget(object_id, self._head)
-                removed = self._index.remove(object_id, FORGOTTEN)
+                self._index.remove(object_id, FORGOTTEN)
                 self._index.states.pop(object_id, None)
             self._floors.save()
-            self._delete_files(removed.files)
 
     def trim(self, keep_after: Mapping[int, int]) -> int:
         """Removes the entries of each given object up to and including the given LSN.
 
-        Deletes segments and external files without needed entries, and returns the bytes freed. Thins out segments whose needed entries
+        Deletes segments without needed entries, and returns the bytes freed. Thins out segments whose needed entries
         have not changed since the last trim, if that frees half of them. Watermarks, epochs and LSNs are not affected. A call with nothing
         to do is cheap.
         """
         with self._trimming:
-            files: list[tuple[str, int]] = []
             with self._lock:
                 for object_id, lsn in keep_after.items():
                     # A floor above the head would drop future commits.
                     floor = min(lsn, self._head)
-                    removed = self._index.remove(object_id, floor)
-                    if removed.number:
+                    if self._index.remove(object_id, floor):
                         self._floors.raise_to(object_id, floor)
-                        files += removed.files
                 # Keep the last segment: its head has the states of all objects.
                 older = self._segments[:-1]
                 unneeded = [s for s in older if s.needed == 0]
@@ -312,7 +307,7 @@ class Log:
                     segment.before = segment.needed
                 self._floors.settle(lambda i, lsn: not any(s.may_hold(i, lsn) for s in self._segments))
             freed = 0
-            if unneeded or files or pinned:
+            if unneeded or pinned:
                 self._floors.remove(s.number for s in unneeded)
                 try:
                     self._floors.save()
@@ -322,7 +317,6 @@ class Log:
                     leading = [s for s, of in zip(unneeded, self._segments, strict=False) if s is of]
                     freed += sum([bury(s) for s in leading])
                     self._floors.save()
-            freed += self._delete_files(files)
             freed += self._delete_segments(unneeded)
             # Smallest first: on a nearly full disk, they free the space for the larger copies.
             return freed + sum([self._thin_out(s) for s in sorted(pinned, key=lambda s: s.needed)])
@@ -334,9 +328,9 @@ class Log:
 
     @property
     def size(self) -> int:
-        """The size of the log on disk: all segments, including the space reserved for the last, and all external files."""
+        """The size of the log on disk: all segments, including the space reserved for the last."""
         with self._lock:
-            return sum(s.disk_bytes for s in self._segments) + self._index.external_bytes
+            return sum(s.disk_bytes for s in self._segments)
 
     def holdings(self) -> list[Holding]:
         """The part of the log that each object retains."""
@@ -395,13 +389,6 @@ class Log:
             crash_point("log.trimmed")
         return sum(s.disk_bytes for s in segments)
 
-    def _delete_files(self, files: list[tuple[str, int]]) -> int:
-        for file, _ in files:
-            path = self._database / file
-            self._maps.drop(str(path))
-            _unlink(path)
-        return sum(length for _, length in files)
-
     def _thin_out(self, segment: Segment) -> int:
         """Thins out a segment if that frees at least half of it; returns the bytes freed."""
         if not self._holes:
@@ -410,7 +397,7 @@ class Log:
             segment.judged = segment.needed
             following = self._segments[self._segments.index(segment) + 1].first_lsn
             runs = self._index.runs_in(segment)
-            if 2 * sum(run.inline_bytes() for run in runs) > segment.disk_bytes:
+            if 2 * sum(run.size for run in runs) > segment.disk_bytes:
                 return 0
             runs = [run.copy() for run in runs]
         ranges = merge(frame for run in runs for frame in run.frames())

@@ -10,21 +10,8 @@ from penstock.log.state import Covered
 
 
 @dataclass(frozen=True, slots=True)
-class ExternalFile:
-    """A finished file of record-batch messages that a commit adopts without copying.
-
-    `path` is relative to the database folder and uses `/`. `batches` holds (offset, length, rows) of each message in the file.
-    """
-
-    path: str
-    length: int
-    rows: int
-    batches: tuple[tuple[int, int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Part:
-    """One object's part of a commit: rows inline (`batches`), rows in a file (`file`), or a marker with neither.
+    """One object's part of a commit: rows (`batches`), or a marker without any.
 
     The batches have the first `column_count` columns (0: all) of the object's canonical Arrow schema. `watermark` (Unix ms) is the object's watermark
     after this part; it never lowers the current one. `job_epoch` is Spark's batch id for the output of a job, otherwise -1.
@@ -37,7 +24,6 @@ class Part:
     batches: tuple[pa.RecordBatch, ...] = ()
     watermark: int | None = None
     job_epoch: int = -1
-    file: ExternalFile | None = None
     column_count: int = 0
     input_lsn: int | None = None
     idle: bool = False

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import google_crc32c
 import pyarrow as pa
 
-from penstock.disk import sync_file, unwritable
 from penstock.errors import fail
-from penstock.log.part import ExternalFile, Part
+from penstock.log.part import Part
 
 MAX_BATCH_ROWS = 32_768
 """Larger batches are split, so that readers can process one commit in parallel."""
@@ -29,15 +27,15 @@ class Payload(NamedTuple):
     checks: tuple[int, ...]
 
 
-def prepare(parts: Sequence[Part], database: Path) -> list[Payload]:
-    """Serialises the parts of one commit, and makes external files durable."""
+def prepare(parts: Sequence[Part]) -> list[Payload]:
+    """Serialises the parts of one commit."""
     if not parts:
         raise fail("PSK-0009", "A commit needs at least one part.")
     if len({part.object_id for part in parts}) != len(parts):
         raise fail("PSK-0009", "A commit can contain only one part of each object.")
     for part in parts:
         _check_numbers(part)
-    return [_serialise(part) if part.file is None else _adopt(part, part.file, database) for part in parts]
+    return [_serialise(part) for part in parts]
 
 
 def _check_numbers(part: Part) -> None:
@@ -102,26 +100,3 @@ def _has_dictionary(kind: pa.DataType) -> bool:
     if kind.num_fields:
         return any(_has_dictionary(kind.field(i).type) for i in range(kind.num_fields))
     return bool(pa.types.is_dictionary(kind))
-
-
-def _adopt(part: Part, file: ExternalFile, database: Path) -> Payload:
-    relative = PurePosixPath(file.path)
-    if part.batches:
-        raise fail("PSK-0009", "A part has batches or a file, not both.")
-    if relative.is_absolute() or ".." in relative.parts or "\0" in file.path or not relative.parts:
-        raise fail("PSK-0009", f"{file.path} is not a path inside the database folder.")
-    if relative.parts[:-1] == ("log",):
-        raise fail("PSK-0009", f"{file.path} is in the folder of the segments; external files need their own folder.")
-    if sum(rows for _, _, rows in file.batches) != file.rows:
-        raise fail("PSK-0009", f"The batches of {file.path} do not add up to {file.rows} rows.")
-    if any(offset < 0 or length <= 0 or offset + length > file.length for offset, length, _ in file.batches):
-        raise fail("PSK-0009", f"A batch of {file.path} is outside its {file.length} bytes.")
-    path = database / relative
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise unwritable(path, error) from error
-    if size < file.length:
-        raise fail("PSK-0009", f"{path} has {size} bytes, not {file.length}.")
-    sync_file(path)
-    return Payload(part, (), file.batches, (), file.rows, 0, ())

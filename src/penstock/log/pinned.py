@@ -11,12 +11,11 @@ from penstock.log.state import ObjectState
 
 
 class Pinned(NamedTuple):
-    """The last commit; the segments, each up to a size; the content of the file of floors; the external files, relative to the database, with their sizes; the state of each object;
+    """The last commit; the segments, each up to a size; the content of the file of floors; the state of each object;
     and what restores have taken back."""
 
     head: int
     segments: tuple[tuple[Path, int], ...]
     floors: bytes
-    files: tuple[tuple[str, int], ...]
     states: Mapping[int, ObjectState]
     abandoned: tuple[Abandoned, ...]

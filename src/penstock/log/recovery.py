@@ -28,21 +28,21 @@ class Recovered:
     next_lsn: int
 
 
-def recover(database: Path, folder: Path, floors: Floors, attested: int) -> Recovered:
+def recover(folder: Path, floors: Floors, attested: int) -> Recovered:
     """Builds the index from the segments, truncates an unfinished tail, and opens the last segment for writing.
 
     `attested` is a commit that was acknowledged: the log must reach it.
     """
     try:
-        return _recover(database, folder, floors, attested)
+        return _recover(folder, floors, attested)
     except OSError as error:
         raise unwritable(folder, error) from error
 
 
-def _recover(database: Path, folder: Path, floors: Floors, attested: int) -> Recovered:
+def _recover(folder: Path, floors: Floors, attested: int) -> Recovered:
     for leftover in folder.glob(f"*{TEMPORARY}"):
         leftover.unlink()
-    index = Index(database)
+    index = Index()
     for number, path in list_segments(folder):
         if is_buried(path):
             floors.remove([number])
@@ -65,7 +65,7 @@ def _recover(database: Path, folder: Path, floors: Floors, attested: int) -> Rec
         segments.append(segment)
         # Segments before this one may have been deleted; its head has the states of their objects.
         index.states.update({i: c for i, c in opened.head.states.items() if not floors.forgotten(i)})
-        replay = _Replay(index, segment, floors, database)
+        replay = _Replay(index, segment, floors)
         expected, segment.size = scan_segment(opened, replay.add, last=number == found[-1][0])
         seen |= replay.seen | opened.head.states.keys()
         if opened.map is not None:
@@ -107,11 +107,10 @@ def _check_follows(previous: Segment, number: int, first_lsn: int, expected: int
 class _Replay:
     """Indexes the frames of a segment."""
 
-    def __init__(self, index: Index, segment: Segment, floors: Floors, database: Path) -> None:
+    def __init__(self, index: Index, segment: Segment, floors: Floors) -> None:
         self._index = index
         self._segment = segment
         self._floors = floors
-        self._database = database
         self.seen: set[int] = set()
 
     def add(self, payload: int, frame: Frame) -> None:
@@ -124,21 +123,4 @@ class _Replay:
             covers = frame.covers if frame.covers.reach else known.covers
             states[object_id] = ObjectState(frame.watermark, frame.epoch, job_epoch, row_epoch, covers)
         if frame.lsn > self._floors[object_id]:
-            if frame.external_path is not None:
-                self._check_external(frame, frame.external_path)
             self._index.add(payload, frame, self._segment)
-        elif frame.external_path is not None:
-            # A crash between raising the floor and deleting the file leaves the file behind.
-            (self._database / frame.external_path).unlink(missing_ok=True)
-
-    def _check_external(self, frame: Frame, file: str) -> None:
-        path = self._database / file
-        try:
-            size = path.stat().st_size
-        except FileNotFoundError:
-            size = 0
-        if size < frame.external_length:
-            raise fail(
-                "PSK-6001",
-                f"{path} is damaged at offset {size}: commit {frame.lsn} needs {frame.external_length} bytes of it.",
-            )

@@ -7,7 +7,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
-from pathlib import Path
 from typing import NamedTuple
 
 from penstock.log.entry import Entry
@@ -27,15 +26,14 @@ _NONE, _ONE, _ONE_BEFORE, _OTHER = range(4)
 
 
 class Other(NamedTuple):
-    """Extra data of an entry that is not a single message in the segment: it has several messages or an external file."""
+    """Extra data of an entry that is not a single message in the segment: it has several messages."""
 
     batches: tuple[tuple[int, int, int], ...]
     before: tuple[int, ...]
-    file: str | None
     checks: tuple[int, ...]
 
     def header_length(self, version: int) -> int:
-        return header_length(len(self.batches), version, before=len(self.before), external_path=self.file)
+        return header_length(len(self.batches), version, before=len(self.before))
 
 
 class Run:
@@ -74,23 +72,19 @@ class Run:
             length,
             _,
             batches,
-            file,
-            file_length,
             idle,
             before,
             checks,
             _,
         ) = frame
-        if file is not None:
-            kind, length = _OTHER, file_length
-        elif not batches:
+        if not batches:
             kind = _NONE
         elif len(batches) == 1 and batches[0][0] == 0 and batches[0][1] == length:
             kind = _ONE_BEFORE if before else _ONE
         else:
             kind = _OTHER
         if kind == _OTHER:
-            self._others[lsn] = Other(batches, before, file, checks)
+            self._others[lsn] = Other(batches, before, checks)
         self.size += length
         self._lsns.append(lsn)
         wm = NO_WATERMARK if watermark is None else watermark
@@ -132,10 +126,6 @@ class Run:
         sizes = accumulate(reversed(self._column(_LENGTH, 0, len(self))))
         return next((len(self) - back for back, size in enumerate(sizes, 1) if size > limit), None)
 
-    def inline_bytes(self) -> int:
-        """The length of all entries, without external files."""
-        return self.size - sum(length for _, length in self.files(len(self)))
-
     def row_count(self, start: int, end: int) -> int:
         return sum(self._column(_ROWS, start, end))
 
@@ -143,7 +133,7 @@ class Run:
         """The last of the first `count` entries that has rows."""
         return next((i for i in range(count - 1, -1, -1) if self._get(i, _ROWS)), None)
 
-    def entries(self, database: Path, start: int, end: int) -> list[Entry]:
+    def entries(self, start: int, end: int) -> list[Entry]:
         """Materialises some entries."""
         file, object_id = self.segment.file, self.object_id
         start, end = self._start + start, self._start + end
@@ -151,7 +141,7 @@ class Run:
         found = []
         for lsn, record in zip(self._lsns[start:end], records, strict=True):
             at, length, rows, watermark, epoch, job_epoch, time_ms, input_lsn, before_one, form = record
-            kind, path = form >> _KIND_AT & _KIND, file
+            kind = form >> _KIND_AT & _KIND
             batches: tuple[tuple[int, int, int], ...] = ()
             before: tuple[int, ...] = ()
             checks: tuple[int, ...] = ()
@@ -159,9 +149,7 @@ class Run:
                 batches, checks = ((at, length, rows),), (form >> _CRC_AT,)
                 before = (before_one,) if kind == _ONE_BEFORE else ()
             elif kind == _OTHER:
-                stored, before, external, checks = self._others[lsn]
-                if external is not None:
-                    path, at = str(database / external), 0
+                stored, before, checks = self._others[lsn]
                 batches = tuple([(at + offset, size, count) for offset, size, count in stored])
             wm = None if watermark == NO_WATERMARK else watermark
             found.append(
@@ -169,7 +157,7 @@ class Run:
                     (
                         lsn,
                         object_id,
-                        path,
+                        file,
                         at,
                         length,
                         rows,
@@ -188,14 +176,6 @@ class Run:
             )
         return found
 
-    def files(self, end: int) -> Iterator[tuple[str, int]]:
-        """The external files of the first entries, relative to the database, and their lengths."""
-        if self._others:
-            for i in range(end):
-                other = self._others.get(self.lsn(i))
-                if other is not None and other.file is not None:
-                    yield other.file, self._get(i, _LENGTH)
-
     def frames(self) -> Iterator[tuple[int, int]]:
         """The start and end offsets of the entries' frames in the segment."""
         version = self.segment.version
@@ -208,7 +188,7 @@ class Run:
             at, length, kind = self._get(i, _AT), self._get(i, _LENGTH), self._get(i, _FORM) >> _KIND_AT & _KIND
             if kind == _OTHER:
                 other = self._others[self.lsn(i)]
-                yield at - other.header_length(version), at + (0 if other.file is not None else length)
+                yield at - other.header_length(version), at + length
             else:
                 yield at - plain[kind], at + length
 

@@ -76,7 +76,6 @@ class Writer:
 
     def __init__(
         self,
-        database: Path,
         folder: Path,
         active: SegmentWriter,
         states: dict[int, ObjectState],
@@ -89,7 +88,6 @@ class Writer:
         publish: Callable[[Written], None],
         rolled: Callable[[Segment], None],
     ) -> None:
-        self._database = database
         self._folder = folder
         self._active = active
         self._states = states
@@ -276,8 +274,8 @@ class Writer:
             self._durable(self._next_lsn - 1)
         else:
             self._sync_later(base, buffers, length)
-        file, database = active.segment.file, self._database
-        entries = [entry_of(header, file, base + at, database) for at, header in frames]
+        file = active.segment.file
+        entries = [entry_of(header, file, base + at) for at, header in frames]
         self._publish(Written(base, base + length, frames, entries, states, self._next_lsn - 1, active.segment))
         commits, at = [], 0
         for lsn, work in enumerate(group, first):
@@ -351,17 +349,15 @@ class Writer:
             self._witness.attest(lsn)
 
 
-def entry_of(header: Frame, segment: str, payload: int, database: Path) -> Entry:
+def entry_of(header: Frame, segment: str, payload: int) -> Entry:
     """The entry of a frame whose payload is at an offset of a segment."""
-    path, length, batches = segment, header.payload_length, header.batches
-    if header.external_path is not None:
-        path, payload, length = str(database / header.external_path), 0, header.external_length
+    batches = header.batches
     values = (
         header.lsn,
         header.object_id,
-        path,
+        segment,
         payload,
-        length,
+        header.payload_length,
         header.rows,
         tuple([(payload + offset, size, rows) for offset, size, rows in batches]) if batches else (),
         header.watermark,
@@ -398,8 +394,6 @@ def _frame(
         payload.length,
         0,
         payload.batches,
-        part.file.path if part.file else None,
-        part.file.length if part.file else 0,
         part.idle,
         payload.before,
         payload.checks,

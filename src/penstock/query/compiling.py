@@ -17,7 +17,7 @@ from penstock.query.cache import CompilerCache, Facts
 from penstock.query.config import QueryConfig
 from penstock.query.figures import QueryMetadata
 from penstock.runtime.engine import Engine
-from penstock.runtime.jobs.limits import state_limit
+from penstock.runtime.jobs.limits import state_limits
 from penstock.runtime.statements.faithful import check_query
 from penstock.sql import statements as st
 from penstock.sql.bind import bind
@@ -106,7 +106,7 @@ def pipelines(root: p.Node) -> Iterator[list[p.Node]]:
 
 def _facts(engine: Engine, query: p.Query, parsed: ParsedQuery, pipes: list[list[p.Node]], jit: bool) -> Facts:
     compiled, _ = engine.jobs.planner.compile(
-        None, "compile", query, engine.catalog.by_id, state_limit(parsed.options), "it has a lifecycle of its own"
+        None, "compile", query, engine.catalog.by_id, state_limits(parsed.options), "it has a lifecycle of its own"
     )
     assert compiled.root is not None
     # Compiling rebuilds the nodes in the same tree.

@@ -67,7 +67,9 @@ class StreamingQuery:
         self._lock = threading.RLock()
         self._gate = threading.Lock()
         """Held by each `submit`, and by `swap`, which nothing is submitted during."""
-        self._held: list[Change] = []
+        self._before: deque[tuple[ObjectInfo, Subscription]] = deque()
+        """The outputs of versions that were replaced, as long as something of them may not have been polled."""
+        self._reading = threading.Lock()
         """Output of earlier versions that was not polled."""
         self._sources: dict[str, SourceHandle] = {}
         self._writers: dict[str, BatchingWriter] = {}
@@ -185,7 +187,7 @@ class StreamingQuery:
             if marks:
                 engine.storage.commit(marks)
             self._settle(None)
-            out = [*self._held, *self._drained()]
+            out = self._drained()
             self._end()
             return out
 
@@ -200,31 +202,57 @@ class StreamingQuery:
         The new version reads the same sources (PSK-1016). If a version keeps state, the new one has the same operators over the same inputs, whose state it goes on with,
         and the same columns; otherwise PSK-6018 says what is different.
         """
-        with self._gate, self._lock, ExitStack() as undo:
+        with self._lock:
             self._expect("swap", QueryState.RUNNING)
             new._expect("swap", QueryState.READY)
             self._check_same(new)
-            engine, old = self._engine, self._info
-            assert old is not None and self._changes is not None
-            # With the gate closed and nothing buffered, no row comes after this LSN before the switch.
-            self._flush()
-            boundary = engine.log.head
-            self._settle(None)
             inputs = {name: s._info for name, s in self._sources.items()}
             if self._operators or new._operators:
-                self._go_on_with(new, inputs)
-                return
-            made = new._make_output(inputs, after=boundary)
-            undo.callback(self._drop_one, made)
-            changes = self._subscribed(made)
-            undo.pop_all()
-            self._runs.note(self._job)
-            self._held += self._drained()
-            self._changes.cancel()
-            self._info, self._changes, self._compiled = made, changes, new._compiled
+                with self._gate:
+                    self._flush()
+                    self._settle(None)
+                    self._go_on_with(new, inputs)
+            else:
+                self._overtake(new, inputs)
             self.sql, self.config = new.sql, new.config
             new._life.to(QueryState.STOPPED)
-            self._drop_one(old)
+
+    def _overtake(self, new: StreamingQuery, inputs: dict[str, ObjectInfo]) -> None:
+        """A version without state runs beside the old one, until both have processed the same rows."""
+        engine = self._engine
+        with ExitStack() as undo:
+            made = new._make_output(inputs, after=engine.log.head)
+            undo.callback(self._drop_one, made)
+            changes = self._subscribed(made)
+            engine.jobs.settle(made, engine.log.head, None)
+            # The old version has just ended an epoch when the gate is closed, so what is left is one more.
+            self._flush()
+            self._settle(None)
+            with self._gate:
+                # With the gate closed and nothing buffered, no row comes before the switch.
+                self._flush()
+                self._settle(None)
+                engine.jobs.settle(made, engine.log.head, None)
+                # What both have processed is of the old version.
+                while changes.next(0) is not None:
+                    pass
+                undo.pop_all()
+                self._switch(new, made, changes)
+                self._runs.skip(self._job)
+        self._end_old()
+
+    def _switch(self, new: StreamingQuery, made: ObjectInfo, changes: Subscription) -> None:
+        assert self._info is not None and self._changes is not None
+        self._runs.note(self._job)
+        self._before.append((self._info, self._changes))
+        self._info, self._changes, self._compiled = made, changes, new._compiled
+
+    def _end_old(self) -> None:
+        """Ends the version that was replaced. What it has put out can still be polled, and then goes."""
+        engine, (old, _) = self._engine, self._before[-1]
+        with engine.ddl:
+            engine.jobs.stop(old)
+        engine.hub.end(old.id)
 
     def stop(self) -> None:
         """Ends the query; what was not polled is gone. Stopping it again does nothing."""
@@ -265,12 +293,12 @@ class StreamingQuery:
             writer.flush()
             self._sources[self._name(source)].insert(data)
         spent = time.perf_counter_ns() - begin
-        with self._lock:
-            self._direct += rows is None
-            self._in += count
-            self._spent_ns += spent
-            if count:
-                self._latencies.append(spent // count)
+        # The gate is enough: a swap holds the lock while it waits for the gate.
+        self._direct += rows is None
+        self._in += count
+        self._spent_ns += spent
+        if count:
+            self._latencies.append(spent // count)
 
     def flush(self, timeout: float | None = None) -> None:
         """Returns when everything submitted before has been processed, and its output can be polled."""
@@ -282,21 +310,43 @@ class StreamingQuery:
     def poll_output(self, count: int | None = None, timeout: float = 0.0) -> list[Change]:
         """The output so far, at most `count` changes, waiting at most `timeout` seconds for the first. Raises errors of the query."""
         self._expect("poll_output", QueryState.RUNNING, QueryState.PAUSED)
-        assert self._changes is not None
         self._runs.note(self._job)
-        with self._lock:
-            held, self._held = self._held[:count], self._held[len(self._held[:count]) :]
-        left = None if count is None else count - len(held)
-        if held and left == 0:
-            return held
-        return held + self._changes.fetch(left, 0.0 if held else timeout)
+        deadline = time.monotonic() + timeout
+        out: list[Change] = []
+        while count is None or len(out) < count:
+            changes = self._first()
+            wait = 0.0 if out else max(0.0, deadline - time.monotonic())
+            out += changes.fetch(None if count is None else count - len(out), wait)
+            if not self._over(changes):
+                break
+        return out
+
+    def _first(self) -> Subscription:
+        """The output to be read first: of the oldest version of which something may be left."""
+        with self._reading:
+            found = self._before[0][1] if self._before else self._changes
+        assert found is not None
+        return found
+
+    def _over(self, changes: Subscription) -> bool:
+        """Whether everything of an older version has been read; then it goes."""
+        if not changes.closed:
+            return False
+        with self._reading:
+            if not self._before or self._before[0][1] is not changes:
+                return False
+            old, _ = self._before.popleft()
+        self._drop_one(old)
+        return True
 
     def _drained(self) -> list[Change]:
-        assert self._changes is not None
-        out = []
-        while (change := self._changes.next(0)) is not None:
-            out.append(change)
-        return out
+        out: list[Change] = []
+        while True:
+            changes = self._first()
+            while (change := changes.next(0)) is not None:
+                out.append(change)
+            if not self._over(changes):
+                return out
 
     # Figures
 
@@ -373,8 +423,7 @@ class StreamingQuery:
         strategy, deadline = self.config.backpressure, time.monotonic() + self.config.pause_timeout
         while self._pending() + count > self.config.max_pending:
             if strategy is BackpressureStrategy.DROP_NEWEST:
-                with self._lock:
-                    self._drops += count
+                self._drops += count
                 return False
             if strategy is BackpressureStrategy.REFUSE:
                 raise fail("PSK-5021", f"{self._pending()} rows wait; max_pending is {self.config.max_pending}.")
@@ -437,6 +486,13 @@ class StreamingQuery:
                 "or other columns of them.",
                 hint="Stop this query and start the other.",
             )
+        others = sorted(o.name for i in read if catalog.has_id(i) and (o := catalog.by_id(i)).kind is not Kind.SOURCE)
+        if others and not (self._operators or new._operators):
+            raise fail(
+                "PSK-6018",
+                f"The query reads {', '.join(others)}, which others write at any time, so there is no moment at which both versions have read the same.",
+                hint="finish() it, and start the other; or use CREATE MATERIALIZED VIEW and ALTER … AS.",
+            )
         changing = [q.sql for q in (self, new) if q._operators and q._compiled.query.root.changelog]
         if changing:
             raise fail(
@@ -455,8 +511,7 @@ class StreamingQuery:
             self._runs.note(self._job)
             continue_with(engine, info, compiled.parsed, bound, compiled.text)
             self._info = engine.catalog.by_id(info.id)
-        self._compiled, self.sql, self.config = compiled, new.sql, new.config
-        new._life.to(QueryState.STOPPED)
+        self._compiled = compiled
 
     def _make_output(self, inputs: dict[str, ObjectInfo], after: int | None = None) -> ObjectInfo:
         """The stream of the query over its inputs; `after`: it reads only what comes after that LSN."""
@@ -487,6 +542,9 @@ class StreamingQuery:
         self._engine.watched.discard(self)
         with ExitStack() as last:
             last.callback(self._drop, [s._id for s in self._sources.values()])
+            for old, changes in self._before:
+                last.callback(self._drop_one, old)
+                last.callback(changes.cancel)
             if self._changes is not None:
                 last.callback(self._changes.cancel)
             self._runs.note(self._job)
@@ -531,6 +589,7 @@ class _Runs:
         self._of: dict[int, _Run] = {}
         self._jobs: dict[int, Job] = {}
         self._times: dict[tuple[int, int], int] = {}
+        self._skipped: set[tuple[int, int]] = set()
         self.reached = 0
 
     def note(self, job: Job | None) -> None:
@@ -545,24 +604,35 @@ class _Runs:
         found.epochs, found.rows = job.figures.epochs, rows
         with suppress(PenstockError):  # Of a JVM that has exited, what was known before.
             found.taken, found.passed = kernel.rows_in, kernel.rows_passed()
-            self._times.update({(id(job), batch): ms for batch, ms in kernel.durations().items()})
+            now = {(id(job), batch): ms for batch, ms in kernel.durations().items()}
+            self._times.update({key: ms for key, ms in now.items() if key not in self._skipped})
+
+    def skip(self, job: Job | None) -> None:
+        """What a job has done so far does not count: another one has done it as well."""
+        if job is not None:
+            self.note(job)
+            self._skipped |= {key for key in self._times if key[0] == id(job)}
+            for key in self._skipped:
+                self._times.pop(key, None)
+            done = self._of[id(job)]
+            self._of[-id(job)] = _Run(-done.epochs, -done.rows, -done.taken, -done.passed)
 
     @property
     def taken(self) -> int:
-        return sum(f.taken for f in self._of.values())
+        return sum(f.taken for f in list(self._of.values()))
 
     @property
     def passed(self) -> int:
-        return sum(f.passed for f in self._of.values())
+        return sum(f.passed for f in list(self._of.values()))
 
     @property
     def epochs(self) -> int:
-        return sum(f.epochs for f in self._of.values())
+        return sum(f.epochs for f in list(self._of.values()))
 
     @property
     def rows(self) -> int:
-        return sum(f.rows for f in self._of.values())
+        return sum(f.rows for f in list(self._of.values()))
 
     @property
     def total_ms(self) -> int:
-        return sum(self._times.values())
+        return sum(list(self._times.values()))

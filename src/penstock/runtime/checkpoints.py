@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
-from penstock.runtime.jobs.saving import Captured, capture_all, save
+from penstock.runtime.jobs.saving import Captured, Linked, capture_all, link
 from penstock.runtime.storage.checkpoints import Manifest, SavedJob
 from penstock.spark.offsets import Reached
 
@@ -27,7 +27,8 @@ class Checkpoints:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._lock = threading.Lock()
+        self.alone = threading.RLock()
+        """One checkpoint at a time. Comes before the lock of DDL, which is only held while files are linked: statements do not wait for the disk."""
         self._due = time.monotonic()
         self._kept: list[Manifest] = []
         store = engine.storage.checkpoints
@@ -39,14 +40,20 @@ class Checkpoints:
                 _logger.warning("checkpoint %d cannot be used: %s", id, why.detail)
 
     def tick(self) -> None:
-        """Makes a checkpoint if one is due and any job has moved. While a statement changes objects, the next tick does it."""
+        """Makes a checkpoint if one is due and any job has moved. While a statement changes objects, or another checkpoint is made, the next tick does it."""
         interval = self._engine.settings.checkpoint.interval_ms / 1000
-        if interval and time.monotonic() - self._due >= interval and self._engine.ddl.acquire(blocking=False):
+        if interval and time.monotonic() - self._due >= interval and self.alone.acquire(blocking=False):
             try:
-                self._due = time.monotonic()
-                self.make_if_moved()
+                if self._engine.ddl.acquire(blocking=False):
+                    try:
+                        self._due = time.monotonic()
+                        linked = self._begin_if_moved()
+                    finally:
+                        self._engine.ddl.release()
+                    if linked is not None:
+                        self.complete(linked)
             finally:
-                self._engine.ddl.release()
+                self.alone.release()
         self._tell()
 
     @property
@@ -54,38 +61,50 @@ class Checkpoints:
         """The checkpoints that are kept, the oldest first."""
         return list(self._kept)
 
+    def begin(self) -> Linked:
+        """Links the files of a checkpoint. Raises PSK-7004. The caller is `alone` and holds the lock of DDL."""
+        return self._link(capture_all(self._engine.storage))
+
     def make(self, *, prune: bool = True) -> Manifest:
-        """Makes a checkpoint. Raises PSK-7004. The caller holds the lock of DDL."""
-        with self._lock:
-            made = self._made(capture_all(self._engine.storage), prune=prune)
-        self._tell()
-        return made
+        """Makes a checkpoint. Raises PSK-7004, PSK-6014. The caller is `alone` and holds the lock of DDL."""
+        return self.complete(self.begin(), prune=prune)
 
     def make_if_moved(self, *, ends: bool = False) -> None:
-        """Makes a checkpoint unless no job has moved since the last one or, when the database `ends`, nothing at all. Raises PSK-7004. The caller holds the lock of DDL."""
-        with self._lock:
-            jobs = capture_all(self._engine.storage)
-            now = {key: c.job for key, c in jobs.items()}
-            last = self._kept[-1] if self._kept else None
-            grown = last is not None and ends and last.lsn != self._engine.log.head
-            if last is None or grown or _positions(now) != _positions(last.jobs):
-                self._made(jobs, prune=True)
-        self._tell()
+        """Makes a checkpoint unless no job has moved since the last one or, when the database `ends`, nothing at all. Raises PSK-7004, PSK-6014. The caller is `alone` and holds the lock of DDL."""
+        linked = self._begin_if_moved(ends=ends)
+        if linked is not None:
+            self.complete(linked)
 
-    def _made(self, jobs: Mapping[str, Captured], *, prune: bool) -> Manifest:
-        engine = self._engine
-        failing = [i for i, s in list(engine.sinks.items()) if s.error is not None]
+    def _begin_if_moved(self, *, ends: bool = False) -> Linked | None:
+        jobs = capture_all(self._engine.storage)
+        now = {key: c.job for key, c in jobs.items()}
+        last = self._kept[-1] if self._kept else None
+        grown = last is not None and ends and last.lsn != self._engine.log.head
+        return self._link(jobs) if last is None or grown or _positions(now) != _positions(last.jobs) else None
+
+    def _link(self, jobs: Mapping[str, Captured]) -> Linked:
+        failing = [i for i, s in list(self._engine.sinks.items()) if s.error is not None]
         try:
-            made = save(engine.storage, jobs, failing)
+            return link(self._engine.storage, jobs, failing)
         except BaseException:
-            engine.storage.totals.database.failed += 1
+            self._engine.storage.totals.database.failed += 1
             raise
-        engine.storage.totals.database.completed += 1
-        keep = engine.settings.checkpoint.max_retained
+
+    def complete(self, linked: Linked, *, prune: bool = True) -> Manifest:
+        """Completes a checkpoint, and removes older ones. Raises PSK-7004, PSK-6014. The caller is `alone`; statements may change objects."""
+        settings = self._engine.settings.checkpoint
+        try:
+            made = linked.complete(linked.begun + settings.timeout_ms / 1000)
+        except BaseException:
+            self._engine.storage.totals.database.failed += 1
+            raise
+        self._engine.storage.totals.database.completed += 1
+        keep = settings.max_retained
         self._kept = [*self._kept, made]
         if prune:
-            engine.storage.checkpoints.prune(keep)
+            self._engine.storage.checkpoints.prune(keep)
             self._kept = self._kept[-keep:]
+        self._tell()
         return made
 
     def _tell(self) -> None:

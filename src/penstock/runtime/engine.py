@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 from weakref import WeakSet
 
 from penstock.catalog.objects import Kind, ObjectInfo, Role
@@ -39,10 +39,13 @@ from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.storage import FED, Storage
 from penstock.runtime.storage.writes import TableWriter
 from penstock.runtime.ticker import Ticker
+from penstock.runtime.tracing import Tracing
 from penstock.serve.hub import Hub
 from penstock.serve.store import ViewStore
 from penstock.spark.compile import UNIT_OBJECT
 from penstock.spark.session import keep_classes, watch
+
+T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 
@@ -84,6 +87,7 @@ class Engine:
         """Whether nobody is to hear of the JVM's end through it: the program does not know of this database."""
         self.temporary = folder is None
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-")) if folder is None else folder.absolute()
+        self.tracing = Tracing(settings.logging.tracing)
         make_folder(self.folder)
         self.ddl = threading.RLock()
         self._reports: Reports | None = None
@@ -138,7 +142,9 @@ class Engine:
         except BaseException:
             self._unwatch()
             raise
-        self.jobs = Jobs(self.storage, self.compute, self.ddl, self.lookups, lambda: self.running, self._paused)
+        self.jobs = Jobs(
+            self.storage, self.compute, self.ddl, self.lookups, lambda: self.running, self._paused, self.tracing
+        )
         self.storage.backpressure.readers = self.jobs.readers
 
     def _let_go(self) -> None:
@@ -331,18 +337,42 @@ class Engine:
                 self.lifecycle.attempt(State.STOPPED)
 
     def _stop_all(self) -> None:
-        for intake in [self.intakes.pop(i) for i in list(self.intakes)]:
-            intake.stop()
+        """Stops everything, within `engine.shutdown_timeout_ms`. What has not stopped by then is reported."""
+        deadline = time.monotonic() + self.settings.engine.shutdown_timeout_ms / 1000
+        for sink in self.sinks.values():
+            sink.ask_to_stop()
+        stopping = [self._stopped(f"connector {i}", intake.stop) for i, intake in self._named(self.intakes)]
+        self.intakes.clear()
+        stopping += [self._stopped(f"lookup table {i}", lookup.stop) for i, lookup in self._named(self.lookups)]
         for object_id, sink in list(self.sinks.items()):
-            if sink.stop():
+            if sink.stop(deadline):
                 self.sinks.pop(object_id, None)
-        for lookup in list(self.lookups.values()):
-            lookup.stop()
-        self.jobs.stop_all()
+        left = [f"sink {s.name}" for s in self.sinks.values()]
+        left += [what for what, thread in stopping if not _joined(thread, deadline)]
+        left += self.jobs.stop_all(deadline)
+        if left:
+            _logger.warning("not stopped within engine.shutdown_timeout_ms: %s", ", ".join(left))
+
+    def _named(self, by_id: Mapping[int, T]) -> list[tuple[str, T]]:
+        """With the names of their objects."""
+        return [(self.catalog.by_id(i).name if self.catalog.has_id(i) else str(i), o) for i, o in by_id.items()]
+
+    def _stopped(self, what: str, stop: Callable[[], None]) -> tuple[str, threading.Thread]:
+        """Stops something on a thread of its own."""
+
+        def quietly() -> None:
+            try:
+                stop()
+            except Exception as error:
+                _logger.warning("%s was not stopped: %s", what, error, exc_info=error)
+
+        thread = threading.Thread(target=quietly, name=f"penstock-stop-{what}", daemon=True)
+        thread.start()
+        return what, thread
 
     def close(self) -> None:
         """Stops everything and releases the folder, whatever the state of the JVM and the disk. Calling it again does nothing."""
-        with self.ddl, uninterrupted(), ExitStack() as last:
+        with self.checkpoints.alone, self.ddl, uninterrupted(), ExitStack() as last:
             if self.lifecycle.state is State.CLOSED:
                 return
             faulted = self.lifecycle.state is State.FAULTED
@@ -535,6 +565,11 @@ class Engine:
         """Makes a Python function callable in SQL, in queries created from now on."""
         self.compute.batch.register(name, function, returns)
         self._functions[name] = (function, returns)
+
+
+def _joined(thread: threading.Thread, deadline: float) -> bool:
+    thread.join(max(0.0, deadline - time.monotonic()))
+    return not thread.is_alive()
 
 
 def _unsettled(failed: dict[str, PenstockError]) -> PenstockError:

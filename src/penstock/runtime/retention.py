@@ -119,7 +119,7 @@ class Retention:
 
     def _saved_lsn(self, info: ObjectInfo, floor: int) -> int:
         engine = self._engine
-        saved = self._saved.get(info.id, 0)
+        saved = max(self._saved.get(info.id, 0), engine.storage.store.saved_lsn(info.id))
         pending, _ = engine.log.amount(info.id, after=saved, up_to=floor)
         path = engine.storage.layout.snapshot(info.id)
         # Anything less than a whole segment frees nothing. Don't rewrite the snapshot until the pending changes are at least as large as it is.

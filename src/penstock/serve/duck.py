@@ -45,7 +45,7 @@ class Duck:
 
     def __init__(self, memory_limit: str, spill: Path | None) -> None:
         self.limit = size_of(memory_limit)
-        self._spill = spill
+        self.spill = spill
         self._closed = False
         self._lock = threading.Lock()
         self._busy: dict[int, Cursor] = {}
@@ -138,8 +138,8 @@ class Duck:
                         return
                 time.sleep(0.01)
         finally:
-            if self._spill is not None:
-                shutil.rmtree(self._spill, ignore_errors=True)
+            if self.spill is not None:
+                shutil.rmtree(self.spill, ignore_errors=True)
 
     def _translated(self, why: Exception, explain: Explain | None) -> BaseException | None:
         """The error with a code; None if it does not come from DuckDB."""

@@ -76,6 +76,8 @@ class Indexer:
         """The rows by key; None if they need too much memory."""
         with self._duck.cursor() as con:
             with self._lock:
+                if layout.disk is not None:
+                    return None  # It has been moved meanwhile.
                 self._fix(con, layout.id)
                 recent.collect()
             batches, size = [], 0

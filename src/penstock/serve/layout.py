@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
+    from penstock.serve.ondisk import DiskContents
     from penstock.serve.recent import Recent
 
 WEIGHT = "__weight"
@@ -46,10 +47,22 @@ class TableLayout:
     compacting: bool = False
     damage: PenstockError | None = None
     recent: Recent | None = None
+    disk: DiskContents | None = None
+    """The rows, if they are on disk; DuckDB has none then."""
+    seen_rows: int = 0
+    seen_bytes: int = 0
+    """Of all changes so far."""
+    weighed: int = 0
+    """The size at which it was last considered for the disk."""
 
     @property
     def view(self) -> str:
         return f"o{self.id}"
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory the rows take."""
+        return self.count * self.seen_bytes // max(1, self.seen_rows) if self.disk is None else 0
 
     @property
     def columns(self) -> str:

@@ -188,6 +188,11 @@ class Recent:
             highest = pc.max(change.column(self.keys[0])).as_py()
             self._highest = self._highest if highest is None else max(self._highest, highest)
 
+    def reached(self, highest: int | None) -> None:
+        """The object has keys up to here that were never added."""
+        if self._highest is not None and highest is not None:
+            self._highest = max(self._highest, highest)
+
     # The index
 
     def wants_index(self) -> bool:

@@ -120,16 +120,15 @@ def _native(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
     df, keys, calls = _computed(c, n, df, others, types)
     end_micros, kind = micros(df, end.expr.sql())
     beyond = (n.lateness_ms + int(jvm().EventTime.SHIFT)) * 1000
-    # Spark closes a group when field 1 of the struct with the watermark metadata is not after the watermark.
-    bounds = F.struct(
-        F.lit(None).cast("timestamp").alias("start"), F.timestamp_micros(end_micros + beyond).alias("end")
-    )
-    df = df.withColumn("__w", bounds.alias("__w", metadata={"spark.watermarkDelayMs": 0}))
+    # Spark closes a group when the key with the watermark metadata is not after the watermark. A key that is a number, unlike the struct that `window` makes,
+    # lets Spark add up rows in its fast hash map.
+    closing = F.timestamp_micros(end_micros + beyond)
+    df = df.withColumn("__w", closing.alias("__w", metadata={"spark.watermarkDelayMs": 0}))
     grouped = df.groupBy(F.col("__w"), *(F.expr(e).alias(k.name) for k, e in zip(others, keys, strict=True)))
     sums = {a.name for a, t in zip(n.aggs, types, strict=True) if overflows(a.func, t)}
     aggs = [x for a, call in zip(n.aggs, calls, strict=True) for x in _accumulated(a, call, a.name in sums)]
     out = c.native("groupBy", grouped.agg(*(aggs or [F.count(F.lit(1)).alias("__n")])))
-    closed = F.expr("unix_micros(__w.end)") - beyond
+    closed = F.expr("unix_micros(__w)") - beyond
     restored = [
         restore(closed - derived[k.name], kind).alias(k.name) if k.name in derived else F.col(f"`{k.name}`")
         for k in n.keys

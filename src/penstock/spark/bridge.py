@@ -344,6 +344,10 @@ class KernelJob:
         last = self._query.lastProgress if self._query is not None else None
         return json.loads(last.json) if last is not None else {}
 
+    def limit(self, rows: int) -> None:
+        """From its next epoch on, an epoch reads whole commits until it has this many rows."""
+        self._clock.limit(rows)
+
     def stop(self) -> None:
         with releasing():
             self._box.close()

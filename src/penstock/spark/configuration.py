@@ -149,6 +149,9 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
     }
     if master is Master.LOCAL:
         conf["spark.locality.wait"] = "0"
+        # The only executor is the driver's own process. Spark would take it for lost after two minutes without a heartbeat, as when a laptop sleeps, and exit some ten minutes later.
+        conf["spark.storage.blockManagerHeartbeatTimeoutMs"] = "365d"
+        conf["spark.executor.heartbeat.maxFailures"] = str(2**31 - 1)
     else:
         conf["spark.jars"] = str(kernel_jar())
         conf["spark.executor.defaultJavaOptions"] = java

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any
 
 ROOT = "dev.penstock.kernel"
@@ -13,8 +14,30 @@ CHECKPOINT_FILES = f"{ROOT}.host.CheckpointFiles"
 RESULT_TOO_LARGE = f"{ROOT}.host.ResultTooLarge"
 END_WITH_CONTEXT = f"{ROOT}.host.EndWithContext"
 
-STATE_FORMAT = 3
-"""The layout of the kernel's state. State of another layout cannot be read: its queries are refused with PSK-6003."""
+SPARK_VERSION = version("pyspark")
+
+STATE_FORMATS = dict.fromkeys(
+    (
+        "Aggregate",
+        "Analytic",
+        "AsofJoin",
+        "Distinct",
+        "Extremes",
+        "Join",
+        "LookupJoin",
+        "ProbeJoin",
+        "Recursive",
+        "SetOp",
+        "TemporalFilter",
+        "TemporalJoin",
+        "TopN",
+    ),
+    3,
+)
+"""The layout of each operator's state, by its plan node. State of another layout cannot be read: its queries are refused with PSK-6003. Whoever changes a layout raises its number."""
+
+NATIVE_FORMAT = 2
+"""The same for the state of Spark's own operators: which columns they are keyed by."""
 
 PACKAGES = {
     "aggregate": ("Aggregate", "Session"),

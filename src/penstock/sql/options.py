@@ -39,13 +39,40 @@ ALLOWED: dict[str, frozenset[str]] = {
         }
     ),
     "STREAM": frozenset(
-        {"retain_history", "state_ttl", "max_state_bytes", "unbounded_state", "asof", "max_depth", "on_error"}
+        {
+            "retain_history",
+            "state_ttl",
+            "max_state_bytes",
+            "max_operator_state_bytes",
+            "unbounded_state",
+            "asof",
+            "max_depth",
+            "on_error",
+        }
     ),
     "MATERIALIZED VIEW": frozenset(
-        {"retain_history", "state_ttl", "max_state_bytes", "unbounded_state", "asof", "max_depth", "on_error"}
+        {
+            "retain_history",
+            "state_ttl",
+            "max_state_bytes",
+            "max_operator_state_bytes",
+            "unbounded_state",
+            "asof",
+            "max_depth",
+            "on_error",
+        }
     ),
     "SINK": frozenset(
-        {"state_ttl", "max_state_bytes", "unbounded_state", "asof", "max_depth", "guarantee", "write_timeout"}
+        {
+            "state_ttl",
+            "max_state_bytes",
+            "max_operator_state_bytes",
+            "unbounded_state",
+            "asof",
+            "max_depth",
+            "guarantee",
+            "write_timeout",
+        }
     ),
     "SUBSCRIBE": frozenset({"snapshot", "progress", "envelope", "policy", "buffer_bytes", "buffer_messages", "name"}),
     "SELECT": frozenset({"stale"}),

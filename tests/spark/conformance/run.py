@@ -23,17 +23,23 @@ class Run:
         self.followers: dict[str, Follower] = {}
 
     def run(self) -> None:
+        self.prepare()
+        for number, step in enumerate(self.case.steps, 1):
+            self.step(number, step)
+
+    def prepare(self) -> None:
         for statement in self.case.ddl:
             self.db.execute(statement)
         outputs = {s["expect"]["out"] for s in self.case.steps if "expect" in s and s["expect"].get("how") != "table"}
         self.followers = {name: Follower(self.db, name) for name in outputs}
-        for number, step in enumerate(self.case.steps, 1):
-            ((kind, argument),) = step.items()
-            try:
-                getattr(self, f"step_{kind}")(argument)
-            except AssertionError as error:
-                error.add_note(f"step {number}: {kind}")
-                raise
+
+    def step(self, number: int, step: dict[str, Any]) -> None:
+        ((kind, argument),) = step.items()
+        try:
+            getattr(self, f"step_{kind}")(argument)
+        except AssertionError as error:
+            error.add_note(f"step {number}: {kind}")
+            raise
 
     def step_push(self, push: dict[str, Any]) -> None:
         rows = generated(push["gen"]) if "gen" in push else push["rows"]

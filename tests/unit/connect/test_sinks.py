@@ -139,10 +139,24 @@ def test_what_a_crash_left_is_committed_or_rolled_back(tmp_path: Path) -> None:
     again.commit(2)
     again.rollback(3)
     assert [p.name for p in sorted(tmp_path.iterdir())] == [
+        ".penstock-renamed",
         ".penstock-sink",
         "epoch-000000000001.json",
         "epoch-000000000002.json",
     ]
+
+
+def test_a_file_that_a_consumer_has_removed_was_delivered(tmp_path: Path) -> None:
+    first = opened(files(tmp_path, format="json"))
+    deliver(first, e1=ROWS, e2=ROWS)
+    first.close()
+    for path in tmp_path.glob("epoch-*"):
+        path.unlink()
+    again = opened(files(tmp_path, format="json"), committed=2)
+    assert (again.has(1), again.has(2), again.has(3)) == (True, True, False)
+    again.take_back(1, 2)
+    assert (again.has(1), again.has(2)) == (True, False)
+    again.close()
 
 
 def test_a_sink_that_lost_its_position_finds_its_epochs(tmp_path: Path) -> None:

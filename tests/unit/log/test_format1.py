@@ -1,6 +1,6 @@
 """A log of format 1, written by an earlier version, continues in the current format.
 
-`format1/` holds nine commits over four segments: row by row what the test below expects, an external file, and an object that was forgotten.
+`format1/` holds nine commits over four segments: row by row what the test below expects, and an object that was forgotten.
 """
 
 from __future__ import annotations

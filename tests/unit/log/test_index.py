@@ -35,7 +35,7 @@ def test_entries_without_rows_stand_for_those_before_them(tmp_path: Path) -> Non
     log.close()
 
 
-def test_a_file_or_an_empty_batch(tmp_path: Path) -> None:
+def test_an_empty_batch(tmp_path: Path) -> None:
     """A batch without rows is no rows at all."""
     log = Log.open(tmp_path)
     log.append([Part(1, (batch(),))])
@@ -177,7 +177,7 @@ def frame(lsn: int, batches: tuple[tuple[int, int, int], ...] = ((0, 240, 1),)) 
 
 
 def test_an_entry_of_one_row_takes_less_than_a_hundred_bytes(tmp_path: Path) -> None:
-    index = Index(tmp_path)
+    index = Index()
     segments = [Segment(n, tmp_path / f"{n}", n * 500, 0) for n in range(10)]
     tracemalloc.start()
     try:
@@ -187,7 +187,7 @@ def test_an_entry_of_one_row_takes_less_than_a_hundred_bytes(tmp_path: Path) -> 
     finally:
         tracemalloc.stop()
     assert size / 5_000 < 100
-    assert index.remove(1, 2_750).number == 2_750
+    assert index.remove(1, 2_750) == 2_750
     (entry,) = index.entries(1, 2_750, 5_000, 1)
     assert (entry.lsn, entry.batches, entry.path) == (2_751, ((1_100_400, 240, 1),), str(tmp_path / "5"))
     assert [s.needed for s in segments] == [0] * 5 + [249] + [500] * 4

@@ -14,7 +14,7 @@ from tests.unit.log.rows import SCHEMA, batch, part
 from penstock import disk
 from penstock.disk import checked as checked_module
 from penstock.errors import PenstockError
-from penstock.log import Entry, ExternalFile, Log, Part
+from penstock.log import Entry, Log, Part
 from penstock.log import segment as segment_module
 
 
@@ -90,7 +90,7 @@ def test_idleness_and_the_watermarks_before_batches(tmp_path: Path) -> None:
 
 def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
     log = Log.open(tmp_path)
-    log.append([Part(1, (batch(1, 2),), 5, 0, None, 3), part(2)])
+    log.append([Part(1, (batch(1, 2),), 5, 0, 3), part(2)])
     log.append([part(1, 3, watermark=9, job_epoch=1, input_lsn=1)])
     assert [(e.lsn, e.input_lsn) for e in log.entries(1)] == [(1, 1), (2, 1)]
     before = [log.entries(i) for i in (1, 2)]
@@ -244,64 +244,6 @@ def test_forget(tmp_path: Path) -> None:
     assert (log.entries(1), log.epoch(1), keys(log, 2)) == ([], 0, [5])
     assert log.trim({}) > 0
     assert keys(log, 2) == [5]
-    log.close()
-
-
-def external(tmp_path: Path, name: str, *keys: int) -> ExternalFile:
-    message = batch(*keys).serialize()
-    path = tmp_path / "outputs" / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(b"12345678" + message.to_pybytes())
-    return ExternalFile(f"outputs/{name}", 8 + message.size, len(keys), ((8, message.size, len(keys)),))
-
-
-def test_external_files(tmp_path: Path) -> None:
-    log = Log.open(tmp_path)
-    log.append([Part(1, file=external(tmp_path, "a", 1, 2), job_epoch=0), part(2, 9)])
-    log.append([Part(1, file=external(tmp_path, "b", 3), job_epoch=1)])
-    assert keys(log, 1) == [1, 2, 3]
-    log.close()
-    log = Log.open(tmp_path)
-    assert keys(log, 1) == [1, 2, 3]
-    length = log.entries(1)[0].length
-    assert log.trim({1: 1}) == length
-    assert not (tmp_path / "outputs" / "a").exists()
-    log.close()
-    log = Log.open(tmp_path)
-    assert keys(log, 1) == [3]
-    log.forget(1)
-    assert list((tmp_path / "outputs").iterdir()) == []
-    log.close()
-    Log.open(tmp_path).close()
-
-
-def test_a_missing_external_file_is_damage(tmp_path: Path) -> None:
-    log = Log.open(tmp_path)
-    log.append([Part(1, file=external(tmp_path, "a", 1))])
-    log.close()
-    (tmp_path / "outputs" / "a").unlink()
-    with pytest.raises(PenstockError, match="outputs/a is damaged at offset 0") as error:
-        Log.open(tmp_path)
-    assert code_of(error) == "PSK-6001"
-
-
-@pytest.mark.parametrize(
-    "file",
-    [
-        ExternalFile("/etc/hosts", 1, 0, ()),
-        ExternalFile("../x", 1, 0, ()),
-        ExternalFile("log/x", 1, 0, ()),
-        ExternalFile("outputs/a", 10_000, 0, ()),
-        ExternalFile("outputs/a", 8, 1, ()),
-        ExternalFile("outputs/a", 8, 1, ((0, 16, 1),)),
-    ],
-)
-def test_bad_external_files_are_refused(tmp_path: Path, file: ExternalFile) -> None:
-    external(tmp_path, "a", 1)
-    log = Log.open(tmp_path)
-    with pytest.raises(PenstockError) as error:
-        log.append([Part(1, file=file)])
-    assert code_of(error) == "PSK-0009"
     log.close()
 
 

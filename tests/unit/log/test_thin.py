@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from tests.effort import times
 from tests.unit.disk.filling import largest_file
-from tests.unit.log.rows import SCHEMA, batch, part
+from tests.unit.log.rows import SCHEMA, part
 
 from penstock.errors import PenstockError
-from penstock.log import Entry, ExternalFile, Log, Part
+from penstock.log import Entry, Log, Part
 from penstock.log import log as log_module
 
 SEGMENT = 256 << 10
@@ -277,28 +277,6 @@ def test_a_file_system_without_holes_is_left_alone(tmp_path: Path, monkeypatch: 
     trim(log, log.head)
     assert {p: i for p, i in files.items() if p.exists()} == {p: p.stat().st_ino for p in files if p.exists()}
     assert keys(log, 2) == [0, 40, 80]
-    log.close()
-
-
-def test_external_files_stay_where_they_are(tmp_path: Path) -> None:
-    log = Log.open(tmp_path, segment_bytes=SEGMENT)
-    message = batch(7, 8).serialize()
-    (tmp_path / "outputs").mkdir()
-    (tmp_path / "outputs" / "a").write_bytes(message.to_pybytes())
-    file = ExternalFile("outputs/a", message.size, 2, ((0, message.size, 2),))
-    log.append([Part(3, file=file)])
-    log.append([Part(2, (batch(1), batch(2)), before=(5, 6))])
-    busy(log, 60, 1)
-    before = log.entries(3) + log.entries(2)
-    assert trim(log, log.head) > 0
-    assert log.entries(3) + log.entries(2) == before
-    assert log.size - sum(k.disk_bytes for k in log.kept()) == message.size
-    for _ in range(2):
-        assert (keys(log, 3), keys(log, 2)) == ([7, 8], [1, 2, 40])
-        log.close()
-        log = Log.open(tmp_path, segment_bytes=SEGMENT)
-    log.forget(3)
-    assert list((tmp_path / "outputs").iterdir()) == []
     log.close()
 
 

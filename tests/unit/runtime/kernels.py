@@ -135,6 +135,7 @@ class Kernel:
         self.folder = folder
         self.error: PenstockError | None = None
         self.refused: list[str] = []
+        self.limits: list[int] = []
         self.stops = 0
         self.resting = False
         """It makes no epochs."""
@@ -171,6 +172,9 @@ class Kernel:
         if self._until is not None:
             return self._until
         return min([self._world.storage.log.head, *(end for end in self._ends if end > self._lsn)])
+
+    def limit(self, rows: int) -> None:
+        self.limits.append(rows)
 
     def durable(self, reached: Reached) -> None:
         self._durable = max(self._durable, reached.lsn)

@@ -20,6 +20,7 @@ from penstock.runtime.jobs import hosted as hosted_module
 from penstock.runtime.jobs import job as job_module
 from penstock.runtime.jobs import jobs as jobs_module
 from penstock.runtime.jobs.jobs import QUERIES, Jobs
+from penstock.runtime.jobs.limits import UNLIMITED
 from penstock.runtime.lifecycle import JobState
 from penstock.runtime.storage.storage import Storage
 from penstock.spark.hosted import Membership
@@ -32,7 +33,7 @@ class Planner:
         self._storage = storage
         self.refuses: set[str] = set()
 
-    def stored(self, info: ObjectInfo, catalog: object = None) -> Any:
+    def stored(self, info: ObjectInfo, catalog: object = None, *, begins: bool = False) -> Any:
         if info.name in self.refuses:
             raise fail("PSK-6003", f"The plan of {info.name} is another.")
         return planned(info)
@@ -52,9 +53,8 @@ def planned(info: ObjectInfo) -> Any:
         idle_ms={},
         every_ms=0,
         seeds=(),
-        state_limit=0,
+        limits=UNLIMITED,
         membership=None if ALONE in info.name else Membership(None, "", info.depends_on, (), int(KEYED in info.name)),
-        fingerprint=f"plan of {info.name}",
     )
 
 
@@ -128,7 +128,7 @@ class Pipeline:
     def stop(self) -> None:
         with self.ddl:
             self.on = False
-            self.jobs.stop_all()
+            assert self.jobs.stop_all(time.monotonic() + 30) == []
 
     def start(self) -> None:
         with self.ddl:

@@ -19,6 +19,7 @@ from penstock.catalog.types import schema_of, stored_schema
 from penstock.config import Settings
 from penstock.log import Part
 from penstock.runtime.storage.contents import read_entry
+from penstock.runtime.storage.position import Position, position_file
 from penstock.runtime.storage.storage import Storage
 from penstock.serve.options import SubscribeOptions
 from penstock.serve.origin import Origin, Past
@@ -75,6 +76,8 @@ def make(storage: Storage, name: str, kind: Kind = Kind.TABLE, **more: Any) -> O
     info = ObjectInfo(id=storage.catalog.new_id(), name=name, kind=kind, **(given | more))
     storage.catalog.add(info)
     storage.attach(info)
+    if kind is Kind.SINK:
+        position_file(storage.layout, info).write(Position())
     return info
 
 

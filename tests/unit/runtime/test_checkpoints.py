@@ -56,7 +56,7 @@ def saved(store: CheckpointStore, folder: Path, key: str, id: int, base: int = 0
         for name, path in found.large.items():
             draft.add(f"{key}/{name}", path)
         jobs = {key: Captured(base, found).job}
-        draft.complete(body, jobs, lsn=99, catalog=1, duration_ms=0)
+        draft.complete(body, jobs, lsn=99, catalog=1, begun=0)
 
 
 def test_a_job_is_as_it_was(tmp_path: Path) -> None:

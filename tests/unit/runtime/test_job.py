@@ -16,6 +16,8 @@ from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs import job as job_module
 from penstock.runtime.jobs.job import Job, JobSpec
+from penstock.runtime.jobs.limits import StateGuard, StateLimits
+from penstock.runtime.jobs.pace import Pace
 from penstock.runtime.lifecycle import JobState
 from penstock.runtime.storage.record import Recorder
 from penstock.runtime.storage.storage import Storage
@@ -338,9 +340,20 @@ def test_a_query_that_is_abandoned_while_it_starts_says_why(make_query: Callable
 
 
 def test_the_limit_of_its_state_is_checked_before_an_epoch_is_recorded(make_query: Callable[..., Query]) -> None:
-    q = make_query(state_limit=100)
-    q.world.made[0].state = lambda: [SimpleNamespace(rows=1, bytes=100)]  # type: ignore[method-assign]
-    q.insert()
-    q.await_state(JobState.FAILED)
-    assert q.job.error is not None and q.job.error.code == "PSK-4002"
-    assert not in_contents(q.storage, q.view)
+    for limits in (StateLimits(query=100), StateLimits(operator=60)):
+        q = make_query(guard=StateGuard("v", limits, None))
+        kept = [SimpleNamespace(rows=1, bytes=40), SimpleNamespace(rows=1, bytes=60)]
+        q.world.made[0].state = lambda kept=kept: kept  # type: ignore[method-assign,misc]
+        q.insert()
+        q.await_state(JobState.FAILED)
+        assert q.job.error is not None and q.job.error.code == "PSK-4002"
+        assert not in_contents(q.storage, q.view)
+
+
+def test_an_epoch_that_takes_too_long_makes_the_next_ones_smaller(make_query: Callable[..., Query]) -> None:
+    pace = Pace(2_000_000, 1)
+    q = make_query(pace=pace, read=lambda epoch: 50_000)
+    assert q.job.settle(q.insert(), time.monotonic() + 10)
+    # The epochs of the stand-in say that they took 2 ms.
+    eventually(lambda: bool(q.world.made[0].limits), "the limit")
+    assert pace.over >= 1 and 1000 <= q.world.made[0].limits[-1] < 25_000

@@ -21,6 +21,7 @@ from tests.unit.runtime.engines import Database, database
 
 from penstock.catalog.objects import Kind
 from penstock.runtime.statements.subscribe import subscribe_group
+from penstock.runtime.storage import storage
 from penstock.serve.group import GroupSubscription
 from penstock.serve.options import Policy, SubscribeOptions
 from penstock.serve.subscription import Subscription
@@ -75,12 +76,15 @@ class Reader:
 
 class LiveViews(RuleBasedStateMachine):
     readers: Bundle[Reader] = Bundle("readers")
+    on_disk = False
 
     def __init__(self) -> None:
         super().__init__()
         self.stack = ExitStack()
         self.patch = self.stack.enter_context(pytest.MonkeyPatch.context())
         reuse(self.patch)
+        if self.on_disk:
+            self.patch.setattr(storage, "size_of", lambda text: 1)
         self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
         self.model: dict[str, dict[int, str]] = {t: {} for t in TABLES}
         self.all: list[Reader] = []
@@ -241,3 +245,13 @@ LiveViews.TestCase.settings = settings(
     print_blob=True,
 )
 TestLiveViews = LiveViews.TestCase
+
+
+class LiveViewsOnDisk(LiveViews):
+    """The same, with contents that go to disk with their first row."""
+
+    on_disk = True
+
+
+LiveViewsOnDisk.TestCase.settings = settings(LiveViews.TestCase.settings, max_examples=times(2))
+TestLiveViewsOnDisk = LiveViewsOnDisk.TestCase

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -398,6 +399,74 @@ def test_submitting_during_swaps_loses_and_repeats_nothing(db: Any) -> None:
             q.swap(q.compile_new_version("SELECT symbol, price FROM trades WHERE price > 2"))
         writer.join()
         assert sorted(r["price"] for c in q.finish() for r in c.rows()) == list(range(200))
+
+
+def test_whoever_polls_during_swaps_gets_every_row_once_and_in_order(db: Any) -> None:
+    """The poller waits in the output of a version that is replaced, and goes on with the next one."""
+    with query(db, batch_policy=BatchPolicy(max_rows=3, max_delay=0.001)) as q:
+        q.start()
+        got: list[int] = []
+        sent: list[int] = []
+        swapped = threading.Event()
+
+        def poll() -> None:
+            while not swapped.is_set() or len(got) < len(sent):
+                got.extend(r["price"] for c in q.poll_output(timeout=0.2) for r in c.rows())
+
+        def submit() -> None:
+            while not swapped.is_set() or len(sent) < 120:
+                q.submit(("a", len(sent)))
+                sent.append(len(sent))
+                if len(sent) % 30 == 0:
+                    time.sleep(0.001)  # Lets the others have their turn.
+
+        threads = [threading.Thread(target=poll), threading.Thread(target=submit)]
+        for t in threads:
+            t.start()
+        for _ in range(5):
+            q.swap(q.compile_new_version("SELECT symbol, price FROM trades WHERE price > 2"))
+        swapped.set()
+        for t in reversed(threads):
+            t.join(SOON_S)
+            assert not t.is_alive()
+        assert got == sent
+        q.flush(SOON_S)
+        m = q.metrics()
+        assert {m.ring0_events_in, m.ring0_events_out, m.ring1_events_out} == {len(sent)}
+        assert q.poll_output() == [] and not q._before
+
+
+def test_the_output_of_an_old_version_can_be_polled_much_later(db: Any) -> None:
+    """More of it than fits into the buffer of a reader."""
+    limits = db._engine.settings.subscribe
+    db._engine.storage.settings = db._engine.settings.model_copy(
+        update={"subscribe": limits.model_copy(update={"buffer_messages": 2})}
+    )
+    before = {k: v for k, v in db.fake.state().items() if k != "log"}
+    with query(db, batch_policy=BatchPolicy(max_rows=1, max_delay=60.0)) as q:
+        q.start()
+        for version in range(3):
+            for i in range(6):
+                q.submit(("a", 10 * version + i))
+                q.flush(SOON_S)
+            q.swap(q.compile_new_version(f"SELECT symbol, price FROM trades WHERE price > {version}"))
+        assert [r["price"] for c in q.poll_output(4) for r in c.rows()] == [0, 1, 2, 3]
+        rest = [r["price"] for c in q.poll_output() for r in c.rows()]
+        while more := [r["price"] for c in q.poll_output() for r in c.rows()]:
+            rest += more
+        assert rest == [4, 5, 10, 11, 12, 13, 14, 15, 20, 21, 22, 23, 24, 25]
+    assert {k: v for k, v in db.fake.state().items() if k != "log"} == before
+
+
+def test_a_query_over_a_table_that_others_write_cannot_be_swapped(db: Any) -> None:
+    db.fake.run("CREATE TABLE prices (symbol STRING, price BIGINT)")
+    with query(db, "SELECT symbol, price FROM prices") as q:
+        q.start()
+        with pytest.raises(PenstockError, match=r"(?s)PSK-6018.*prices, which others write"):
+            q.swap(q.compile_new_version("SELECT symbol, price FROM prices WHERE price >= 0"))
+        db.fake.insert("prices", ("a", 1))
+        q.flush(SOON_S)
+        assert [r["price"] for c in q.poll_output() for r in c.rows()] == [1]
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from tests.s3 import CREDENTIALS, object_store
 from tests.unit.runtime.storing import in_contents, make, opened, part
 from tests.unit.runtime.test_checkpoints import epoch, files
 
@@ -25,6 +27,48 @@ from penstock.runtime.jobs.saving import capture_all, save
 )
 def test_the_prefix_of_a_url(url: str, prefix: str) -> None:
     assert prefix_of(url) == prefix
+
+
+def test_a_savepoint_in_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with object_store() as store:
+        prefix = f"shop-{uuid4().hex}/daily"
+        place = store.url(f"{prefix}/")
+        with opened(tmp_path / "db") as storage:
+            t = make(storage, "t")
+            storage.commit([part(t, *((k, "x" * 1000, 1) for k in range(2000)))])
+            epoch(storage.layout.job(7), 1, 2)
+            id = save(storage, capture_all(storage)).id
+            export_checkpoint(storage.checkpoints, id, place)
+            # With and without a slash at its end it is the same place.
+            with pytest.raises(PenstockError, match=rf"PSK-6008.*s3://{store.bucket}/{prefix} has a savepoint already"):
+                export_checkpoint(storage.checkpoints, id, store.url(prefix))
+            here = storage.layout.checkpoints / str(id)
+            keys = [k.removeprefix(f"{prefix}/") for k in store.listed() if k.startswith(f"{prefix}/")]
+            assert keys == sorted(files(here))
+        import_checkpoint(store.url(prefix), tmp_path / "copy")
+        with opened(tmp_path / "copy") as storage:
+            found = storage.catalog.get("t")
+            assert found is not None and len(in_contents(storage, found)) == 2000
+        segment = next(k for k in store.listed() if k.startswith(prefix) and k.endswith(".seg"))
+        data = store.read(segment)
+        store.write(segment, data[:-1] + bytes([data[-1] ^ 1]))
+        with pytest.raises(PenstockError, match=r"PSK-6009.*\.seg is damaged"):
+            import_checkpoint(place, tmp_path / "bad")
+        with pytest.raises(PenstockError, match="PSK-6008") as error:
+            import_checkpoint(store.url(f"{prefix}/none"), tmp_path / "bad")
+        assert "endpoint" not in str(error.value)
+
+
+def test_a_place_that_cannot_be_reached_is_named_without_its_secrets(tmp_path: Path) -> None:
+    with opened(tmp_path / "db") as storage:
+        make(storage, "t")
+        id = save(storage, capture_all(storage)).id
+        for url in ("s3://key:hush@bucket/x?endpoint_override=127.0.0.1:9&scheme=hush", "nowhere://bucket/x"):
+            with pytest.raises(PenstockError, match="PSK-6008") as error:
+                export_checkpoint(storage.checkpoints, id, url)
+            assert "bucket/x" in str(error.value) and "hush@" not in str(error.value)
 
 
 def test_a_database_is_made_from_a_savepoint(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from penstock.catalog.objects import Connector, Kind
 from penstock.connect import Capabilities, Opening, Sink
 from penstock.connect.access import Access
 from penstock.errors import PenstockError, fail
-from penstock.runtime.connect import position as position_module
 from penstock.runtime.connect import sinks as sinks_module
 from penstock.runtime.connect.delivery import AT_LEAST_ONCE, Delivery
 from penstock.runtime.connect.sinks import SinkRunner, check_start
 from penstock.runtime.lifecycle import SinkState
+from penstock.runtime.storage import position as position_module
 from penstock.runtime.storage.storage import Storage
 
 AWAY = fail("PSK-5002", "The server is away.")
@@ -106,6 +106,9 @@ class Writer(Sink):
             kept[:] = [w for w in kept if w[0] > epoch]
         self.away.commits.append(epoch)
         self.away.due("commit", after=True)
+
+    def has(self, epoch: int) -> bool:
+        return epoch in self.away.epochs
 
     def rollback(self, epoch: int) -> None:
         self.away.due("rollback")
@@ -211,7 +214,7 @@ def test_every_epoch_is_delivered_in_order(make_world: Callable[..., World]) -> 
     assert w.away.epochs == [1, 2, 3, 4, 6] and w.away.written[3][2] == {(1, "x"): -1, (9, "y"): 2}
     assert [n for _, n, _ in w.away.written] == [e.lsn for e in w.storage.log.entries(w.stream.id) if e.rows]
     assert w.storage.totals.of(w.info.id).delivered == 6 and runner.durable_lsn == lsn and w.away.opened == [0]
-    assert json.loads(w.position.read_text())["content"] == {"epoch": 6, "lsn": lsn, "committed": 6}
+    assert json.loads(w.position.read_text())["content"] == {"epoch": 6, "lsn": lsn, "committed": 6, "before": 4}
     assert runner.state is SinkState.RUNNING and runner.error is None
 
 
@@ -279,13 +282,73 @@ def test_epochs_share_a_transaction_when_a_sink_catches_up(
 def test_a_target_that_knows_more_than_the_position_is_believed(make_world: Callable[..., World]) -> None:
     w = make_world(can=RECORDS)
     w.emit(3)
+    old = w.position.read_bytes()
     runner = w.run()
     assert settled(runner)
     runner.stop()
-    w.position.unlink()
+    w.position.write_bytes(old)
     w.emit()
     assert settled(w.run())
     assert w.away.epochs == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("can", KINDS, ids=["at least once", "records", "prepares"])
+def test_a_position_that_is_missing_is_reported(make_world: Callable[..., World], can: Capabilities) -> None:
+    w = make_world(can=can)
+    w.emit(3)
+    first = w.run()
+    assert settled(first)
+    first.stop()
+    data = w.position.read_bytes()
+    w.position.unlink()
+    runner = w.run()
+    eventually(lambda: runner.error is not None, "the report")
+    assert runner.error is not None and runner.error.code == "PSK-6001" and "is missing" in runner.error.detail
+    assert w.away.epochs == [1, 2, 3] and not w.position.exists()
+    w.position.write_bytes(data)
+    eventually(lambda: runner.error is None, "the recovery")
+    assert settled(runner) and w.away.epochs == [1, 2, 3]
+
+
+def test_what_was_prepared_and_has_disappeared_is_delivered_again(
+    make_world: Callable[..., World], caplog: pytest.LogCaptureFixture
+) -> None:
+    w = make_world(can=PREPARES)
+    w.emit()
+    first = w.run()
+    assert settled(first)
+    first.stop()
+    w.emit(3)
+    # It stops between the decision and the commit, for good; then two of three files are removed.
+    w.away.fails["commit"].extend([None, *[AWAY] * 99])
+    second = w.run()
+    eventually(lambda: second.error is not None, "the failure")
+    second.stop()
+    w.away.fails["commit"].clear()
+    assert [e for e, _, _ in w.away.waiting] == [2, 3, 4] and w.away.epochs == [1]
+    w.away.waiting = w.away.waiting[1:2]
+    third = w.run()
+    w.emit()
+    assert settled(third)
+    assert sorted(w.away.epochs) == [1, 2, 3, 4, 5] and w.away.rows == {(k, "x"): 1 for k in range(1, 6)}
+    assert "epochs 2, 4 were prepared and have disappeared" in caplog.text
+
+
+def test_what_was_prepared_and_is_in_no_log_either_is_reported(make_world: Callable[..., World]) -> None:
+    w = make_world(can=PREPARES)
+    w.emit(3)
+    w.away.fails["commit"].extend([None, *[AWAY] * 99])
+    first = w.run()
+    eventually(lambda: first.error is not None, "the failure")
+    first.stop()
+    w.away.fails["commit"].clear()
+    w.away.waiting.clear()
+    w.storage.log.trim({w.stream.id: w.emit()})
+    w.emit()
+    second = w.run()
+    eventually(lambda: second.error is not None, "the report")
+    assert second.error is not None and second.error.code in ("PSK-5011", "PSK-5017")
+    assert w.away.epochs == []
 
 
 def test_a_sink_that_has_more_than_the_log_is_refused(make_world: Callable[..., World]) -> None:

@@ -6,6 +6,7 @@ import datetime
 import random
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -39,6 +40,14 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ViewStore]:
     reuse(monkeypatch)
     monkeypatch.setattr(recent, "_UNINDEXED_READS", 1)
     made = ViewStore(min_delta_rows=50)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ViewStore]:
+    reuse(monkeypatch)
+    made = ViewStore(folder=tmp_path, object_bytes=1)
     yield made
     made.close()
 
@@ -91,6 +100,16 @@ class Object:
 def test_any_sequence_of_changes_and_reads(store: ViewStore, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """The index is built, outgrown, built again and dropped in between."""
     monkeypatch.setattr(keyindex, "_LEAST_CHANGED", 20)
+    assert _any_sequence(store, kind)
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_any_sequence_of_changes_and_reads_on_disk(on_disk: ViewStore, kind: str) -> None:
+    assert not _any_sequence(on_disk, kind)
+    assert on_disk.on_disk()
+
+
+def _any_sequence(store: ViewStore, kind: str) -> int:
     kinds, key = KEYS[kind]
     made = Object(store, kinds)
     dice = random.Random(kind)
@@ -107,9 +126,9 @@ def test_any_sequence_of_changes_and_reads(store: ViewStore, monkeypatch: pytest
         if dice.random() < 0.2:
             assert store.snapshot(1)[0].num_rows == len(made.model)
         indexed += made.index is not None
-    assert indexed
     for i in range(32):
         made.check(key(i))
+    return indexed
 
 
 def test_rows_that_are_read_once_need_no_index(store: ViewStore, monkeypatch: pytest.MonkeyPatch) -> None:

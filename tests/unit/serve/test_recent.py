@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,10 +22,10 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("x", pa.float64(
 Row = tuple[int, str | None, float | None]
 
 
-@pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ViewStore]:
+@pytest.fixture(params=["memory", "disk"])
+def store(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ViewStore]:
     reuse(monkeypatch)
-    made = ViewStore(min_delta_rows=50)
+    made = ViewStore(min_delta_rows=50, folder=tmp_path if request.param == "disk" else None, object_bytes=1)
     made.create(1, SCHEMA, keys=("id",), append_only=False)
     made.create(2, SCHEMA, keys=("id",), append_only=False)
     yield made
@@ -84,12 +85,14 @@ def test_an_epoch_is_applied_once(store: ViewStore) -> None:
     assert everything(store) == {1: (1, "a", 1.0)}
 
 
+@pytest.mark.parametrize("store", ["memory"], indirect=True)
 def test_a_broken_change_is_found(store: ViewStore) -> None:
     store.apply(1, change(((1, "a", 1.0), -1)), epoch=1, lsn=1)
     with pytest.raises(PenstockError, match="PSK-8001"):
         store.snapshot(1)
 
 
+@pytest.mark.parametrize("store", ["memory"], indirect=True)
 def test_of_a_key_that_changes_again_and_again_the_first_and_the_last_row_go_to_duckdb(
     store: ViewStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +113,7 @@ def test_of_a_key_that_changes_again_and_again_the_first_and_the_last_row_go_to_
     assert written == [4]
 
 
+@pytest.mark.parametrize("store", ["memory"], indirect=True)
 def test_a_row_that_does_not_take_back_what_waits_goes_to_duckdb_at_once(store: ViewStore) -> None:
     store.apply(1, change(((1, "a", 1.0), 1)), epoch=1, lsn=1)
     store.apply(1, change(((1, "a", 2.0), 1)), epoch=2, lsn=2)
@@ -135,6 +139,7 @@ def test_a_dropped_object_leaves_nothing(store: ViewStore) -> None:
     assert everything(store) == {}
 
 
+@pytest.mark.parametrize("store", ["memory"], indirect=True)
 def test_only_the_object_at_fault_is_damaged(store: ViewStore, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     monkeypatch.setattr(store, "_on_damage", lambda name_id, why: seen.append(name_id))

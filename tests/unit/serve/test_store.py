@@ -32,10 +32,12 @@ def bag(table: pa.Table) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(r.values()) for r in table.to_pylist())
 
 
-@pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ViewStore]:
+@pytest.fixture(params=["memory", "disk"])
+def store(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ViewStore]:
+    """Objects in memory; or on disk as soon as they have a row, each change in a file of its own."""
     reuse(monkeypatch)
-    store = ViewStore(min_delta_rows=20)
+    on_disk = request.param == "disk"
+    store = ViewStore(min_delta_rows=20, **({"folder": tmp_path / "views", "object_bytes": 1} if on_disk else {}))
     yield store
     store.close()
 
@@ -212,10 +214,13 @@ def test_after_close_everything_raises() -> None:
             call()
 
 
-@pytest.fixture(scope="module")
-def compacting() -> Iterator[tuple[ViewStore, Iterator[int]]]:
+@pytest.fixture(scope="module", params=["memory", "disk"])
+def compacting(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[ViewStore, Iterator[int]]]:
     """Small thresholds, so that compaction runs between and beside the changes; and object ids that are not taken."""
-    store = ViewStore(min_delta_rows=4)
+    folder = tmp_path_factory.mktemp("views") if request.param == "disk" else None
+    store = ViewStore(min_delta_rows=4, folder=folder, object_bytes=1)
     yield store, count(1)
     store.close()
 

@@ -55,6 +55,13 @@ def test_connections_are_authenticated_where_the_secret_is_ours_to_make(address:
     assert conf(spark__master=address).get("spark.authenticate.secret", 1) != made.get("spark.authenticate.secret", 2)
 
 
+@pytest.mark.parametrize("address", MASTERS)
+def test_a_process_that_slept_does_not_take_itself_for_lost(address: str) -> None:
+    made = conf(spark__master=address)
+    limits = ("spark.storage.blockManagerHeartbeatTimeoutMs", "spark.executor.heartbeat.maxFailures")
+    assert [key in made for key in limits] == [Master.of(address) is Master.LOCAL] * 2
+
+
 @pytest.mark.parametrize(("heap", "collected"), [("512m", 128 << 20), ("2g", 512 << 20), ("4G", 1 << 30)])
 def test_a_query_may_collect_a_part_of_the_heap(heap: str, collected: int) -> None:
     assert conf(spark__heap=heap)["spark.driver.maxResultSize"] == f"{collected}b"

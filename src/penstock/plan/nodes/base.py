@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum, auto
 from functools import cached_property
@@ -225,6 +225,16 @@ class Node:
         return tuple(Need(wanted, only=self.reads is Reads.STORED) for _ in self.children)
 
     @property
+    def below(self) -> tuple[Mapping[str, Expr], ...]:
+        """For each child, the columns of the output by which its rows can be filtered instead of those of the node, as expressions over the child. None by default."""
+        return tuple({} for _ in self.children)
+
+    @property
+    def matched(self) -> Mapping[str, str]:
+        """Of a join: left columns, with the right columns that they equal in every match."""
+        return {}
+
+    @property
     def title(self) -> str:
         """What a message about the node calls it."""
         return f"the operator {type(self).__name__}"
@@ -304,9 +314,19 @@ class Linear(Node, abstract=True):
         return Compared()
 
 
+def same_columns(names: Iterable[str]) -> dict[str, Expr]:
+    return {n: col(n) for n in names}
+
+
 def known_types(items: Sequence[Named], known: Mapping[str, str]) -> dict[str, str]:
     """The types of items that are columns of a known type."""
     return {i.name: t for i in items if (t := known.get(i.expr.column or "")) is not None}
+
+
+def shared_columns(node: Node) -> tuple[Mapping[str, Expr], ...]:
+    """The columns that have the same type in all inputs, which are matched by position. Others are cast above them."""
+    same = {c: i for i, c in enumerate(node.columns) if c in node.column_types}
+    return tuple({c: col(child.columns[i]) for c, i in same.items()} for child in node.children)
 
 
 def shared_types(nodes: Sequence[Node]) -> dict[str, str]:

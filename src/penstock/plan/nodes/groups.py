@@ -19,6 +19,8 @@ from penstock.plan.nodes.base import (
     SortKey,
     TimeAttr,
     known_types,
+    same_columns,
+    shared_columns,
     shared_types,
 )
 from penstock.plan.nodes.cost import Cost
@@ -94,6 +96,10 @@ class TemporalFilter(Node):
     enter_ms: Expr | None
     exit_ms: Expr | None
 
+    @property
+    def below(self) -> tuple[Mapping[str, Expr], ...]:
+        return (same_columns(self.columns),)
+
     def described(self) -> str:
         enter = f"{sql_text(self.enter_ms)} ≤ " if self.enter_ms else ""
         leave = f" < {sql_text(self.exit_ms)}" if self.exit_ms else ""
@@ -132,6 +138,11 @@ class Aggregate(Node):
     session: SessionWindow | None = None
     lateness_ms: int = 0
     late_to: str | None = None
+
+    @property
+    def below(self) -> tuple[Mapping[str, Expr], ...]:
+        """Late rows are passed on whatever their keys are."""
+        return ({k.name: k.expr for k in self.keys} if self.late_to is None else {},)
 
     def described(self) -> str:
         parts = [f"Aggregate [{', '.join(map(str, self.aggs))}]"]
@@ -332,6 +343,10 @@ class Distinct(Node):
 
     child: Node
 
+    @property
+    def below(self) -> tuple[Mapping[str, Expr], ...]:
+        return (same_columns(self.columns),)
+
     def described(self) -> str:
         return "Distinct"
 
@@ -366,6 +381,10 @@ class SetOp(Node):
     kind: SetKind
     left: Node
     right: Node
+
+    @property
+    def below(self) -> tuple[Mapping[str, Expr], ...]:
+        return shared_columns(self)
 
     def described(self) -> str:
         return self.kind.capitalize()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from penstock.plan.nodes.base import Compared, Expr, Interval, Need, Node, Reads, TimeAttr
+from penstock.plan.nodes.base import Compared, Expr, Interval, Need, Node, Reads, TimeAttr, same_columns
 from penstock.plan.nodes.cost import Cost
 from penstock.plan.nodes.groups import Aggregate
 from penstock.plan.nodes.linear import Filter, Project, Values
@@ -37,6 +37,17 @@ class Join(Node):
     time_bound: IntervalBound | None = None
     ttl_ms: int | None = None
     mark: str | None = None
+
+    @property
+    def below(self) -> tuple[Mapping[str, Expr], ...]:
+        """Not those of a side whose rows can be filled up with NULLs."""
+        left = self.left.columns if self.kind not in ("right", "full") else ()
+        right = self.right.columns if self.kind in ("inner", "right") else ()
+        return same_columns(left), same_columns(right)
+
+    @property
+    def matched(self) -> Mapping[str, str]:
+        return _equal_columns(self) if self.kind != "full" else {}
 
     def described(self) -> str:
         text = f"Join {self.kind} {keys_text(self.left_keys, self.right_keys, self.null_safe)}"
@@ -117,6 +128,16 @@ class IntervalBound:
     upper_ms: int
 
 
+def _equal_columns(node: Join | AsofJoin | TemporalJoin | ProbeJoin) -> dict[str, str]:
+    """The keys that are plain columns of the same type."""
+    left, right = node.left.column_types, node.right.column_types
+    return {
+        a.column: b.column
+        for a, b in zip(node.left_keys, node.right_keys, strict=True)
+        if a.column is not None and b.column is not None and a.column in left and left[a.column] == right.get(b.column)
+    }
+
+
 def _single(node: Node) -> bool:
     """Whether a side has one row, like a total."""
     while isinstance(node, Project | Filter):
@@ -133,6 +154,10 @@ class _KeyedProbe:
     left: Node
     right: Node
     left_keys: tuple[Expr, ...]
+
+    @property
+    def below(self) -> tuple[Mapping[str, Expr], ...]:
+        return same_columns(self.left.columns), {}
 
     @property
     def compared(self) -> Compared:
@@ -207,6 +232,10 @@ class AsofJoin(_KeyedProbe, Node):
     tolerance_ms: int | None = None
     eager: bool = False
 
+    @property
+    def matched(self) -> Mapping[str, str]:
+        return _equal_columns(self)
+
     def described(self) -> str:
         tolerance = f" within {self.tolerance_ms}ms" if self.tolerance_ms is not None else ""
         times = f"({sql_text(self.left_time)}, {sql_text(self.right_time)})"
@@ -248,6 +277,10 @@ class TemporalJoin(_KeyedProbe, Node):
     left_time: Expr
     right_time: Expr
 
+    @property
+    def matched(self) -> Mapping[str, str]:
+        return _equal_columns(self)
+
     def described(self) -> str:
         times = f"({sql_text(self.left_time)}, {sql_text(self.right_time)})"
         return f"TemporalJoin {self.kind} {keys_text(self.left_keys, self.right_keys)} as of {times}"
@@ -276,6 +309,10 @@ class ProbeJoin(_KeyedProbe, Node):
     offsets: tuple[int, ...]
     offset_ms: str
     probe_ts: str
+
+    @property
+    def matched(self) -> Mapping[str, str]:
+        return _equal_columns(self)
 
     def described(self) -> str:
         times = f"({sql_text(self.left_time)}, {sql_text(self.right_time)})"

@@ -17,6 +17,8 @@ from penstock.plan.nodes.base import (
     Reads,
     TimeAttr,
     known_types,
+    same_columns,
+    shared_columns,
     shared_types,
 )
 from penstock.plan.nodes.text import interval_text, named_text, sql_text
@@ -106,6 +108,10 @@ class Project(Linear):
     child: Node
     items: tuple[Named, ...]
 
+    @property
+    def below(self) -> tuple[Mapping[str, Expr], ...]:
+        return ({i.name: i.expr for i in self.items},)
+
     def described(self) -> str:
         return f"Project [{named_text(self.items)}]"
 
@@ -149,6 +155,10 @@ class Generate(Linear):
     outputs: tuple[str, ...]
     outer: bool = False
 
+    @property
+    def below(self) -> tuple[Mapping[str, Expr], ...]:
+        return (same_columns(self.child.columns),)
+
     def described(self) -> str:
         outer = " outer" if self.outer else ""
         return f"Generate {sql_text(self.generator)} → [{', '.join(self.outputs)}]{outer}"
@@ -180,6 +190,10 @@ class WindowAssign(Linear):
     offset: Interval
     start: str
     end: str
+
+    @property
+    def below(self) -> tuple[Mapping[str, Expr], ...]:
+        return (same_columns(self.child.columns),)
 
     def described(self) -> str:
         step = f", {interval_text(self.step)}" if self.step else ""
@@ -220,6 +234,10 @@ class Union(Linear):
     column_names: ClassVar[tuple[str, ...]] = ()
 
     inputs: tuple[Node, ...]
+
+    @property
+    def below(self) -> tuple[Mapping[str, Expr], ...]:
+        return shared_columns(self)
 
     def described(self) -> str:
         return "Union all"

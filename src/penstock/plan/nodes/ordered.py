@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from penstock.plan.nodes.base import Compared, Expr, Node, Reads, SortKey
+from penstock.plan.nodes.base import Compared, Expr, Node, Reads, SortKey, same_columns
 from penstock.plan.nodes.cost import Cost
 from penstock.plan.nodes.text import arguments_text, order_text, partition_text
 
@@ -19,6 +20,10 @@ class _Partitioned:
     child: Node
     partition: tuple[Expr, ...]
     order: tuple[SortKey, ...]
+
+    @property
+    def below(self) -> tuple[Mapping[str, Expr], ...]:
+        return (same_columns(p.column for p in self.partition if p.column is not None),)
 
     @property
     def compared(self) -> Compared:

@@ -20,9 +20,9 @@ from penstock.disk import crash_point
 from penstock.errors import PenstockError, fail
 from penstock.log import Entry
 from penstock.runtime.connect.delivery import Delivery, delivery, write_timeout_s
-from penstock.runtime.connect.position import Position, PositionFile
 from penstock.runtime.lifecycle import SINK_STEPS, Lifecycle, SinkState, wait_s
 from penstock.runtime.storage.contents import complete, read_entry
+from penstock.runtime.storage.position import Position, PositionFile
 from penstock.runtime.storage.storage import Storage
 from penstock.serve.zset import weighted
 
@@ -140,6 +140,7 @@ class SinkRunner:
             sink = make_sink(self._info.connector, changelog=self._info.changelog, access=self._access())
             self._sink = sink
             self.delivery, committed = self._timed("open", lambda: open_sink(self._storage, self._info, sink, at))
+            self._deliver_again(sink, at)
             if committed > at.epoch:
                 # A crash came after the target had committed, and before that was written down.
                 lsn = self._storage.log.lsn_at_epoch(self._input.id, committed)
@@ -154,6 +155,38 @@ class SinkRunner:
                 _logger.warning("%s", self.delivery.warning)
         self._position, self.durable_lsn = at, at.lsn
         self._life.to(SinkState.RUNNING)
+
+    def _deliver_again(self, sink: Sink, at: Position) -> None:
+        """Delivers what was decided before a crash and has not arrived: it was removed from where it was prepared. Raises PSK-5017 if the log no longer has it."""
+        if not sink.capabilities.prepares or at.undo is not None or at.before is None or at.before >= at.committed:
+            return
+        log, stream = self._storage.log, self._input.id
+        if not log.reaches_back(stream, at.before):
+            if not sink.has(at.committed):
+                raise self._lost(at.committed)
+            return
+        decided = log.entries(stream, after=log.lsn_at_epoch(stream, at.before) if at.before else 0)
+        lost = [e for e in decided if e.rows and at.before < e.epoch <= at.committed and not sink.has(e.epoch)]
+        if not lost:
+            return
+        _logger.warning(
+            "sink %s: epochs %s were prepared and have disappeared; they are delivered again",
+            self.name,
+            ", ".join(str(e.epoch) for e in lost),
+        )
+        last = lost[-1].epoch
+        self._timed("begin", lambda: sink.begin(lost[0].epoch))
+        for entry in lost:
+            self._timed("write", partial(sink.write, entry.epoch, entry.lsn, self._read(entry)))
+        self._timed("pre_commit", lambda: sink.pre_commit(last))
+        self._timed("commit", lambda: sink.commit(last))
+
+    def _lost(self, epoch: int) -> PenstockError:
+        return fail(
+            "PSK-5017",
+            f"Sink {self.name}: epoch {epoch} was prepared and has disappeared, and the log no longer has it.",
+            hint=f"Drop sink {self.name} and create it again, with an empty target.",
+        )
 
     def _check(self, at: Position) -> None:
         """Raises an error if the log does not continue after a position."""
@@ -226,7 +259,8 @@ class SinkRunner:
 
     def _deliver(self, entries: Sequence[Entry]) -> None:
         due = [(e.epoch, e.lsn, partial(self._read, e)) for e in entries if e.rows]
-        to = Position(entries[-1].epoch, entries[-1].lsn, self._position.committed)
+        at = self._position
+        to = replace(at, epoch=entries[-1].epoch, lsn=entries[-1].lsn)
         self._transact(due, to, sum(e.rows for e in entries))
 
     def _transact(self, epochs: Sequence[tuple[int, int, Callable[[], pa.Table]]], to: Position, rows: int) -> None:
@@ -238,7 +272,7 @@ class SinkRunner:
         assert self._sink is not None
         sink = self._sink
         first, last = epochs[0][0], epochs[-1][0]
-        to = replace(to, committed=last)
+        to = replace(to, committed=last, before=self._position.committed)
         # No row leaves the database before it is on disk: otherwise another row could get the number of its epoch.
         if self._storage.settings.log.wal_mode == "async":
             self._storage.log.sync()
@@ -340,15 +374,20 @@ class SinkRunner:
                 self._done.wait(0.25)
         return True
 
-    def stop(self) -> bool:
-        """Stops the delivery after the current call of the sink, which is cancelled after ten seconds. False if it has not returned even then."""
+    def ask_to_stop(self) -> None:
+        """The delivery ends after the current call of the sink."""
         self._stop.set()
         self._wake.set()
         with self._storage.commits:
             self._storage.commits.notify_all()
+
+    def stop(self, deadline: float | None = None) -> bool:
+        """Stops the delivery after the current call of the sink, which is cancelled after ten seconds, or at the `deadline` (monotonic clock). False if it has not returned even then."""
+        self.ask_to_stop()
         if threading.current_thread() is self._thread:
             return True
-        self._thread.join(timeout=_STOP_S)
+        left = _STOP_S if deadline is None else min(_STOP_S, max(0.0, deadline - time.monotonic()))
+        self._thread.join(timeout=left)
         sink = self._sink
         if self._thread.is_alive() and sink is not None:
             sink.cancel()

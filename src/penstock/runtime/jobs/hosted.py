@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -432,11 +433,11 @@ class _Host:
     def _enter(self, info: ObjectInfo, slot: Slot, planned: Planned) -> None:
         assert planned.membership is not None
         seeds = tuple(Seed(o, slot.start, 0, "", ()) for o in self._common.objects) if slot.start else planned.seeds
-        place = Place(info.id, planned.membership, stored_schema(info), seeds, planned.state_limit)
+        place = Place(info.id, planned.membership, stored_schema(info), seeds, planned.limits.query)
         recorder = Recorder(
             self._jobs.storage, [info], planned.compiled.outputs, slot.base, errors=[self._jobs.errors_of(info)]
         )
-        guard = StateGuard(info.name, planned.state_limit) if planned.state_limit else None
+        guard = StateGuard.of(info.name, planned.limits, self._jobs.budget)
         self._recorder.members[slot.slot] = MemberRecorder.Member(info.id, recorder, guard)
         self.places[info.id] = (slot.slot, place)
         self._objects.append(info.id)
@@ -463,7 +464,9 @@ class _Host:
         with self._lock:
             self._untidy = True
             slot, _ = self.places.pop(object_id, (0, None))
-            self._recorder.members.pop(slot, None)
+            gone = self._recorder.members.pop(slot, None)
+            if gone is not None and gone.guard is not None:
+                gone.guard.forget()
             if object_id in self._objects:
                 self._objects.remove(object_id)
             if self._made is not None:
@@ -496,9 +499,10 @@ class _Host:
         for i in sorted(set(tables)):
             info = storage.catalog.by_id(i)
             storage.check_sound(info)
-            rows, _, lsn = storage.store.snapshot(i)
             make_folder(self._folder)
-            found.append(write_seed(self._folder / f"contents-{i}.arrow", i, lsn, rows, info.changelog))
+            path = self._folder / f"contents-{i}.arrow"
+            with storage.store.reading(i) as now:
+                found.append(write_seed(path, i, now.lsn, now.schema, now.pieces, info.changelog))
         return found
 
     def _make(self) -> HostJob:
@@ -553,7 +557,10 @@ class _Host:
             erred=jobs.erred,
             blamed=self._blamed,
             mend=self._mend,
+            pace=jobs.pace(),
+            read=partial(jobs.rows_read, self._common.objects),
             taken=jobs.taken,
+            tracing=jobs.tracing,
         )
 
 

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 
 from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs.limits import StateGuard
+from penstock.runtime.jobs.pace import Pace
 from penstock.runtime.jobs.timing import Timing
 from penstock.runtime.lifecycle import JOB_STEPS, JobState, Lifecycle, wait_s
 from penstock.runtime.storage.record import MemberRecorder, Recorder
+from penstock.runtime.tracing import Tracing
 from penstock.spark.bridge import Epoch, KernelJob
 from penstock.spark.hosted import HostJob
 from penstock.spark.operators import StateFigures
@@ -65,10 +67,15 @@ class JobSpec:
     healed: Callable[[], None] = lambda: None
     erred: Callable[[], None] = lambda: None
     interrupt: Callable[[], None] = lambda: None
-    state_limit: int = 0
+    guard: StateGuard | None = None
+    """Watches the state of a query with a job of its own."""
+    pace: Pace = field(default_factory=lambda: Pace(0, 0))
+    read: Callable[[Epoch], int] = lambda epoch: 0
+    """How many rows an epoch has read."""
     blamed: Callable[[PenstockError], bool] = lambda error: False
     taken: Callable[[Sequence[int], int], None] = lambda objects, lsn: None
     """Hears of the objects of each epoch that is recorded, and up to which LSN it has read."""
+    tracing: Tracing = field(default_factory=lambda: Tracing(False))
     ended: Callable[[int], None] = lambda late: None
     """Hears, once, how many rows were too late, when the job has ended."""
     mend: Callable[[PenstockError, int], bool] = lambda error, attempt: False
@@ -85,7 +92,6 @@ class Job:
         self.figures = JobFigures()
         self.kernel: KernelJob = spec.make()
         self._life = Lifecycle(spec.name, JobState.STARTING, JOB_STEPS)
-        self._guard = StateGuard(spec.name, spec.state_limit) if spec.state_limit else None
         self._failures = 0
         self._mends = 0
         self._damage: PenstockError | None = None
@@ -144,8 +150,8 @@ class Job:
 
     def _one(self, epoch: Epoch) -> None:
         begin = time.perf_counter()
-        if self._guard is not None:
-            self._guard.check(self.kernel.state())
+        if self.spec.guard is not None:
+            self.spec.guard.check(self.kernel.state())
         if self.spec.recorder.record(epoch, self._stopping.is_set):
             self.spec.erred()
         for path in epoch.files:
@@ -159,9 +165,14 @@ class Job:
                 figures.rows_out[of] = figures.rows_out.get(of, 0) + sum(b.num_rows for b in output)
         figures.watermark = epoch.watermark
         figures.reached = max(figures.reached, epoch.lsn)
-        figures.recording.add((time.perf_counter() - begin) * 1000)
+        recording = (time.perf_counter() - begin) * 1000
+        figures.recording.add(recording)
         if epoch.ms >= 0:
             figures.computing.add(epoch.ms)
+            if self.spec.pace.after(self.spec.read(epoch), epoch.ms + recording):
+                self.kernel.limit(self.spec.pace.rows)
+        rows = sum(b.num_rows for output in epoch.batches for b in output)
+        self.spec.tracing.epoch(self.name, epoch.number, epoch.lsn, rows, epoch.ms, recording)
         self._mends = 0
         if self._failures:
             self._failures = 0
@@ -250,7 +261,9 @@ class Job:
 
     def warning(self, object_id: int) -> str | None:
         """What there is to say of the state of a query."""
-        guard = self.spec.recorder.guard(object_id) if isinstance(self.spec.recorder, MemberRecorder) else self._guard
+        guard = (
+            self.spec.recorder.guard(object_id) if isinstance(self.spec.recorder, MemberRecorder) else self.spec.guard
+        )
         return guard.warning(self.kept(object_id)) if guard is not None else None
 
     @property
@@ -311,6 +324,8 @@ class Job:
         try:
             self.kernel.stop()
         finally:
+            if self.spec.guard is not None:
+                self.spec.guard.forget()
             self._end()
             self._life.attempt(JobState.STOPPED)
             if self._pump.is_alive() and threading.current_thread() is not self._pump:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.catalog.objects import Kind, ObjectInfo, Role, Solo
 from penstock.catalog.types import stored_schema
@@ -18,7 +19,9 @@ from penstock.runtime.jobs.checkpoint import begun, mark_sealed
 from penstock.runtime.jobs.compute import Compute
 from penstock.runtime.jobs.hosted import HostedJobs
 from penstock.runtime.jobs.job import Job, JobSpec
+from penstock.runtime.jobs.limits import StateBudget, StateGuard
 from penstock.runtime.jobs.operators import OperatorStatus
+from penstock.runtime.jobs.pace import Pace
 from penstock.runtime.jobs.planned import Planned, Planner
 from penstock.runtime.jobs.recovery import Beginning, Recovery
 from penstock.runtime.jobs.relocate import relocate
@@ -28,8 +31,9 @@ from penstock.runtime.storage.contents import complete, contents
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.record import GENERATION, Recorder, change_part
 from penstock.runtime.storage.storage import Storage
+from penstock.runtime.tracing import Tracing
 from penstock.serve.zset import negated
-from penstock.spark.bridge import KernelJob
+from penstock.spark.bridge import Epoch, KernelJob
 
 QUERIES = (Kind.STREAM, Kind.VIEW)
 
@@ -56,6 +60,7 @@ class Jobs:
         lookups: Mapping[int, FedLookup],
         running: Callable[[], bool],
         paused: set[int] | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self.storage = storage
         self.compute = compute
@@ -65,6 +70,8 @@ class Jobs:
         self.recovery = Recovery(storage)
         self.planned: dict[int, Planned] = {}
         self.by_object: dict[int, Job] = {}
+        self.tracing = Tracing(False) if tracing is None else tracing
+        self.budget = StateBudget(storage.settings.engine.max_state_bytes)
         self.hosted = HostedJobs(self)
         self._lookups = lookups
         self.paused = set() if paused is None else paused
@@ -184,7 +191,8 @@ class Jobs:
         """Raises PSK-6003 or PSK-5011 for a query that cannot start over: its output cannot be retracted, or not be recomputed."""
         if self.recorded(info.id) < 0:
             return
-        planned = self.plan(info)
+        planned = self.planned.get(info.id) or self.planner.stored(info, begins=True)
+        assert planned is not None
         way = f"Drop {info.name} and create it again."
         if not info.changelog or len(planned.output_ids) > 1:
             raise fail("PSK-6003", f"{info.name} cannot start over: its rows cannot be retracted.", hint=way)
@@ -268,7 +276,7 @@ class Jobs:
                 every_ms=planned.every_ms,
                 seeds=planned.seeds,
                 start=solo.start,
-                state_limit=planned.state_limit,
+                state_limit=planned.limits.query,
                 codegen=planned.codegen,
                 recorded=recorder.recorded(),
             )
@@ -283,11 +291,23 @@ class Jobs:
             healed=self.healer(told),
             mend=lambda error, n: self.recovery.mend(self._beginning(info, planned), error, n),
             taken=self.taken,
+            tracing=self.tracing,
             ended=self._count_late(owner or info),
             erred=self.erred,
             interrupt=asks.interrupt if asks is not None else lambda: None,
-            state_limit=planned.state_limit,
+            guard=StateGuard.of(info.name, planned.limits, self.budget),
+            pace=self.pace(),
+            read=partial(self.rows_read, planned.compiled.objects),
         )
+
+    def pace(self) -> Pace:
+        """For a job that is started now."""
+        settings = self.storage.settings.engine
+        return Pace(settings.max_rows_per_epoch, settings.max_epoch_ms)
+
+    def rows_read(self, objects: Sequence[int], epoch: Epoch) -> int:
+        """How many rows an epoch has read from the log."""
+        return sum(self.storage.log.amount(i, after=epoch.after, up_to=epoch.lsn)[1] for i in objects)
 
     def taken(self, objects: Sequence[int], lsn: int) -> None:
         """Queries have processed their inputs up to an LSN."""
@@ -380,6 +400,7 @@ class Jobs:
         self.planned.pop(info.id, None)
         with self.storage.catalog.edit():
             self.storage.catalog.solo.pop(info.id, None)
+            self.storage.catalog.plans.pop(info.id, None)
 
     def release(self, info: ObjectInfo) -> None:
         """A query that has failed does not go on where it was any more: what it has not read may leave the log. It starts over."""
@@ -400,15 +421,19 @@ class Jobs:
             self.last_seen.pop(info.id, None)
             shutil.rmtree(self.storage.layout.job(info.id), ignore_errors=True)
 
-    def stop_all(self) -> None:
+    def stop_all(self, deadline: float) -> list[str]:
+        """Stops all jobs; returns those that have not stopped by then (monotonic clock)."""
         jobs = self._with_empty()
         self.by_object.clear()
         self.hosted.stopped()
-        threads = [threading.Thread(target=_quietly, args=(j,), name=f"penstock-stop-{j.name}") for j in jobs]
+        threads = [
+            threading.Thread(target=_quietly, args=(j,), name=f"penstock-stop-{j.name}", daemon=True) for j in jobs
+        ]
         for t in threads:
             t.start()
         for t in threads:
-            t.join()
+            t.join(max(0.0, deadline - time.monotonic()))
+        return [j.name for j, t in zip(jobs, threads, strict=True) if t.is_alive()]
 
     def abandon(self, error: PenstockError) -> None:
         """The JVM has ended, and every query with it."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,19 +19,21 @@ from penstock.plan import nodes as p
 from penstock.plan.explain import explain
 from penstock.runtime.jobs.checkpoint import begun
 from penstock.runtime.jobs.compute import Compute
-from penstock.runtime.jobs.limits import state_limit
+from penstock.runtime.jobs.limits import OPERATOR, QUERY, UNLIMITED, StateLimits, state_limits
 from penstock.runtime.jobs.probes import Probe, split
+from penstock.runtime.jobs.signature import Signature, earlier, signature
 from penstock.runtime.storage.contents import complete
 from penstock.runtime.storage.storage import Storage
 from penstock.spark.bridge import Seed
 from penstock.spark.compile import Compiled, Compiler
 from penstock.spark.hosted import Membership, membership, unfit
-from penstock.spark.kernel import STATE_FORMAT
 from penstock.spark.seeds import write_seed
 from penstock.sql.bind import bind
 from penstock.sql.query import ParsedQuery
 from penstock.sql.script import parse_script
 from penstock.sql.statements import CreateSink, CreateStream, CreateView
+
+_logger = logging.getLogger(__name__)
 
 _ORDERED = (p.LookupJoin, p.TemporalJoin)
 """Joins whose result depends on when a row of their table arrived."""
@@ -55,14 +57,15 @@ class Planned:
     output_ids: tuple[int, ...]
     every_ms: int
     seeds: tuple[Seed, ...]
-    state_limit: int = 0
-    """The bytes of state at which the query fails; 0: no limit."""
+    limits: StateLimits = UNLIMITED
     membership: Membership | None = None
     """What a job needs of it that it shares with other queries; None if it has a job of its own."""
     alone: str = ""
     """Why it does not share a job."""
     codegen: bool = True
     """Whether Spark generates code for it."""
+    partitions: int = 1
+    """Of a state that is begun now."""
 
     @cached_property
     def repeatable(self) -> bool:
@@ -70,9 +73,10 @@ class Planned:
         expires = any(isinstance(n, p.Join) and n.ttl_ms for n in self.query.root.walk())
         return not expires and not _CHANGING.search(explain(self.query))
 
-    @property
-    def fingerprint(self) -> str:
-        return hashlib.sha256(f"{STATE_FORMAT} {explain(self.query)}".encode()).hexdigest()[:16]
+    @cached_property
+    def signature(self) -> Signature:
+        """What its state is made by."""
+        return signature(self.query, self.compiled.operators, self.partitions, shared=self.membership is not None)
 
 
 class Planner:
@@ -82,8 +86,8 @@ class Planner:
         self._storage = storage
         self._compute = compute
 
-    def stored(self, info: ObjectInfo, catalog: Catalog | None = None) -> Planned | None:
-        """The plan of a stored object; None if it has no query of its own. Raises PSK-6003 if the plan does not match the checkpoint."""
+    def stored(self, info: ObjectInfo, catalog: Catalog | None = None, *, begins: bool = False) -> Planned | None:
+        """The plan of a stored object; None if it has no query of its own. Raises PSK-6003 if it cannot go on with its state, unless it `begins` again."""
         parsed = self._parsed(info)
         if parsed is None:
             return None
@@ -94,21 +98,34 @@ class Planner:
             info.id,
             query,
             late,
-            limit=state_limit(parsed.options),
+            limits=state_limits(parsed.options),
             by_id=known_by.by_id,
             alone=""
             if not info.hidden or info.role in (Role.SUBSCRIPTION, Role.VERSION)
             else "it is a part of another query",
             options=info.options,
         )
-        known = known_by.plans.get(info.id)
-        if known is not None and known != planned.fingerprint:
-            raise fail(
-                "PSK-6003",
-                f"The plan of {info.name} does not match its stored state.",
-                hint=f"Drop and create {info.name} again.",
-            )
+        if not begins:
+            self._compare(info, planned, known_by)
         return planned
+
+    def _compare(self, info: ObjectInfo, planned: Planned, catalog: Catalog) -> None:
+        """Raises PSK-6003 if a query cannot go on with the state that it has. What has changed otherwise is reported, and noted."""
+        known, now = catalog.plans.get(info.id), planned.signature
+        was = Signature.from_text(known) if known is not None else now
+        if was is None:
+            if known != earlier(planned.query):
+                raise _changed(info, ["an earlier version has planned it otherwise"])
+            was = now.by_earlier()
+        found = was.differences(now)
+        if lost := [d.text for d in found if d.lost]:
+            raise _changed(info, lost)
+        if found:
+            _logger.warning("%s goes on with its state; changed: %s", info.name, "; ".join(d.text for d in found))
+        text = was.carried_on(now).to_text()
+        if known != text and catalog is self._storage.catalog:
+            with catalog.edit():
+                catalog.plans[info.id] = text
 
     def _parsed(self, info: ObjectInfo) -> ParsedQuery | None:
         if info.role in (Role.LATE_ROWS, Role.ERRORS):
@@ -150,7 +167,7 @@ class Planner:
         query: p.Query,
         late: int | None,
         *,
-        limit: int = 0,
+        limits: StateLimits = UNLIMITED,
         by_id: Callable[[int], ObjectInfo] | None = None,
         alone: str = "",
         options: Mapping[str, str] | None = None,
@@ -161,15 +178,18 @@ class Planner:
         options = options or {}
         counted, codegen = "lifecycle" in options, options.get("jit") != "false"
         alone = alone or ("it has a lifecycle of its own" if counted else "")
-        compiled, company = self.compile(object_id, job, query, find, limit, alone, counted=counted)
-        if limit and not compiled.operators:
-            raise fail("PSK-1012", "This query keeps no state to limit.", hint="Leave max_state_bytes out.")
+        compiled, company = self.compile(object_id, job, query, find, limits, alone, counted=counted)
+        if any(limits) and not compiled.operators:
+            name = QUERY if limits.query else OPERATOR
+            raise fail("PSK-1012", "This query keeps no state to limit.", hint=f"Leave {name} out.")
         every = query.emit.every.micros // 1000 if query.emit.kind == "every" and query.emit.every else 0
         outputs = (object_id,) if late is None else (object_id, late)
         seeds = self._seeds(object_id, compiled)
+        partitions = self._storage.settings.spark.shuffle_partitions
+        planned = Planned(job, query, compiled, outputs, every, seeds, limits, partitions=partitions)
         if isinstance(company, str):
-            return Planned(job, query, compiled, outputs, every, seeds, limit, alone=company, codegen=codegen)
-        return Planned(job, query, compiled, outputs, every, seeds, limit, company)
+            return replace(planned, alone=company, codegen=codegen)
+        return replace(planned, membership=company)
 
     def compile(
         self,
@@ -177,21 +197,21 @@ class Planner:
         job: str,
         query: p.Query,
         find: Callable[[int], ObjectInfo],
-        limit: int,
+        limits: StateLimits,
         alone: str,
         *,
         counted: bool = False,
     ) -> tuple[Compiled, Membership | str]:
         """A query as it is run: as a member of a shared job, or for one of its own, and why."""
         spark, parallelism = self._compute.spark, self._compute.parallelism
-        why = alone or unfit(query) or self._settled(object_id, query) or self._unreplicated(object_id, query, limit)
+        why = alone or unfit(query) or self._settled(object_id, query) or self._unreplicated(object_id, query, limits)
         if not why:
             compiled = Compiler(spark, job, find, parallelism, hosted=True).compile(query)
             company = membership(compiled)
             if not isinstance(company, str):
                 return compiled, company
             why = company
-        made = Compiler(spark, job, find, parallelism, exact_state=limit > 0, counted=counted)
+        made = Compiler(spark, job, find, parallelism, exact_state=any(limits), counted=counted)
         return made.compile(query), why
 
     def _settled(self, object_id: int | None, query: p.Query) -> str | None:
@@ -210,7 +230,7 @@ class Planner:
         solo = self._storage.catalog.solo.get(object_id) if object_id is not None else None
         return solo is not None and solo.start > 0
 
-    def _unreplicated(self, object_id: int | None, query: p.Query, limit: int) -> str | None:
+    def _unreplicated(self, object_id: int | None, query: p.Query, limits: StateLimits) -> str | None:
         """Why lookup tables of a query are not replicated, but kept by an operator. A query that has begun stays with what it has."""
         tables = {
             n.right.object_id for n in query.root.walk() if isinstance(n, p.LookupJoin) and isinstance(n.right, p.Scan)
@@ -222,7 +242,7 @@ class Planner:
             return "its lookup table is where its tasks are only with a local master"
         if any(object_id in h.members for h in list(catalog.hosted.values())) or self._goes_on(object_id):
             return None
-        if limit:
+        if any(limits):
             return "its state has a limit, and its lookup table counts"
         for i in sorted(tables):
             rows = self._storage.store.count(i)
@@ -248,8 +268,9 @@ class Planner:
             if not info.has_contents or storage.log.epoch(input_id) == 0 or self._from_history(info, compiled):
                 continue
             storage.check_sound(info)
-            table, _, lsn = storage.store.snapshot(input_id)
-            seeds.append(write_seed(folder / f"seed-{input_id}.arrow", input_id, lsn, table, info.changelog))
+            path = folder / f"seed-{input_id}.arrow"
+            with storage.store.reading(input_id) as now:
+                seeds.append(write_seed(path, input_id, now.lsn, now.schema, now.pieces, info.changelog))
         # A folder can be moved, so paths are stored relative to it.
         relative = [asdict(replace(s, path=Path(s.path).name)) for s in seeds]
         write_json(index, relative, _SEEDS_FORMAT)
@@ -265,6 +286,15 @@ class Planner:
         _, rows, _ = storage.log.retained(info.id)
         ordered = compiled.root is not None and any(isinstance(n, _ORDERED) for n in compiled.root.walk())
         return ordered or rows == storage.store.count(info.id)
+
+
+def _changed(info: ObjectInfo, why: Sequence[str]) -> PenstockError:
+    again = f"RESTART {info.kind.value.upper()} {info.name} FROM BEGINNING computes it again from its inputs."
+    return fail(
+        "PSK-6003",
+        f"{info.name} cannot go on with its state: {'; '.join(why)}.",
+        hint=again if info.changelog else f"Its rows cannot be retracted: drop {info.name} and create it again.",
+    )
 
 
 def _stored_seeds(index: Path) -> tuple[Seed, ...]:

@@ -11,10 +11,10 @@ from penstock.connect import Access, make_sink
 from penstock.errors import PenstockError, fail
 from penstock.log import Log
 from penstock.log.floors import Abandoned
-from penstock.runtime.connect.position import Position, position_file
 from penstock.runtime.jobs.saved import put_back
 from penstock.runtime.storage.checkpoints import CATALOG, CheckpointStore, Manifest
 from penstock.runtime.storage.layout import Layout
+from penstock.runtime.storage.position import Position, position_file, position_of
 from penstock.runtime.storage.restoring import Prepared, Present, decide, discard, prepare
 from penstock.runtime.storage.storage import Storage
 
@@ -49,7 +49,7 @@ def planned(storage: Storage, id: int, access: Access, *, keep_delivered: bool) 
 def _owes(storage: Storage, info: ObjectInfo, manifest: Manifest, access: Access) -> bool:
     """Whether a sink may have delivered rows since a checkpoint that it cannot take back."""
     if storage.catalog.has_id(info.id):
-        if position_file(storage.layout, info).read().committed <= manifest.sinks[info.name].newest:
+        if position_of(storage.layout, info).committed <= manifest.sinks[info.name].newest:
             return False
     elif manifest.lsn == storage.log.head:
         return False
@@ -71,9 +71,8 @@ def prepared(storage: Storage, restoration: Restoration) -> Prepared:
             storage.catalog.new_id(),
             storage.catalog.serial,
         )
-        more = {name.partition("/")[0] for name, _ in pinned.files}
     try:
-        made = prepare(storage.layout.root, store, manifest, present, more)
+        made = prepare(storage.layout.root, store, manifest, present)
         put_back_all(store, manifest, made)
         sinks = [o for o in made.content.objects if o.kind is Kind.SINK]
         if sinks:
@@ -102,7 +101,8 @@ def _place(
         parted = [a for a in (*before, *own) if (a in before) != (a in own)]
         for info in sinks:
             target, stream = position_file(Layout(made.root), info), info.depends_on[0]
-            now = (position_file(storage.layout, info) if storage.catalog.has_id(info.id) else target).read()
+            # Checkpoints of earlier versions have no position of a sink that had delivered nothing.
+            now = position_of(storage.layout if storage.catalog.has_id(info.id) else Layout(made.root), info)
             if stream not in made.abandoned.epochs:
                 target.write(now)
                 continue

@@ -16,6 +16,7 @@ from penstock.disk import make_folder, sync_file
 from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs.restoring import put_back_all
 from penstock.runtime.storage.checkpoints import BODY, CATALOG, MANIFEST, CheckpointStore, Manifest
+from penstock.runtime.storage.format import write_format
 from penstock.runtime.storage.layout import Layout
 from penstock.runtime.storage.restoring import Present, decide, finish, prepare
 
@@ -37,13 +38,16 @@ class Place:
     """A folder: a path, `file://…`, or `s3://bucket/prefix`. Raises PSK-6008 for anything else, and if it cannot be used."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
+        # Parameters, such as the endpoint, may be secrets, as may be what precedes the host.
+        scheme, there, rest = url.partition("?")[0].partition("://")
+        self.url = f"{scheme}://{rest.rpartition('@')[2]}" if there else url
         try:
-            if "://" not in url:
+            if not there:
                 url = Path(url).absolute().as_uri()
             found, path = fs.FileSystem.from_uri(url)
-            bucket = "" if url.startswith("file://") else url.partition("://")[2].partition("/")[0]
-            self._root = path if not bucket else f"{bucket}/{prefix_of(url)}".rstrip("/")
+            self._root = path
+            if not url.startswith("file://"):
+                self._root = f"{path.partition('/')[0]}/{prefix_of(self.url)}".rstrip("/")
         except (pa.ArrowException, OSError, ValueError) as why:
             raise _unusable(self.url, why) from why
         self._files = found
@@ -82,7 +86,10 @@ class Place:
         return size, crc
 
     def taken(self) -> bool:
-        found = self._files.get_file_info(f"{self._root}/{MANIFEST}")
+        try:
+            found = self._files.get_file_info(f"{self._root}/{MANIFEST}")
+        except (pa.ArrowException, OSError) as why:
+            raise _unusable(self.url, why) from why
         return bool(found.type != fs.FileType.NotFound)
 
 
@@ -111,11 +118,11 @@ def export_checkpoint(store: CheckpointStore, id: int, url: str) -> Manifest:
         raise fail("PSK-6006", f"Checkpoint {id} was made by an earlier version, which saved queries alone.")
     place = Place(url)
     if place.taken():
-        raise fail("PSK-6008", f"{url} has a savepoint already.")
+        raise fail("PSK-6008", f"{place.url} has a savepoint already.")
     for name, (size, crc) in _listed(manifest).items():
         written = place.write(name, store.path(id) / name, size)
         if written != crc or place.read(name, None) != (size, crc):
-            raise fail("PSK-6009", f"{url}/{name} is not what was written: its checksum does not match.")
+            raise fail("PSK-6009", f"{place.url}/{name} is not what was written: its checksum does not match.")
     file = store.path(id) / MANIFEST
     place.write(MANIFEST, file, file.stat().st_size)
     return manifest
@@ -136,13 +143,14 @@ def import_checkpoint(url: str, folder: Path) -> Manifest:
             target = incoming / name
             make_folder(target.parent)
             if place.read(name, target) != known:
-                raise fail("PSK-6009", f"{url}/{name} is damaged: its checksum does not match.")
+                raise fail("PSK-6009", f"{place.url}/{name} is damaged: its checksum does not match.")
         content = read_catalog(incoming / CATALOG)
         serial = content.serial if content is not None else 0
-        made = prepare(layout.root, store, manifest, Present(manifest.lsn, {}, 1, serial), ())
+        made = prepare(layout.root, store, manifest, Present(manifest.lsn, {}, 1, serial))
         put_back_all(store, manifest, made)
         decide(layout.root, made, manifest)
         finish(layout.root)
+        write_format(layout.root, manifest.folder)
     finally:
         shutil.rmtree(incoming, ignore_errors=True)
     return manifest

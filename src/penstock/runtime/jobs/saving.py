@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +12,12 @@ from penstock.catalog.objects import Kind
 from penstock.checkpoint import StreamCheckpoint
 from penstock.log import Pinned
 from penstock.log.state import ObjectState
-from penstock.runtime.connect.position import position_of
 from penstock.runtime.jobs.saved import LEDGER, Saved, capture
 from penstock.runtime.storage.checkpoints import CATALOG, LOG, CheckpointDraft, Manifest, SavedJob, SavedSink
+from penstock.runtime.storage.position import position_of
 from penstock.runtime.storage.storage import Storage
+from penstock.serve.ondisk import MANIFEST as CONTENTS
+from penstock.serve.ondisk import files_of
 
 _ATTEMPTS = 5
 
@@ -55,14 +58,48 @@ def capture_all(storage: Storage) -> dict[str, Captured]:
     return {key: c for key, c in found.items() if now.get(key) == c.base}
 
 
-def save(storage: Storage, jobs: Mapping[str, Captured], failing: Collection[int] = ()) -> Manifest:
-    """Makes a checkpoint of the database with jobs that were captured before. No statement may change objects during the call. Raises PSK-7004.
+@dataclass(frozen=True)
+class Linked:
+    """A checkpoint of which all files are linked, and that is not complete yet. From here on objects may change."""
+
+    draft: CheckpointDraft
+    body: StreamCheckpoint
+    jobs: Mapping[str, SavedJob]
+    lsn: int
+    catalog: int
+    sinks: Mapping[str, SavedSink]
+    plans: Mapping[str, str]
+    begun: float
+    undo: ExitStack
+
+    def complete(self, until: float | None = None) -> Manifest:
+        """Sums, syncs and names it. Raises PSK-7004, PSK-6014 if that takes longer than until a time of the monotonic clock; then nothing is left of it."""
+        with self.undo:
+            return self.draft.complete(
+                self.body,
+                self.jobs,
+                lsn=self.lsn,
+                catalog=self.catalog,
+                begun=self.begun,
+                until=until,
+                sinks=self.sinks,
+                plans=self.plans,
+            )
+
+
+def save(storage: Storage, jobs: Mapping[str, Captured]) -> Manifest:
+    """Makes a checkpoint of a database with jobs that were captured before. Raises PSK-7004."""
+    return link(storage, jobs).complete()
+
+
+def link(storage: Storage, jobs: Mapping[str, Captured], failing: Collection[int] = ()) -> Linked:
+    """Begins a checkpoint of the database with jobs that were captured before. No statement may change objects during the call, which is quick. Raises PSK-7004.
 
     `failing` are the sinks that cannot deliver now.
     """
     for attempt in range(_ATTEMPTS):
         try:
-            return _save(storage, jobs, failing)
+            return _begin(storage, jobs, failing)
         except FileNotFoundError:
             if attempt == _ATTEMPTS - 1:
                 raise
@@ -71,11 +108,12 @@ def save(storage: Storage, jobs: Mapping[str, Captured], failing: Collection[int
     raise AssertionError
 
 
-def _save(storage: Storage, jobs: Mapping[str, Captured], failing: Collection[int]) -> Manifest:
+def _begin(storage: Storage, jobs: Mapping[str, Captured], failing: Collection[int]) -> Linked:
     begun = time.monotonic()
     # What the jobs have recorded, and what they have read, must be on disk before the checkpoint is.
     storage.log.sync()
-    with storage.checkpoints.draft(storage.checkpoints.next_id()) as draft:
+    with ExitStack() as undo:
+        draft = undo.enter_context(storage.checkpoints.draft(storage.checkpoints.next_id()))
         with storage.pinned() as pinned:
             _link(storage, draft, pinned)
             for key, captured in jobs.items():
@@ -84,14 +122,16 @@ def _save(storage: Storage, jobs: Mapping[str, Captured], failing: Collection[in
             body = _body(storage, draft.id, pinned, jobs)
             sinks = _sinks(storage, pinned, failing)
         names = {o.id: o.name for o in storage.catalog.objects()}
-        return draft.complete(
+        return Linked(
+            draft,
             body,
             {key: captured.job for key, captured in jobs.items()},
             lsn=pinned.head,
             catalog=storage.catalog.serial,
-            duration_ms=int((time.monotonic() - begun) * 1000),
             sinks=sinks,
             plans={names[i]: plan for i, plan in storage.catalog.plans.items() if i in names},
+            begun=begun,
+            undo=undo.pop_all(),
         )
 
 
@@ -103,12 +143,17 @@ def _link(storage: Storage, draft: CheckpointDraft, pinned: Pinned) -> None:
     draft.put(f"{LOG}/floors.json", pinned.floors)
     for path, size in pinned.segments:
         draft.add(f"{LOG}/{path.name}", path, size)
-    for name, size in pinned.files:
-        draft.add(name, layout.root / name, size)
     for info in storage.catalog.objects():
         snapshot = layout.snapshot(info.id)
         if info.has_contents and snapshot.exists():
             draft.add(snapshot.relative_to(layout.root).as_posix(), snapshot)
+        place = layout.contents(info.id)
+        if info.has_contents and (place / CONTENTS).exists():
+            listed = (place / CONTENTS).read_bytes()
+            within = place.relative_to(layout.root).as_posix()
+            draft.put(f"{within}/{CONTENTS}", listed)
+            for name in files_of(listed, place):
+                draft.add(f"{within}/{name}", place / name)
     # A member of a shared job has a folder for what it began with, and a sink one for its position.
     for folder in {*folders(storage), *(f"jobs/{o.id}" for o in storage.catalog.objects())}:
         for path in _begun_with(layout.root / folder):

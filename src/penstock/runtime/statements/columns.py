@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -15,7 +16,6 @@ from penstock.runtime.statements.ddl import check_columns
 from penstock.runtime.statements.draft import drafting
 from penstock.runtime.statements.dropping import users
 from penstock.runtime.statements.inscribe import found
-from penstock.runtime.storage.contents import contents
 from penstock.runtime.storage.record import change_part
 from penstock.serve.zset import weighted
 from penstock.sql import statements as st
@@ -46,10 +46,13 @@ def alter_column(engine: Engine, s: st.AlterTableColumn) -> None:
             raise fail("PSK-1009", f"{info.name} has row rules.", hint="DROP POLICY … ON it first.")
         with engine.writer.alone([info]), drafting(engine, [info]) as draft:
             made = replace(changed, id=draft.new_id(), sql=_statement(changed))
-            rows = _rows(engine, info, made, s)
+            engine.storage.check_sound(info)
+            convert = _conversion(engine, info, made, s)
             draft.attach(made)
-            if rows.num_rows:
-                engine.storage.commit([change_part(made, weighted(rows))])
+            # Nobody sees the new table before all its rows are there, so it may take several commits.
+            with engine.store.reading(info.id) as now:
+                for piece in now.pieces:
+                    engine.storage.commit([change_part(made, weighted(convert(piece)))])
 
 
 def _changed(info: ObjectInfo, s: st.AlterTableColumn) -> ObjectInfo:
@@ -85,20 +88,22 @@ def _column(info: ObjectInfo, name: str) -> Column:
     return column
 
 
-def _rows(engine: Engine, info: ObjectInfo, made: ObjectInfo, s: st.AlterTableColumn) -> pa.Table:
-    """The rows of the table with its new columns; an added one has its default."""
-    rows = contents(engine.storage, info)
+def _conversion(
+    engine: Engine, info: ObjectInfo, made: ObjectInfo, s: st.AlterTableColumn
+) -> Callable[[pa.Table], pa.Table]:
+    """Gives rows of the table its new columns; an added one has its default."""
     schema = schema_of(made.columns)
     if s.add is not None:
-        if not s.add.nullable and s.add.default is None and rows.num_rows:
+        if not s.add.nullable and s.add.default is None and engine.store.count(info.id):
             raise fail(
                 "PSK-5006",
                 f"The rows of {info.name} have no value for the NOT NULL column {s.add.name}.",
                 hint="Give it a DEFAULT, or leave NOT NULL out.",
             )
-        return coerce(rows, schema, engine.compute.batch.defaults(made.columns))
-    kept = rows if s.drop is None else rows.select([c.name for c in made.columns])
-    return kept.rename_columns(schema.names).cast(schema)
+        defaults = engine.compute.batch.defaults(made.columns)
+        return lambda rows: coerce(rows, schema, defaults)
+    kept = [c.name for c in made.columns] if s.drop is not None else None
+    return lambda rows: (rows if kept is None else rows.select(kept)).rename_columns(schema.names).cast(schema)
 
 
 def _statement(info: ObjectInfo) -> str:

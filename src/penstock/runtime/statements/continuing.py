@@ -11,7 +11,7 @@ from penstock.errors import fail
 from penstock.plan import nodes as p
 from penstock.plan.succession import obstacle, same_state, scanned
 from penstock.runtime.engine import Engine
-from penstock.runtime.jobs.limits import state_limit
+from penstock.runtime.jobs.limits import state_limits
 from penstock.runtime.statements.ddl import check_retention, errors_info
 from penstock.runtime.statements.faithful import check_query
 from penstock.runtime.storage.interrupts import uninterrupted
@@ -33,9 +33,9 @@ def continue_with(engine: Engine, info: ObjectInfo, parsed: ParsedQuery, query: 
     check_retention(parsed.options)
     old = jobs.plan(info)
     _check_state(engine, info, old.query, query)
-    limit = state_limit(parsed.options)
+    limits = state_limits(parsed.options)
     with located(parsed):
-        compiled, _ = jobs.planner.compile(None, "alter", query, catalog.by_id, limit, old.alone)
+        compiled, _ = jobs.planner.compile(None, "alter", query, catalog.by_id, limits, old.alone)
         check_result(info, compiled.outputs[0].columns, output_key(query), compiled)
     kept = {k: v for k, v in info.options.items() if k.startswith("policy.") or k == "rules"}
     altered = replace(
@@ -61,13 +61,13 @@ def continue_with(engine: Engine, info: ObjectInfo, parsed: ParsedQuery, query: 
         else:
             jobs.stop(info)
         try:
-            planned = jobs.planner.plan(info.id, query, None, limit=limit, options=altered.options)
+            planned = jobs.planner.plan(info.id, query, None, limits=limits, options=altered.options)
             errors = None
             if compiled.fallible and jobs.errors_of(info) is None:
                 errors = errors_info(catalog.new_id(), altered, None)
             with catalog.edit():
                 catalog.change(replace=[altered], add=[errors] if errors is not None else [])
-                catalog.plans[info.id] = planned.fingerprint
+                catalog.plans[info.id] = planned.signature.to_text()
         except BaseException:
             jobs.planned[info.id] = old
             jobs.attempt([info], lambda: jobs.start(info))

@@ -16,7 +16,7 @@ from penstock.runtime.connect.lookups import check_asked, lookup_options, make_l
 from penstock.runtime.connect.replica import Replica
 from penstock.runtime.durations import duration_ms, size_bytes
 from penstock.runtime.engine import Engine
-from penstock.runtime.jobs.limits import state_limit
+from penstock.runtime.jobs.limits import state_limits
 from penstock.runtime.jobs.planned import Planned
 from penstock.runtime.jobs.probes import Probe, refuse_late_data, split
 from penstock.runtime.statements.draft import Draft, drafting
@@ -167,7 +167,7 @@ def add_query(
             object_id,
             query,
             late,
-            limit=state_limit(parsed.options),
+            limits=state_limits(parsed.options),
             by_id=draft.by_id,
             alone="" if role in (Role.USER, Role.SUBSCRIPTION, Role.VERSION) else "it is a part of another query",
             options=parsed.options,

@@ -55,7 +55,7 @@ class Draft:
 
     def start(self, info: ObjectInfo, planned: Planned) -> None:
         """Starts the query of an object when all objects are attached, if the pipeline runs."""
-        self._plans[info.id] = planned.fingerprint
+        self._plans[info.id] = planned.signature.to_text()
         self.engine.jobs.planned[info.id] = planned
         self._starts.append((info, planned))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from penstock.errors import PenstockError, fail
 from penstock.log import Part
 from penstock.runtime.connect.replica import Replica
 from penstock.runtime.engine import QUERIES, Engine
+from penstock.runtime.jobs.saving import Linked
 from penstock.runtime.lifecycle import State
 from penstock.runtime.statements import alter, ddl, dml, dropping, named
 from penstock.runtime.statements.columns import alter_column
@@ -46,8 +48,6 @@ Outcome: TypeAlias = pa.Table | Subscription | GroupSubscription | None
 Params: TypeAlias = Sequence[object] | Mapping[str, object] | None
 
 _READING = (st.Select, st.Subscribe, st.DeclareCursor, st.Fetch, st.CloseCursor)
-_CHECKPOINT_S = 300.0
-"""How long CHECKPOINT waits for queries to catch up before it gives up."""
 
 
 def execute(session: Session, sql: str, params: Params = None) -> Outcome:
@@ -61,9 +61,8 @@ def execute(session: Session, sql: str, params: Params = None) -> Outcome:
     if prepared is not None and bound is not None:
         engine.check_open()
         try:
-            return _run_prepared(session, prepared, bound)
-        except NotPoint:
-            pass
+            with engine.tracing.statement(prepared.statement), suppress(NotPoint):
+                return _run_prepared(session, prepared, bound)
         except PenstockError as error:
             if error.sql is None:
                 error.sql = apply_params(sql, params)
@@ -81,10 +80,11 @@ def execute(session: Session, sql: str, params: Params = None) -> Outcome:
             if not isinstance(statement, st.StartPipeline):
                 # It starts a new JVM; everything else needs one.
                 engine.check_open()
-            if isinstance(statement, st.Select) and prepared is not None:
-                outcome = select(session, statement.query, prepared)
-            else:
-                outcome = run(session, statement)
+            with engine.tracing.statement(statement):
+                if isinstance(statement, st.Select) and prepared is not None:
+                    outcome = select(session, statement.query, prepared)
+                else:
+                    outcome = run(session, statement)
         except PenstockError as error:
             if error.sql is None:
                 error.sql = text
@@ -134,7 +134,7 @@ def run(session: Session, s: st.Statement) -> Outcome:
             return dml.run_write(session, s)
         case st.CopyTo():
             check_target(session, s)
-            return copy_out(session, s, select(session, s.query))
+            return copy_out(session, s, select(session, s.query, mapped=True))
         case st.Select():
             return select(session, s.query)
         case st.Subscribe():
@@ -192,26 +192,30 @@ def checkpoint(engine: Engine) -> int:
     """
     taken_in = engine.log.head
     if engine.running:
-        engine.wait(taken_in, _CHECKPOINT_S)
-    with engine.ddl:
-        catalog = engine.catalog
-        kept = engine.checkpoints.kept
-        last = kept[-1].lsn if kept else 0
-        quiet = [
-            o
-            for o in catalog.objects(Kind.STREAM, Kind.VIEW)
-            if (entry := engine.log.last_entry(o.id)) is None or entry.lsn <= last
-        ]
-        if quiet:
-            engine.storage.commit(
-                [
-                    Part(object_id=o.id, input_lsn=taken_in, column_count=len(o.columns) + int(o.changelog))
-                    for o in quiet
-                ]
-            )
-        engine.log.sync()
-        engine.storage.save_contents()
-        return engine.checkpoints.make().id
+        engine.wait(taken_in, engine.settings.checkpoint.timeout_ms / 1000)
+    with engine.checkpoints.alone:
+        with engine.ddl:
+            linked = _linked(engine, taken_in)
+        return engine.checkpoints.complete(linked).id
+
+
+def _linked(engine: Engine, taken_in: int) -> Linked:
+    """The part of a checkpoint during which no statement may change objects."""
+    catalog = engine.catalog
+    kept = engine.checkpoints.kept
+    last = kept[-1].lsn if kept else 0
+    quiet = [
+        o
+        for o in catalog.objects(Kind.STREAM, Kind.VIEW)
+        if (entry := engine.log.last_entry(o.id)) is None or entry.lsn <= last
+    ]
+    if quiet:
+        engine.storage.commit(
+            [Part(object_id=o.id, input_lsn=taken_in, column_count=len(o.columns) + int(o.changelog)) for o in quiet]
+        )
+    engine.log.sync()
+    engine.storage.save_contents()
+    return engine.checkpoints.begin()
 
 
 def _declare(session: Session, s: st.DeclareCursor) -> None:

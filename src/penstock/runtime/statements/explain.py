@@ -9,7 +9,7 @@ from penstock.plan import nodes as p
 from penstock.plan.explain import explain
 from penstock.runtime.engine import Engine
 from penstock.runtime.jobs.job import Job
-from penstock.runtime.jobs.limits import state_limit
+from penstock.runtime.jobs.limits import state_limits
 from penstock.spark.compile import Compiled
 from penstock.spark.hosted import Membership
 from penstock.spark.operators import StateFigures
@@ -28,8 +28,8 @@ _PHASES = (
 
 def explain_query(engine: Engine, statement: Explained, query: p.Query) -> list[str]:
     """The plan of a query as it would run."""
-    limit = 0 if isinstance(statement, st.Select) else state_limit(statement.query.options)
-    compiled, company = engine.jobs.planner.compile(None, "explain", query, engine.catalog.by_id, limit, "")
+    limits = state_limits({} if isinstance(statement, st.Select) else statement.query.options)
+    compiled, company = engine.jobs.planner.compile(None, "explain", query, engine.catalog.by_id, limits, "")
     lines = _lines(engine, query, compiled, _notes(query, compiled))
     return [*lines, *_job(engine, compiled, company)]
 

@@ -8,6 +8,7 @@ from penstock.catalog.types import to_arrow
 from penstock.errors import PenstockError, fail
 from penstock.plan.nodes import SortTerm
 from penstock.runtime.engine import Engine
+from penstock.runtime.jobs.limits import UNLIMITED
 from penstock.runtime.statements.draft import drafting
 from penstock.runtime.statements.dropping import replaced
 from penstock.runtime.statements.faithful import check_query
@@ -51,7 +52,7 @@ def _described(
     try:
         query = bind(s.query, engine.catalog)
         with located(s.query):
-            compiled, _ = engine.jobs.planner.compile(None, "view", query, engine.catalog.by_id, 0, "")
+            compiled, _ = engine.jobs.planner.compile(None, "view", query, engine.catalog.by_id, UNLIMITED, "")
         read = tuple(i for i in compiled.objects if engine.catalog.has_id(i))
         return compiled.outputs[0].columns, query.order, (*read, *query.expands)
     except PenstockError as error:

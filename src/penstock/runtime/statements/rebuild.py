@@ -216,7 +216,7 @@ def _take(engine: Engine, info: ObjectInfo, altered: ObjectInfo, version: Object
     with catalog.edit():
         catalog.change(replace=[altered], add=[errors] if errors is not None else [])
         mark_taken(storage, version)
-        catalog.plans[info.id] = planned.fingerprint
+        catalog.plans[info.id] = planned.signature.to_text()
         catalog.solo[info.id] = Solo(jobs.begin(version).start, base)
         if jobs.hosted.member(version.id):
             catalog.solo.pop(info.id)

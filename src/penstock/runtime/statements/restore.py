@@ -28,7 +28,7 @@ def restore(engine: Engine, id: int, *, backup: bool = True, keep_delivered: boo
     LSNs and epochs go on after those that there were. Subscribers get a resync, and subscriptions to queries of their own end (PSK-5023). Sinks take back what they have delivered since; if one cannot, the restore is
     refused (PSK-5022) unless what was delivered is kept. A sink created since is dropped, and its target stays as it is.
     """
-    with engine.ddl:
+    with engine.checkpoints.alone, engine.ddl:
         engine.check_open()
         restoration = planned(engine.storage, id, engine.access, keep_delivered=keep_delivered)
         why = fail("PSK-6007", f"The database is being restored from checkpoint {id}.")

@@ -22,11 +22,11 @@ from penstock.sql.located import located
 from penstock.sql.query import ParsedQuery
 
 
-def select(session: Session, query: ParsedQuery, prepared: Prepared | None = None) -> pa.Table:
+def select(session: Session, query: ParsedQuery, prepared: Prepared | None = None, *, mapped: bool = False) -> pa.Table:
     """The rows of a one-shot query. It sees each object as of one whole epoch, plus the writes of an open transaction.
 
     `WITH (stale = true)` reads the current contents, even of queries that have failed or are stopped. `prepared` is the statement that the
-    query comes from: it gets the bindings, for later runs.
+    query comes from: it gets the bindings, for later runs. A `mapped` result may be larger than the memory limit.
     """
     engine = session.engine
     kept = prepared.bindings if prepared is not None and not prepared.places else None
@@ -39,7 +39,7 @@ def select(session: Session, query: ParsedQuery, prepared: Prepared | None = Non
         point = point_select(query, known[0]) if spark_as_known(engine.settings) else None
         rows = _select_point(session, point, {}) if point is not None else None
         if rows is None:
-            rows = _typed(engine.store.query(batch.duckdb_sql, {i.name: i.id for i in known}))
+            rows = _typed(engine.store.query(batch.duckdb_sql, {i.name: i.id for i in known}, mapped=mapped))
         if prepared is not None and isinstance(prepared.statement, st.Select):
             prepared.bindings = Bindings(tuple(known), batch, point_select(prepared.statement.query, known[0]))
         return rows

@@ -9,12 +9,12 @@ from penstock.catalog.objects import Kind, ObjectInfo, Role
 from penstock.connect import make_sink
 from penstock.errors import fail
 from penstock.runtime.connect.delivery import OPTIONS, delivery, write_timeout_s
-from penstock.runtime.connect.position import Position
 from penstock.runtime.connect.sinks import check_start, open_sink
 from penstock.runtime.engine import Engine
 from penstock.runtime.statements.ddl import add_query
 from penstock.runtime.statements.draft import drafting
 from penstock.runtime.statements.dropping import replaced
+from penstock.runtime.storage.position import Position, position_file
 from penstock.sql import statements as st
 from penstock.sql.names import suggestion
 
@@ -53,6 +53,7 @@ def create_sink(engine: Engine, s: st.CreateSink) -> None:
             )
             write_timeout_s(engine.settings, info)
             draft.attach(info)
+            position_file(engine.storage.layout, info).write(Position())
             if engine.running:
                 promised, _ = open_sink(engine.storage, info, sink, Position())
                 if promised.warning:

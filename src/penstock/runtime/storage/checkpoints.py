@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -31,8 +33,9 @@ from penstock.disk import (
 )
 from penstock.errors import fail
 from penstock.log.maps import map_file
+from penstock.runtime.storage.format import FORMAT as FOLDER
 
-FORMAT = 2
+FORMAT = 3
 CATALOG = "catalog.json"
 LOG = "log"
 _NEW = ".new"
@@ -77,6 +80,8 @@ class Manifest:
     sinks: Mapping[str, SavedSink] = field(default_factory=dict)
     plans: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    folder: int = 0
+    """The format of the folder."""
 
     @property
     def whole(self) -> bool:
@@ -167,9 +172,13 @@ class CheckpointStore:
             self._sums[about.st_ino] = (size, crc)
         return int(crc)
 
-    def forget_sums(self) -> None:
-        """After a failure a file may be gone whose inode another one gets."""
-        self._sums.clear()
+    def forget_sums(self, files: Iterable[Path]) -> None:
+        """Before files are removed: the inode of one that has no other name may become that of another file."""
+        for path in files:
+            with suppress(OSError):
+                about = path.stat()
+                if about.st_nlink == 1:
+                    self._sums.pop(about.st_ino, None)
 
     def prune(self, keep: int) -> list[int]:
         """Removes all but the newest checkpoints, and what a crash has left of unfinished ones; returns those removed."""
@@ -215,7 +224,7 @@ class CheckpointDraft:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            self._store.forget_sums()
+            self._store.forget_sums(self._folder / name for name in self._files)
         shutil.rmtree(self._folder, ignore_errors=True)
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise unwritable(self._store.path(self.id), error) from error
@@ -242,13 +251,22 @@ class CheckpointDraft:
         *,
         lsn: int,
         catalog: int,
-        duration_ms: int,
+        begun: float,
+        until: float | None = None,
         sinks: Mapping[str, SavedSink] | None = None,
         plans: Mapping[str, str] | None = None,
     ) -> Manifest:
-        """When this returns, all of it is on disk. `jobs` name their large files, without sums."""
+        """When this returns, all of it is on disk. `jobs` name their large files, without sums. `begun` and `until` are times of the monotonic clock; raises PSK-6014 after `until`."""
         target = self._store.path(self.id)
-        sums = {name: (size, self._store.sum(self._folder / name, size)) for name, size in self._files.items()}
+        sums: dict[str, tuple[int, int]] = {}
+        for name, size in self._files.items():
+            if until is not None and time.monotonic() > until:
+                raise fail(
+                    "PSK-6014",
+                    f"Checkpoint {self.id} took longer than {until - begun:.1f} s: {len(sums)} of {len(self._files)} files were written to disk.",
+                    hint="The next one goes on with the rest. checkpoint.timeout_ms allows more time.",
+                )
+            sums[name] = (size, self._store.sum(self._folder / name, size))
         crash_point("checkpoint.linked")
         data = body.to_bytes()
         write_durably(self._folder / BODY, data)
@@ -261,7 +279,7 @@ class CheckpointDraft:
             id=self.id,
             lsn=lsn,
             time_ms=body.created_at,
-            duration_ms=duration_ms,
+            duration_ms=int((time.monotonic() - begun) * 1000),
             catalog=catalog,
             bytes=len(data) + large + sum(size for size, _ in sums.values()),
             body=(len(data), google_crc32c.value(data)),
@@ -269,6 +287,7 @@ class CheckpointDraft:
             sinks=sinks or {},
             plans=plans or {},
             files=sums,
+            folder=FOLDER,
         )
         write_json(self._folder / MANIFEST, asdict(manifest), FORMAT)
         for folder, _, _ in os.walk(self._folder):

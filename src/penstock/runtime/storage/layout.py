@@ -47,6 +47,10 @@ class Layout:
     def snapshot(self, object_id: int) -> Path:
         return self.root / "views" / f"{object_id}.arrow"
 
+    def contents(self, object_id: int) -> Path:
+        """The folder of contents that are larger than memory."""
+        return self.root / "views" / str(object_id)
+
     def sweep(self, objects: Collection[int], hosted: Mapping[str, Hosting]) -> None:
         """Deletes what belongs to no object: a crash may have come between a change of the catalogue and of the folder."""
         for folder in self.jobs.glob("*/"):
@@ -58,7 +62,8 @@ class Layout:
         for file in self.root.glob("views/*"):
             of = file.name.lstrip(".").partition(".")[0]
             # A partially written snapshot is useless, even if its object exists.
-            if of.isdecimal() and (int(of) not in objects or file != self.snapshot(int(of))):
+            known = of.isdecimal() and file in (self.snapshot(int(of)), self.contents(int(of)))
+            if of.isdecimal() and (int(of) not in objects or not known):
                 remove(file)
 
     def sweep_hosted(self, key: str, now: Hosting | None) -> None:

@@ -33,6 +33,8 @@ class Guard(Protocol):
 
     def warning(self, state: Sequence[StateFigures]) -> str | None: ...
 
+    def forget(self) -> None: ...
+
 
 class Answers(Protocol):
     """An on-demand lookup table that answers the rows of an epoch."""

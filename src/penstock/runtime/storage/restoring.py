@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,16 +49,14 @@ class Prepared:
     names: tuple[str, ...]
 
 
-def prepare(
-    root: Path, store: CheckpointStore, manifest: Manifest, present: Present, more: Collection[str]
-) -> Prepared:
-    """Makes the files of a checkpoint, except for those of jobs, which are the caller's. `more` are further top-level names that the database uses.
+def prepare(root: Path, store: CheckpointStore, manifest: Manifest, present: Present) -> Prepared:
+    """Makes the files of a checkpoint, except for those of jobs, which are the caller's.
 
     Large files are linked. The last segment of the log is copied, because it grows. Raises PSK-7004.
     """
     made = root / _NEW
     shutil.rmtree(made, ignore_errors=True)
-    names = {*_PARTS, *more, *(name.partition("/")[0] for name in manifest.files)}
+    names = {*_PARTS, *(name.partition("/")[0] for name in manifest.files)}
     segments = sorted(n for n in manifest.files if n.startswith(f"{LOG}/") and n.endswith(".seg"))
     try:
         for name in names - {CATALOG}:

@@ -1,4 +1,4 @@
-"""Verifies the log in the background, so that damage is found before somebody needs the rows."""
+"""Verifies the log and the contents on disk in the background, so that damage is found before somebody needs the rows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ class Scrub:
         self._object = 0
         self._after = 0
         self._seen: dict[int, PenstockError] = {}
+        # The file of contents that is being verified: the object, the name of the file, and the next block.
+        self._file = (0, "", 0)
         self.findings: dict[int, PenstockError] = {}
         """Objects with damaged rows, and where. One that is sound again is found so when its turn comes."""
 
     def step(self, budget: int) -> None:
-        """Verifies about so many bytes; at most all that there is."""
+        """Verifies about so many bytes of the log, and as many of contents; at most all that there is."""
+        self._contents_step(budget)
         log = self._storage.log
         turns = len(log.object_ids()) + 1
         while budget > 0 and turns > 0:
@@ -35,6 +38,26 @@ class Scrub:
             if len(page) < _PAGE:
                 self._next()
                 turns -= 1
+
+    def _contents_step(self, budget: int) -> None:
+        """Goes on with the files of contents. What is found damaged is not read again, in this process or the next."""
+        found = self._storage.store.on_disk()
+        files = sorted(((i, s.path.name, s) for i, c in found.items() for s in c.segments), key=lambda f: f[:2])
+        for object_id, name, segment in files:
+            # A file that was merged meanwhile is left out; the one that took its place has a turn of its own.
+            if (object_id, name) < self._file[:2]:
+                continue
+            at = self._file[2] if self._file[:2] == (object_id, name) else 0
+            try:
+                at, done = segment.verify(at, budget)
+            except PenstockError as error:
+                self._storage.store.found_damaged(object_id, error)
+                continue
+            self._file = (object_id, name, at)
+            budget -= done
+            if budget <= 0:
+                return
+        self._file = (0, "", 0)
 
     def _next(self) -> None:
         if self._object not in self._seen:

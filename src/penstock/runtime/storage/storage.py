@@ -23,12 +23,15 @@ from penstock.runtime.storage.backpressure import Backpressure
 from penstock.runtime.storage.checkpoints import CheckpointStore
 from penstock.runtime.storage.contents import read_entry
 from penstock.runtime.storage.feed import Feed
+from penstock.runtime.storage.format import bring_up_to_date
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.layout import Layout, remove
 from penstock.runtime.storage.pervalue import ValueWatermark
 from penstock.runtime.storage.restoring import finish
 from penstock.runtime.storage.totals import Totals
+from penstock.serve.duck import size_of
 from penstock.serve.hub import Hub
+from penstock.serve.ondisk import MANIFEST
 from penstock.serve.store import ViewStore
 
 T = TypeVar("T")
@@ -86,6 +89,8 @@ class Storage:
     def _open(self) -> None:
         settings, folder = self.settings, self.layout.root
         self.restored = finish(folder) or self.restored
+        self.migrated_from = bring_up_to_date(folder)
+        """The format of the folder before it was opened, if an earlier version wrote it."""
         self.index: Index = NoIndex()
         self.feeds: dict[int, Feed] = {}
         self.closed: dict[int, PenstockError] = {}
@@ -117,7 +122,11 @@ class Storage:
             # more commits for it, so it must not be reused.
             self.catalog.reserve(self.log.highest_id)
             self.store = ViewStore(
-                memory_limit=settings.serve.memory_limit, spill=folder / "spill", on_damage=self._damaged
+                memory_limit=settings.serve.memory_limit,
+                spill=folder / "spill",
+                folder=self.layout.contents(0).parent,
+                object_bytes=size_of(settings.serve.object_memory),
+                on_damage=self._damaged,
             )
             undo.callback(self.store.close)
             undo.pop_all()
@@ -314,23 +323,36 @@ class Storage:
     def _fill(self, info: ObjectInfo) -> None:
         schema = stored_schema(info)
         self._create(info)
-        path = self.layout.snapshot(info.id)
-        if path.exists():
-            try:
-                self.store.load(info.id, path)
-                self._check_agrees(info, path)
-            except PenstockError as error:
-                if not self.log.reaches_back(info.id, 0):
-                    raise
-                _logger.warning("the contents of %s are rebuilt from the log: %s", info.name, error.detail)
-                self.store.drop(info.id)
-                self._create(info)
-        elif not self.log.reaches_back(info.id, 0):
-            raise fail("PSK-6001", f"{path} is missing, and the log no longer has all changes of {info.name}.")
+        self._take_saved(info)
         _, lsn = self.store.position(info.id)
         for entry in self.log.iterate(info.id, after=lsn):
             table = read_entry(self.log, entry, schema) if entry.rows else schema.empty_table()
             self.store.apply(info.id, table, epoch=entry.epoch, lsn=entry.lsn)
+
+    def _take_saved(self, info: ObjectInfo) -> None:
+        """Gives an object the contents that were saved last: on disk, or a snapshot; or none, if the log has all changes."""
+        folder, path = self.layout.contents(info.id), self.layout.snapshot(info.id)
+        complete = self.log.reaches_back(info.id, 0)
+        error: PenstockError | None = None
+        for file in (folder / MANIFEST, path):
+            if not file.exists():
+                continue
+            try:
+                if file is path:
+                    self.store.load(info.id, path)
+                else:
+                    self.store.open_saved(info.id)
+                self._check_agrees(info, file)
+                return
+            except PenstockError as why:
+                error = error or why
+                self.store.drop(info.id, keep_files=True)
+                self._create(info)
+        if not complete:
+            raise error or fail("PSK-6001", f"{path} is missing, and the log no longer has all changes of {info.name}.")
+        if error is not None:
+            _logger.warning("the contents of %s are rebuilt from the log: %s", info.name, error.detail)
+            remove(folder)
 
     def _create(self, info: ObjectInfo) -> None:
         self.store.create(info.id, schema_of(info.columns), keys=info.key, append_only=not info.changelog)
@@ -414,6 +436,7 @@ class Storage:
                 self._orders.pop(object_id, None)
         # If one step fails, the others still run.
         with ExitStack() as rest:
+            rest.callback(remove, self.layout.contents(object_id))
             rest.callback(remove, self.layout.snapshot(object_id))
             rest.callback(self.index.forget, object_id)
             rest.callback(self.log.forget, object_id)
@@ -456,7 +479,7 @@ class Storage:
     @contextmanager
     def pinned(self) -> Iterator[Pinned]:
         """All files of the log at one moment, and snapshots that are neither replaced within the block nor ahead of it: the log has all changes after them."""
-        with self._saving, self.log.pinned() as found:
+        with self._saving, self.store.held(), self.log.pinned() as found:
             yield found
 
     def close(self) -> None:

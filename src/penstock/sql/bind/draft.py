@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.plan.nodes import Expr, Node, SessionWindow
+from penstock.plan.nodes import Expr, Node
 from penstock.sql.bind.aggregates import is_aggregate
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import ExprBinder, Subquery, column
@@ -56,8 +56,11 @@ class BlockExprs(ExprBinder):
         return column(end if half is not None and half[1] == "end" else start)
 
 
-class BlockDraft:
-    """Shared state of the parts of a block. `outer` is the scope of the outer query, for correlated names."""
+class Draft:
+    """A block so far: `node` is its plan and `correlated` the conditions that its outer query has to apply. The parts of a block (select list, GROUP BY …) each extend it.
+
+    `outer` is the scope of the outer query, for correlated names. `window` is the window of GROUP BY, with the names of its bounds.
+    """
 
     def __init__(
         self, ctx: Context, select: exp.Select, outer: Scope | None, ctes: Ctes, bind_query: BindQuery
@@ -70,22 +73,24 @@ class BlockDraft:
         self.correlated: list[exp.Expression] = []
         self.aliases = {e.alias.lower(): e.this for e in select.expressions if isinstance(e, exp.Alias)}
         self.window: tuple[WindowSpec, str, str] | None = None
-        self.session: SessionWindow | None = None
         self.subqueries = Subqueries(ctx, bind_query, ctes)
         self.domain = outer.domain if outer is not None else None
         self.node: Node
 
-    def _outer_refs(self, node: exp.Expression) -> frozenset[str]:
+    def outer_refs(self, node: exp.Expression) -> frozenset[str]:
+        """The columns of the outer query in an expression."""
         return Expr(node).refs - frozenset(self.node.columns)
 
-    def _binder(self, *, aliases: bool = False, attach: bool = False) -> BlockExprs:
+    def binder(self, *, aliases: bool = False, attach: bool = False) -> BlockExprs:
+        """Binds expressions of the block. `attach`: a subquery is joined at once; otherwise when the plan is ready for it."""
         binder = BlockExprs(
-            self.ctx, self.scope, self.aliases if aliases else None, self._attach if attach else self.subqueries.later
+            self.ctx, self.scope, self.aliases if aliases else None, self.attach if attach else self.subqueries.later
         )
         binder.window = self.window
-        binder.inside = self._attach
+        binder.inside = self.attach
         return binder
 
-    def _attach(self, node: exp.Expression) -> exp.Expression:
+    def attach(self, node: exp.Expression) -> exp.Expression:
+        """Joins a subquery to the plan. Returns the expression for its value."""
         self.node, value = self.subqueries.attach(self.node, self.scope, node)
         return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.catalog.objects import Role
 from penstock.plan.nodes import Aggregate, Analytic, Emit, EmitMode, Node, TopN, WindowAssign
 from penstock.plan.passes.rebuild import transform
 from penstock.sql import intervals
@@ -94,7 +95,7 @@ def _lateness(ctx: Context, root: Node) -> Node:
             raise ctx.fail("PSK-1012", "LATE DATA TO with more than one windowed aggregate is not supported")
         there = ctx.catalog.get(query.late_to)
         # A stored query is bound again when its database is opened; its side stream already exists then.
-        if there is not None and not there.sql.startswith("LATE DATA TO"):
+        if there is not None and there.role is not Role.LATE_ROWS:
             raise ctx.fail("PSK-1003", f"{query.late_to} already exists", hint="LATE DATA TO names a new stream.")
         late = query.late_to
         root = transform(root, lambda n: replace(n, late_to=late) if isinstance(n, Aggregate) and n.windowed else n)

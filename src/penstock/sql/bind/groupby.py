@@ -9,7 +9,7 @@ from penstock.plan.nodes import AggCall, Aggregate, EmitMode, Expr, Filter, Join
 from penstock.sql.bind.aggregates import Grouped, has_aggregate
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.correlation import CannotDecorrelate
-from penstock.sql.bind.draft import Items
+from penstock.sql.bind.draft import Draft, Items
 from penstock.sql.bind.exprs import all_of, column, conjuncts, to_expr, type_of
 from penstock.sql.bind.grouping import grouping_sets
 from penstock.sql.bind.groupwindow import GroupWindow
@@ -19,63 +19,68 @@ from penstock.sql.bind.scope import Col, Domain
 from penstock.sql.trees import bare
 
 
-class GroupBy(GroupWindow, Outputs):
-    def _having_aggregates(self) -> bool:
-        having = self.select.args.get("having")
-        return having is not None and has_aggregate(having.this)
+class GroupBy:
+    """A block with groups, from its keys to its outputs."""
 
-    def _aggregated(self, items: Items) -> Block:
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        self.window = GroupWindow(draft)
+
+    def bind(self, items: Items) -> Block:
         plain, sets = self._group_parts(items)
-        window_keys = self._windows(plain, sets, items)
+        window_keys = self.window.assign(plain, sets)
         keys: list[Named] = []
         for node in plain:
             self._add_key(keys, node)
         set_keys = [[self._add_key(keys, node) for node in one] for one in sets] if sets is not None else None
         inner = self._correlated_keys(keys)
-        if self.domain is not None:
-            keys += [Named(d, col(d)) for d in self.domain.names if all(k.name != d for k in keys)]
+        if self.draft.domain is not None:
+            keys += [Named(d, col(d)) for d in self.draft.domain.names if all(k.name != d for k in keys)]
         keys += window_keys
         for node in [*plain, *(n for one in sets or [] for n in one)]:
             if has_aggregate(node):
-                raise self.ctx.fail("PSK-1019", "an aggregate cannot be a group key", node)
-        hidden = self._hidden_end(keys)
+                raise self.draft.ctx.fail("PSK-1019", "an aggregate cannot be a group key", node)
+        hidden = self.window.hidden_end(keys)
         keys += hidden
         grouping: dict[str, str] = {}
         if set_keys is not None:
             for one in set_keys:
                 for k in one:
-                    grouping.setdefault(k.expr.sql(), self.ctx.fresh("grouping"))
-        grouped = Grouped(self.ctx, [*keys, *self._session_keys()], frozenset(self.node.columns), grouping)
+                    grouping.setdefault(k.expr.sql(), self.draft.ctx.fresh("grouping"))
+        grouped = Grouped(
+            self.draft.ctx, [*keys, *self.window.session_keys()], frozenset(self.draft.node.columns), grouping
+        )
         bound = []
         for core, _ in items:
-            binder = self._binder()
-            binder.aliases = {n.lower(): e for e, n in items if n.lower() in self.aliases}
+            binder = self.draft.binder()
+            binder.aliases = {n.lower(): e for e, n in items if n.lower() in self.draft.aliases}
             bound.append(grouped.rewrite(binder.bind(core), core))
-        having = self.select.args.get("having")
+        having = self.draft.select.args.get("having")
         condition = None
         if having is not None:
             parts = [
-                grouped.rewrite(self._binder(aliases=True).bind(filters_only(p)), p) for p in conjuncts(having.this)
+                grouped.rewrite(self.draft.binder(aliases=True).bind(filters_only(p)), p)
+                for p in conjuncts(having.this)
             ]
             condition = all_of(parts)
         self._prepare(grouped)
         for call in grouped.calls:
             for arg in (*call.args, *((call.filter,) if call.filter else ())):
-                if arg.refs - frozenset(self.node.columns):
+                if arg.refs - frozenset(self.draft.node.columns):
                     raise CannotDecorrelate
-        scalar = not self.select.args.get("group")
-        if scalar and having is not None and self.correlated:
+        scalar = not self.draft.select.args.get("group")
+        if scalar and having is not None and self.draft.correlated:
             raise CannotDecorrelate
-        self.node = self._aggregate(keys, grouped.calls, set_keys, grouping)
-        if self.domain is not None and scalar:
-            self.node = self._everywhere(self.node, self.domain, grouped.calls)
+        self.draft.node = self._aggregate(keys, grouped.calls, set_keys, grouping)
+        if self.draft.domain is not None and scalar:
+            self.draft.node = self._everywhere(self.draft.node, self.draft.domain, grouped.calls)
         if condition is not None:
             condition = self._attached(condition, grouped)
-            self.node = Filter(self.node, to_expr(self.ctx, condition, having))
+            self.draft.node = Filter(self.draft.node, to_expr(self.draft.ctx, condition, having))
         bound = [self._attached(b, grouped) for b in bound]
-        if scalar and self.correlated:
+        if scalar and self.draft.correlated:
             return self._alone(items, bound, grouped.calls, inner)
-        block = self._finish(
+        block = Outputs(self.draft).finish(
             items, bound, lambda node, origin: self._attached(grouped.rewrite(node, origin), grouped), inner
         )
         block.single = block.single or scalar
@@ -85,43 +90,43 @@ class GroupBy(GroupWindow, Outputs):
     def _alone(self, items: Items, bound: list[exp.Expression], calls: list[AggCall], inner: list[str]) -> Block:
         """A correlated aggregate without GROUP BY: groups the calls by the correlated keys. Expressions over the calls are evaluated above the join."""
         made = {c.name: _on_nothing(c).node for c in calls}
-        odd = any(self.select.args.get(k) for k in ("distinct", "qualify", "order", "limit", "offset", "windows"))
+        odd = any(self.draft.select.args.get(k) for k in ("distinct", "qualify", "order", "limit", "offset", "windows"))
         if odd or any(b.find(exp.Window) is not None or Expr(b).refs - made.keys() for b in bound):
             raise CannotDecorrelate
         kept = [*made, *(k for k in dict.fromkeys(inner) if k not in made)]
         cols: list[Col] = []
         deferred: dict[str, exp.Expression] = {}
         for (_, name), value in zip(items, bound, strict=True):
-            cols.append(Col(name, self.ctx.fresh(name.replace("$", "_"))))
+            cols.append(Col(name, self.draft.ctx.fresh(name.replace("$", "_"))))
             deferred[cols[-1].internal] = _replaced(value, made)
-            if (known := type_of(self.ctx, value)) is not None:
-                self.ctx.types[cols[-1].internal] = known
-        node = Project(self.node, tuple(Named(n, col(n)) for n in kept))
-        return Block(node, cols, self.correlated, single=True, total=True, deferred=deferred)
+            if (known := type_of(self.draft.ctx, value)) is not None:
+                self.draft.ctx.types[cols[-1].internal] = known
+        node = Project(self.draft.node, tuple(Named(n, col(n)) for n in kept))
+        return Block(node, cols, self.draft.correlated, single=True, total=True, deferred=deferred)
 
     def _prepare(self, grouped: Grouped) -> None:
         """Registers the aggregates of ORDER BY and QUALIFY before the Aggregate is built."""
         for key in ("order", "qualify"):
-            clause = self.select.args.get(key)
+            clause = self.draft.select.args.get(key)
             if clause is None:
                 continue
             for part in clause.expressions if key == "order" else [clause.this]:
                 core = part.this if isinstance(part, exp.Ordered) else part
                 if has_aggregate(core):
-                    grouped.rewrite(self._binder(aliases=True).bind(core), core)
+                    grouped.rewrite(self.draft.binder(aliases=True).bind(core), core)
 
     def _attached(self, node: exp.Expression, grouped: Grouped) -> exp.Expression:
         """Attaches the scalar subqueries of an expression over the Aggregate."""
-        self.node, node = self.subqueries.resolve(self.node, self.scope, node, grouped.rewrite)
+        self.draft.node, node = self.draft.subqueries.resolve(self.draft.node, self.draft.scope, node, grouped.rewrite)
         return node
 
     def _group_parts(self, items: Items) -> tuple[list[exp.Expression], list[list[exp.Expression]] | None]:
-        group = self.select.args.get("group")
+        group = self.draft.select.args.get("group")
         if group is None:
             return [], None
         if group.args.get("all"):
             return [core for core, _ in items if not has_aggregate(core)], None
-        return grouping_sets(self.ctx, group, lambda n: self._named(n, items))
+        return grouping_sets(self.draft.ctx, group, lambda n: self._named(n, items))
 
     def _named(self, node: exp.Expression, items: Items) -> exp.Expression:
         """Resolves an ordinal or alias in GROUP BY to its expression."""
@@ -129,52 +134,53 @@ class GroupBy(GroupWindow, Outputs):
         if isinstance(inner, exp.Literal) and inner.is_int:
             n = int(inner.name)
             if not 1 <= n <= len(items):
-                raise self.ctx.fail("PSK-1004", f"GROUP BY {n}: SELECT has no column {n}", node)
+                raise self.draft.ctx.fail("PSK-1004", f"GROUP BY {n}: SELECT has no column {n}", node)
             return items[n - 1][0]
-        if isinstance(inner, exp.Column) and not inner.table and not self.scope.find(inner.name):
+        if isinstance(inner, exp.Column) and not inner.table and not self.draft.scope.find(inner.name):
             found = next(
-                (e for e, name in items if name.lower() == inner.name.lower() and name.lower() in self.aliases), None
+                (e for e, name in items if name.lower() == inner.name.lower() and name.lower() in self.draft.aliases),
+                None,
             )
             if found is not None:
                 return found
         return inner
 
     def _add_key(self, keys: list[Named], node: exp.Expression) -> Named:
-        bound = self._binder(attach=True).bind(node)
-        if self._outer_refs(bound):
+        bound = self.draft.binder(attach=True).bind(node)
+        if self.draft.outer_refs(bound):
             raise CannotDecorrelate
-        expr = to_expr(self.ctx, bound, node)
+        expr = to_expr(self.draft.ctx, bound, node)
         for k in keys:
             if k.expr == expr:
                 return k
-        name = expr.column or self.ctx.fresh("key")
-        if expr.column is None and (known := type_of(self.ctx, bound)) is not None:
-            self.ctx.types[name] = known
+        name = expr.column or self.draft.ctx.fresh("key")
+        if expr.column is None and (known := type_of(self.draft.ctx, bound)) is not None:
+            self.draft.ctx.types[name] = known
         keys.append(Named(name, expr))
         return keys[-1]
 
     def _correlated_keys(self, keys: list[Named]) -> list[str]:
         """In a correlated aggregate, the inner sides of the correlating equalities become keys, and the conditions refer to these keys."""
         inner: list[str] = []
-        mine = frozenset(self.node.columns)
-        for i, part in enumerate(self.correlated):
+        mine = frozenset(self.draft.node.columns)
+        for i, part in enumerate(self.draft.correlated):
             sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
             own = next((s for s in sides if Expr(s).refs and Expr(s).refs <= mine), None)
             other = next((s for s in sides if s is not own and not Expr(s).refs & mine), None)
             if own is None or other is None:
                 raise CannotDecorrelate
-            expr = to_expr(self.ctx, bare(own))
+            expr = to_expr(self.draft.ctx, bare(own))
             name = next((k.name for k in keys if k.expr == expr), None)
             if name is None:
-                name = expr.column or self.ctx.fresh("key")
+                name = expr.column or self.draft.ctx.fresh("key")
                 keys.append(Named(name, expr))
-            self.correlated[i] = exp.EQ(this=column(name), expression=other.copy())
+            self.draft.correlated[i] = exp.EQ(this=column(name), expression=other.copy())
             inner.append(name)
         return inner
 
     def _everywhere(self, node: Node, domain: Domain, calls: list[AggCall]) -> Node:
         """An aggregate without GROUP BY has a row for every value of the domain, even if there is nothing to aggregate."""
-        keys = {d: self.ctx.fresh("key") for d in domain.names}
+        keys = {d: self.draft.ctx.fresh("key") for d in domain.names}
         groups = Project(
             node, (*(Named(k, col(d)) for d, k in keys.items()), *(Named(c.name, col(c.name)) for c in calls))
         )
@@ -186,15 +192,17 @@ class GroupBy(GroupWindow, Outputs):
     def _aggregate(
         self, keys: list[Named], calls: list[AggCall], sets: list[list[Named]] | None, grouping: dict[str, str]
     ) -> Node:
-        session = self.session
-        if session is not None and session.time.column not in {t.column for t in self.node.times}:
-            raise self.ctx.fail("PSK-2004", "SESSION needs an event-time column with a watermark", self.select)
-        end = self._window_end(keys)
+        session = self.window.session
+        if session is not None and session.time.column not in {t.column for t in self.draft.node.times}:
+            raise self.draft.ctx.fail(
+                "PSK-2004", "SESSION needs an event-time column with a watermark", self.draft.select
+            )
+        end = self.window.closing_key(keys)
         windowed = end is not None or session is not None
-        mode = EmitMode.CLOSE if windowed and self.ctx.closing else EmitMode.CHANGES
+        mode = EmitMode.CLOSE if windowed and self.draft.ctx.closing else EmitMode.CHANGES
 
         def over(chosen: list[Named]) -> Aggregate:
-            return Aggregate(self.node, tuple(chosen), tuple(calls), mode, end, session)
+            return Aggregate(self.draft.node, tuple(chosen), tuple(calls), mode, end, session)
 
         if sets is None:
             return over(keys)
@@ -204,7 +212,7 @@ class GroupBy(GroupWindow, Outputs):
         for one in sets:
             keys = [*(k for k in every if k in one), *always]
             # Unlike an aggregate without GROUP BY, the empty grouping set has no group over no rows. So it gets a constant key.
-            made = over(keys or [Named(self.ctx.fresh("all"), Expr(exp.Literal.number(1)))])
+            made = over(keys or [Named(self.draft.ctx.fresh("all"), Expr(exp.Literal.number(1)))])
             items = [Named(k.name, col(k.name) if k in one else Expr(exp.Null())) for k in every]
             items += [
                 Named(n, col(n))

@@ -9,85 +9,92 @@ from penstock.sql.bind.aggregates import sort_keys
 from penstock.sql.bind.analytic import Analytics
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.correlation import CannotDecorrelate, Lift
-from penstock.sql.bind.draft import BlockDraft, Items
+from penstock.sql.bind.draft import Draft, Items
 from penstock.sql.bind.exprs import column, to_expr, type_of
 from penstock.sql.bind.limit import limited
 from penstock.sql.bind.scope import Col
 from penstock.sql.trees import bare, with_parts
 
 
-class Outputs(BlockDraft):
-    def _finish(self, items: Items, bound: list[exp.Expression], lift: Lift, inner: list[str] | None = None) -> Block:
-        analytics = Analytics(self.ctx, self._named_windows(lift))
+class Outputs:
+    """Everything above FROM, WHERE and GROUP BY. `lift` rewrites an expression over the input of the block to one over the plan so far."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+
+    def finish(self, items: Items, bound: list[exp.Expression], lift: Lift, inner: list[str] | None = None) -> Block:
+        analytics = Analytics(self.draft.ctx, self._named_windows(lift))
         bound = [analytics.extract(b, items[i][0]) for i, b in enumerate(bound)]
-        qualify = self.select.args.get("qualify")
+        qualify = self.draft.select.args.get("qualify")
         condition = None
         if qualify is not None:
-            node = lift(self._binder(aliases=True).bind(qualify.this), qualify.this)
+            node = lift(self.draft.binder(aliases=True).bind(qualify.this), qualify.this)
             condition = analytics.extract(node, qualify.this)
         order = self._order(items, bound, lift, analytics)
         on = self._distinct_on(items, bound, lift, analytics, order)
-        distinct = self.select.args.get("distinct") is not None and not on
-        if on and self.correlated:
+        distinct = self.draft.select.args.get("distinct") is not None and not on
+        if on and self.draft.correlated:
             raise CannotDecorrelate
-        if self.correlated and (
-            analytics.groups or (distinct and not all(isinstance(p, exp.EQ) for p in self.correlated))
+        if self.draft.correlated and (
+            analytics.groups or (distinct and not all(isinstance(p, exp.EQ) for p in self.draft.correlated))
         ):
             raise CannotDecorrelate
-        names = self.domain.names if self.domain is not None else ()
-        self.node = analytics.apply(self.node, tuple(col(d) for d in names))
+        names = self.draft.domain.names if self.draft.domain is not None else ()
+        self.draft.node = analytics.apply(self.draft.node, tuple(col(d) for d in names))
         checked = [
             *bound,
             *(k.expr.node for k in order),
             *(e.node for e in on),
             *([condition] if condition is not None else []),
         ]
-        if any(self._outer_refs(e) for e in checked):
+        if any(self.draft.outer_refs(e) for e in checked):
             raise CannotDecorrelate
         if condition is not None:
-            self.node = Filter(self.node, to_expr(self.ctx, condition, qualify))
+            self.draft.node = Filter(self.draft.node, to_expr(self.draft.ctx, condition, qualify))
         if on:
-            self.node = TopN(self.node, (*(col(d) for d in names), *on), tuple(order), 1)
+            self.draft.node = TopN(self.draft.node, (*(col(d) for d in names), *on), tuple(order), 1)
             # There is one row for these keys, so that later ones only choose it.
             order = order[: len(on)]
-        limited_here = any(self.select.args.get(k) for k in ("limit", "offset"))
-        if on and not limited_here and not self.ctx.query.presents(self.select):
+        limited_here = any(self.draft.select.args.get(k) for k in ("limit", "offset"))
+        if on and not limited_here and not self.draft.ctx.query.presents(self.draft.select):
             order = []
         outputs, cols = self._outputs(items, bound)
         shown = {n.name for n in outputs}
-        if self.ctx.query.presents(self.select) and not limited_here:
+        if self.draft.ctx.query.presents(self.draft.select) and not limited_here:
             order, extra = self._presented(order, outputs), []
         else:
             extra = self._extra(order, outputs, shown)
         kept = self._exposed(inner, shown | {e.name for e in extra})
         if distinct and extra:
-            raise self.ctx.fail("PSK-1019", "with DISTINCT, ORDER BY can only use selected columns", self.select)
-        self.node = Project(self.node, (*outputs, *extra, *kept))
+            raise self.draft.ctx.fail(
+                "PSK-1019", "with DISTINCT, ORDER BY can only use selected columns", self.draft.select
+            )
+        self.draft.node = Project(self.draft.node, (*outputs, *extra, *kept))
         if distinct:
-            self.node = Distinct(self.node)
-        block = Block(self.node, cols, self.correlated, domain=names)
+            self.draft.node = Distinct(self.draft.node)
+        block = Block(self.draft.node, cols, self.draft.correlated, domain=names)
         if limited_here or order:
-            limited(self.ctx, block, self.select, order)
+            limited(self.draft.ctx, block, self.draft.select, order)
         if extra:
-            used = {r for part in self.correlated for r in Expr(part).refs}
+            used = {r for part in self.draft.correlated for r in Expr(part).refs}
             keep = [*outputs, *(e for e in extra if e.name in used), *kept]
             block.node = Project(block.node, tuple(Named(n.name, col(n.name)) for n in keep))
         return block
 
     def _named_windows(self, lift: Lift) -> list[exp.Expression]:
         out = []
-        for w in self.select.args.get("windows") or []:
+        for w in self.draft.select.args.get("windows") or []:
             made = w.copy()
             for key in ("partition_by", "order"):
                 value = w.args.get(key)
                 if isinstance(value, list):
-                    made.set(key, [lift(self._binder().bind(v), v) for v in value])
+                    made.set(key, [lift(self.draft.binder().bind(v), v) for v in value])
                 elif value is not None:
                     made.set(
                         key,
                         exp.Order(
                             expressions=[
-                                _ordered(o, lift(self._binder().bind(o.this), o.this)) for o in value.expressions
+                                _ordered(o, lift(self.draft.binder().bind(o.this), o.this)) for o in value.expressions
                             ]
                         ),
                     )
@@ -95,7 +102,7 @@ class Outputs(BlockDraft):
         return out
 
     def _order(self, items: Items, bound: list[exp.Expression], lift: Lift, analytics: Analytics) -> list[SortKey]:
-        clause = self.select.args.get("order")
+        clause = self.draft.select.args.get("order")
         return self._sorted(clause, items, bound, lift, analytics) if clause is not None else []
 
     def _sorted(
@@ -110,30 +117,32 @@ class Outputs(BlockDraft):
             if isinstance(inner, exp.Literal) and inner.is_int:
                 n = int(inner.name)
                 if not 1 <= n <= len(items):
-                    raise self.ctx.fail("PSK-1004", f"ORDER BY {n}: there are {len(items)} selected columns", core)
+                    raise self.draft.ctx.fail(
+                        "PSK-1004", f"ORDER BY {n}: there are {len(items)} selected columns", core
+                    )
                 node = bound[n - 1].copy()
             elif isinstance(inner, exp.Column) and not inner.table and names.count(inner.name.lower()) == 1:
                 node = bound[names.index(inner.name.lower())].copy()
             else:
-                node = analytics.extract(lift(self._binder(aliases=True).bind(core), core), core)
+                node = analytics.extract(lift(self.draft.binder(aliases=True).bind(core), core), core)
             out.append(_ordered(item, node))
-        return list(sort_keys(self.ctx, out))
+        return list(sort_keys(self.draft.ctx, out))
 
     def _distinct_on(
         self, items: Items, bound: list[exp.Expression], lift: Lift, analytics: Analytics, order: list[SortKey]
     ) -> list[Expr]:
         """The expressions of DISTINCT ON, of whose values each has the first row in ORDER BY. That must begin with them."""
-        distinct = self.select.args.get("distinct")
+        distinct = self.draft.select.args.get("distinct")
         clause = distinct.args.get("on") if distinct is not None else None
         if clause is None:
             return []
         listed = exp.Order(expressions=[exp.Ordered(this=e) for e in clause.expressions])
         on = [k.expr for k in self._sorted(listed, items, bound, lift, analytics)]
         if order and {e.sql() for e in on} != {k.expr.sql() for k in order[: len(on)]}:
-            raise self.ctx.fail(
+            raise self.draft.ctx.fail(
                 "PSK-1012",
                 "ORDER BY must begin with the expressions of DISTINCT ON",
-                self.select.args["order"],
+                self.draft.select.args["order"],
                 hint="Write SELECT DISTINCT ON (k) … ORDER BY k, ….",
             )
         return on
@@ -143,14 +152,14 @@ class Outputs(BlockDraft):
         cols: list[Col] = []
         used: set[str] = set()
         for (core, name), node in zip(items, bound, strict=True):
-            expr = to_expr(self.ctx, node, core)
+            expr = to_expr(self.draft.ctx, node, core)
             internal = expr.column
-            taken = internal in used or (self.domain is not None and internal in self.domain.names)
+            taken = internal in used or (self.draft.domain is not None and internal in self.draft.domain.names)
             if internal is None or taken:
-                internal = self.ctx.fresh(name.replace("$", "_"))
-                known = type_of(self.ctx, node)
+                internal = self.draft.ctx.fresh(name.replace("$", "_"))
+                known = type_of(self.draft.ctx, node)
                 if known is not None:
-                    self.ctx.types[internal] = known
+                    self.draft.ctx.types[internal] = known
             used.add(internal)
             outputs.append(Named(internal, expr))
             cols.append(Col(name, internal))
@@ -159,10 +168,10 @@ class Outputs(BlockDraft):
     def _presented(self, order: list[SortKey], outputs: list[Named]) -> list[SortKey]:
         """The order of a view, over its columns: nothing else is stored."""
         out = []
-        for key, item in zip(order, self.select.args["order"].expressions if order else [], strict=False):
+        for key, item in zip(order, self.draft.select.args["order"].expressions if order else [], strict=False):
             node = _over(outputs, key.expr.node)
             if not Expr(node).refs <= {o.name for o in outputs}:
-                raise self.ctx.fail(
+                raise self.draft.ctx.fail(
                     "PSK-4001",
                     "the order of a view can only use its own columns",
                     item,
@@ -179,7 +188,7 @@ class Outputs(BlockDraft):
             if hit is None:
                 name = key.expr.column
                 if name is None or name in shown:
-                    name = self.ctx.fresh("sort")
+                    name = self.draft.ctx.fresh("sort")
                 hit = Named(name, key.expr)
                 extra.append(hit)
             order[i] = SortKey(col(hit.name), key.desc, key.nulls_first)
@@ -187,11 +196,11 @@ class Outputs(BlockDraft):
 
     def _exposed(self, inner: list[str] | None, shown: set[str]) -> list[Named]:
         """The columns that correlated conditions need."""
-        mine = set(self.node.columns)
-        refs = {r for part in self.correlated for r in Expr(part).refs if r in mine}
+        mine = set(self.draft.node.columns)
+        refs = {r for part in self.draft.correlated for r in Expr(part).refs if r in mine}
         refs |= set(inner or [])
-        if self.domain is not None:
-            refs |= set(self.domain.names)
+        if self.draft.domain is not None:
+            refs |= set(self.draft.domain.names)
         return [Named(r, col(r)) for r in sorted(refs - shown)]
 
 

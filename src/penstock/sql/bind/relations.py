@@ -27,7 +27,6 @@ from penstock.plan.nodes import (
 from penstock.sql.bind import pivots
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context, qualified
-from penstock.sql.bind.correlation import CannotDecorrelate, Correlation
 from penstock.sql.bind.expansion import expanding, expansion
 from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr, type_of
 from penstock.sql.bind.extras import refuse_extras
@@ -49,7 +48,7 @@ BindQuery = Callable[[exp.Expression, Scope | None, Ctes], Block]
 
 
 @dataclass
-class From(TimeJoins):
+class From:
     """The plan and the names of a FROM clause, built join by join."""
 
     ctx: Context
@@ -61,6 +60,10 @@ class From(TimeJoins):
     """The domain of a correlated subquery, which the items of FROM are joined to."""
     _covered: bool = False
     """A RIGHT or FULL join follows, so WHERE conditions on its left side must not become conditions of a join below it."""
+
+    @property
+    def _times(self) -> TimeJoins:
+        return TimeJoins(self.ctx)
 
     def bind(self, select: exp.Select) -> Node:
         source = select.args.get("from_")
@@ -338,7 +341,9 @@ class From(TimeJoins):
             rest = [p for p in rest if p.find(exp.Query) is None]
         equalities, hide = self._using(using, before, relation, kind, item)
         if special is not None and special.name == "__probe":
-            return self._probe(left, right, before, relation, special, item)
+            made, added = self._times.probe(left, right, before, relation, special, item)
+            self.add(added, item)
+            return made
         sides = OnSubqueries(self.ctx, left, right, self.scope, self.bind_query, self.ctes)
         binder = ExprBinder(self.ctx, self.scope, subquery=sides.attach if special is None else sides.refuse)
         bound = [*equalities, *(binder.bind(p) for p in rest)]
@@ -363,13 +368,15 @@ class From(TimeJoins):
         crossed: bool,
     ) -> Node:
         if special is not None and special.name == "__asof":
-            return self._asof(left, right, bound, special, binder, item)
+            return self._times.asof(left, right, bound, special, binder, item)
         if special is not None:
             if kind not in ("inner", "left"):
                 raise self.ctx.fail("PSK-3003", "a temporal join must be INNER or LEFT", item)
             if _is_proctime(special.expressions[0]):
                 return self._current(left, right, "inner" if kind == "inner" else "left", bound, item)
-            return self._temporal(left, right, "inner" if kind == "inner" else "left", bound, special, binder, item)
+            return self._times.temporal(
+                left, right, "inner" if kind == "inner" else "left", bound, special, binder, item
+            )
         if self._is_lookup(right):
             if kind not in ("inner", "left"):
                 raise self.ctx.fail(
@@ -543,21 +550,22 @@ class From(TimeJoins):
             raise self.ctx.fail("PSK-3003", "a LATERAL join must be INNER, LEFT or a comma", item)
         outer = Scope(list(self.scope.relations), self.scope.outer)
         on = join.args.get("on")
-        always = False
-        try:
-            block = self.bind_query(item.this.this, outer, self.ctes)
-            parts = list(block.correlated)
-            # An aggregate without GROUP BY has a row for every left row.
-            always = block.total and bool(parts)
-            known = frozenset((*left.columns, *block.node.columns))
-            fits = all(Expr(p).refs <= known for p in parts)
-            if not fits or (always and on is not None and not _is_true(on)):
-                raise CannotDecorrelate
-        except CannotDecorrelate:
-            block, parts = Correlation(self.ctx, left, outer).bind(
-                item.this.this, lambda query, scope: self.bind_query(query, scope, self.ctes)
-            )
-            always = False
+        # It imports the types of this module.
+        from penstock.sql.bind.decorrelation import Decorrelation
+
+        def total(block: Block, parts: list[exp.Expression]) -> bool:
+            """An aggregate without GROUP BY has a row for every left row."""
+            return block.total and bool(parts)
+
+        found = Decorrelation(self.ctx, self.bind_query, self.ctes).of(
+            item.this.this,
+            left,
+            outer,
+            item,
+            accepts=lambda block, parts: not total(block, parts) or on is None or _is_true(on),
+        )
+        block, parts = found.block, list(found.parts)
+        always = not found.over_domain and total(block, parts)
         self.add(self._aliased(block.cols, item, None), item)
         if on is not None and not _is_true(on):
             parts += [ExprBinder(self.ctx, self.scope).bind(p) for p in conjuncts(on)]

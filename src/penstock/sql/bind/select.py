@@ -7,14 +7,16 @@ from sqlglot import exp
 from penstock.plan.nodes import Expr, Filter, Generate, TemporalFilter
 from penstock.sql.bind.aggregates import has_aggregate
 from penstock.sql.bind.block import Block
+from penstock.sql.bind.context import Context
 from penstock.sql.bind.correlation import CannotDecorrelate
-from penstock.sql.bind.draft import Items
+from penstock.sql.bind.draft import Draft, Items
 from penstock.sql.bind.exprs import ExprBinder, all_of, conjuncts, to_expr, walk_block
 from penstock.sql.bind.groupby import GroupBy
 from penstock.sql.bind.joins import regular_join
+from penstock.sql.bind.outputs import Outputs
 from penstock.sql.bind.quantified import filters_only
-from penstock.sql.bind.relations import From
-from penstock.sql.bind.scope import Domain
+from penstock.sql.bind.relations import BindQuery, Ctes, From
+from penstock.sql.bind.scope import Domain, Scope
 from penstock.sql.bind.selectlist import SelectList
 from penstock.sql.bind.temporal import Bounds, has_now
 
@@ -37,45 +39,53 @@ _EXTRAS: dict[str, tuple[str, str | None]] = {
 }
 
 
-class SelectBinder(SelectList, GroupBy):
-    """Binds one block."""
+class SelectBinder:
+    """Binds one block: its parts extend one draft, in the order of the clauses."""
+
+    def __init__(
+        self, ctx: Context, select: exp.Select, outer: Scope | None, ctes: Ctes, bind_query: BindQuery
+    ) -> None:
+        self.draft = Draft(ctx, select, outer, ctes, bind_query)
 
     def bind(self) -> Block:
-        for key, value in self.select.args.items():
+        for key, value in self.draft.select.args.items():
             if value and key not in _KNOWN:
                 what, hint = _EXTRAS.get(key, (key.strip("_").upper().replace("_", " "), None))
-                place = value if isinstance(value, exp.Expression) else self.select
-                raise self.ctx.fail("PSK-1012", f"{what} is not supported in a query", place, hint=hint)
-        if not self.select.expressions:
-            raise self.ctx.fail("PSK-1001", "SELECT has no columns", self.select)
-        where = self.select.args.get("where")
+                place = value if isinstance(value, exp.Expression) else self.draft.select
+                raise self.draft.ctx.fail("PSK-1012", f"{what} is not supported in a query", place, hint=hint)
+        if not self.draft.select.expressions:
+            raise self.draft.ctx.fail("PSK-1001", "SELECT has no columns", self.draft.select)
+        where = self.draft.select.args.get("where")
         self._where(self._from(conjuncts(where.this) if where else []))
-        items = self._items()
-        grouped = (
-            bool(self.select.args.get("group")) or any(has_aggregate(i) for i, _ in items) or self._having_aggregates()
-        )
-        return self._aggregated(items) if grouped else self._plain(items)
+        items = SelectList(self.draft).items()
+        having = self.draft.select.args.get("having")
+        grouped = bool(self.draft.select.args.get("group")) or any(has_aggregate(i) for i, _ in items)
+        if grouped or (having is not None and has_aggregate(having.this)):
+            return GroupBy(self.draft).bind(items)
+        return self._plain(items)
 
     def _from(self, where: list[exp.Expression]) -> list[exp.Expression]:
         """Binds FROM and the domain. Returns the remaining WHERE conditions."""
-        outer, domain = self.scope.outer, self.domain
+        outer, domain = self.draft.scope.outer, self.draft.domain
         if outer is None or domain is None:
-            source = From(self.ctx, self.ctes, self.bind_query, self.scope, where)
-            self.node = source.bind(self.select)
+            source = From(self.draft.ctx, self.draft.ctes, self.draft.bind_query, self.draft.scope, where)
+            self.draft.node = source.bind(self.draft.select)
             return source.where
         used, outer.used = outer.used, set()
-        source = From(self.ctx, self.ctes, self.bind_query, self.scope, list(where))
+        source = From(self.draft.ctx, self.draft.ctes, self.draft.bind_query, self.draft.scope, list(where))
         try:
-            self.node = source.bind(self.select)
-            inside = bool(outer.used) or self.select.args.get("from_") is None
+            self.draft.node = source.bind(self.draft.select)
+            inside = bool(outer.used) or self.draft.select.args.get("from_") is None
         except CannotDecorrelate:
             inside = True
         outer.used |= used
         if not inside:
             return self._join_domain(domain, source.where)
-        self.scope.relations.clear()
-        source = From(self.ctx, self.ctes, self.bind_query, self.scope, list(where), domain.node)
-        self.node = source.bind(self.select)
+        self.draft.scope.relations.clear()
+        source = From(
+            self.draft.ctx, self.draft.ctes, self.draft.bind_query, self.draft.scope, list(where), domain.node
+        )
+        self.draft.node = source.bind(self.draft.select)
         return source.where
 
     def _join_domain(self, domain: Domain, where: list[exp.Expression]) -> list[exp.Expression]:
@@ -84,59 +94,61 @@ class SelectBinder(SelectList, GroupBy):
         rest: list[exp.Expression] = []
         for part in where:
             plain = part.find(exp.Query) is None and not has_aggregate(part) and not has_now(part)
-            node = self._binder().bind(part) if plain and part.find(exp.Window) is None else None
+            node = self.draft.binder().bind(part) if plain and part.find(exp.Window) is None else None
             if node is not None and Expr(node).refs & set(domain.names):
                 joining.append(node)
             else:
                 rest.append(part)
-        self.node = regular_join(self.ctx, self.node, domain.node, "inner", joining, self.select)
+        self.draft.node = regular_join(
+            self.draft.ctx, self.draft.node, domain.node, "inner", joining, self.draft.select
+        )
         return rest
 
     def _where(self, parts: list[exp.Expression]) -> None:
         plain: list[exp.Expression] = []
-        bounds = Bounds(self.ctx, ExprBinder(self.ctx, self.scope))
+        bounds = Bounds(self.draft.ctx, ExprBinder(self.draft.ctx, self.draft.scope))
         for part in parts:
             if has_aggregate(part) or any(isinstance(n, exp.Window) for n in walk_block(part)):
-                raise self.ctx.fail(
+                raise self.draft.ctx.fail(
                     "PSK-1019",
                     "aggregates and analytic functions are not allowed in WHERE",
                     part,
                     hint="Use HAVING or QUALIFY.",
                 )
-            if self.subqueries.is_predicate(part):
-                self.node = self.subqueries.predicate(self.node, self.scope, part)
+            if self.draft.subqueries.is_predicate(part):
+                self.draft.node = self.draft.subqueries.predicate(self.draft.node, self.draft.scope, part)
             elif has_now(part):
                 bounds.add(part)
             else:
-                binder = self._binder(attach=True)
-                binder.later = frozenset(self.aliases)
+                binder = self.draft.binder(attach=True)
+                binder.later = frozenset(self.draft.aliases)
                 node = binder.bind(filters_only(part))
-                if self._outer_refs(node):
-                    self.correlated.append(node)
+                if self.draft.outer_refs(node):
+                    self.draft.correlated.append(node)
                 else:
                     plain.append(node)
         if plain:
-            self.node = Filter(self.node, to_expr(self.ctx, all_of(plain), parts[0]))
+            self.draft.node = Filter(self.draft.node, to_expr(self.draft.ctx, all_of(plain), parts[0]))
         enter, leave = bounds.result()
         if enter is not None or leave is not None:
-            self.node = TemporalFilter(self.node, enter, leave)
+            self.draft.node = TemporalFilter(self.draft.node, enter, leave)
 
     def _plain(self, items: Items) -> Block:
-        having = self.select.args.get("having")
+        having = self.draft.select.args.get("having")
         if having is not None:
-            raise self.ctx.fail("PSK-1019", "HAVING needs GROUP BY or an aggregate", having)
+            raise self.draft.ctx.fail("PSK-1019", "HAVING needs GROUP BY or an aggregate", having)
         lateral = {n.lower(): e for e, n in items if not isinstance(e, exp.Column)}
         bound = []
         for core, name in items:
-            binder = self._binder(attach=True)
+            binder = self.draft.binder(attach=True)
             binder.aliases = {k: v for k, v in lateral.items() if k != name.lower()}
             bound.append(binder.bind(core))
-        block = self._finish(items, bound, self._resolved)
-        one = not any(self.select.args.get(k) for k in ("from_", "laterals"))
+        block = Outputs(self.draft).finish(items, bound, self._resolved)
+        one = not any(self.draft.select.args.get(k) for k in ("from_", "laterals"))
         block.single = block.single or (one and not any(isinstance(n, Generate) for n in block.node.walk()))
         return block
 
     def _resolved(self, node: exp.Expression, origin: exp.Expression | None) -> exp.Expression:
         """For QUALIFY and ORDER BY: attaches their subqueries when they are bound."""
-        self.node, node = self.subqueries.resolve(self.node, self.scope, node, lambda n, _: n)
+        self.draft.node, node = self.draft.subqueries.resolve(self.draft.node, self.draft.scope, node, lambda n, _: n)
         return node

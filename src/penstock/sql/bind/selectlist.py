@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.sql.bind.draft import BlockDraft, Items
+from penstock.sql.bind.draft import Draft, Items
 from penstock.sql.bind.generators import generate, refuse_series
 from penstock.sql.bind.naming import output_name
 from penstock.sql.bind.scope import Col, Relation
 from penstock.sql.functions import generator_name
 
 
-class SelectList(BlockDraft):
-    def _items(self) -> Items:
+class SelectList:
+    """The items after SELECT. Extends the draft by its generators."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+
+    def items(self) -> Items:
         """(parsed expression, output name) pairs, with stars expanded and generators moved below the list."""
         out: Items = []
-        for item in self.select.expressions:
+        for item in self.draft.select.expressions:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
                 out += self._star(item)
                 continue
             core = item.this if isinstance(item, (exp.Alias, exp.Aliases)) else item
             if generator_name(core) is not None:
-                refuse_series(self.ctx, core)
+                refuse_series(self.draft.ctx, core)
                 out += self._generator(item, core)
             elif isinstance(item, exp.Aliases):
-                raise self.ctx.fail("PSK-1012", "only a generator can have several aliases", item)
+                raise self.draft.ctx.fail("PSK-1012", "only a generator can have several aliases", item)
             else:
                 out.append((core, output_name(item)))
         return out
@@ -32,37 +37,37 @@ class SelectList(BlockDraft):
     def _star(self, item: exp.Expression) -> Items:
         star = item if isinstance(item, exp.Star) else item.this
         if isinstance(item, exp.Column):
-            relation = self.scope.relation(item.table)
+            relation = self.draft.scope.relation(item.table)
             if relation is None:
-                raise self.ctx.fail("PSK-1002", f"{item.table} is not in FROM", item)
+                raise self.draft.ctx.fail("PSK-1002", f"{item.table} is not in FROM", item)
             cols = list(relation.cols)
         else:
-            cols = list(self.scope.visible())
+            cols = list(self.draft.scope.visible())
         for key, value in star.args.items():
             if value and key != "except_":
-                raise self.ctx.fail("PSK-1012", f"* {key.strip('_').upper()} is not supported", item)
+                raise self.draft.ctx.fail("PSK-1012", f"* {key.strip('_').upper()} is not supported", item)
         dropped = {c.name.lower(): c for c in star.args.get("except_") or []}
         known = {c.name.lower() for c in cols}
         for name, node in dropped.items():
             if name not in known:
-                raise self.ctx.fail("PSK-1004", f"unknown column {node.name}", node)
+                raise self.draft.ctx.fail("PSK-1004", f"unknown column {node.name}", node)
         if not cols:
-            raise self.ctx.fail("PSK-1012", "* has no columns here", item)
+            raise self.draft.ctx.fail("PSK-1012", "* has no columns here", item)
         return [(self._internal(c.internal), c.name) for c in cols if c.name.lower() not in dropped]
 
     def _internal(self, internal: str) -> exp.Expression:
         """A reference, in parsed form, that can only resolve to this column."""
-        relation = self.scope.relation("__star")
+        relation = self.draft.scope.relation("__star")
         if relation is None:
-            every = dict.fromkeys(c.internal for r in self.scope.relations for c in r.cols)
-            self.scope.relations.append(Relation("__star", tuple(Col(i, i, hidden=True) for i in every)))
+            every = dict.fromkeys(c.internal for r in self.draft.scope.relations for c in r.cols)
+            self.draft.scope.relations.append(Relation("__star", tuple(Col(i, i, hidden=True) for i in every)))
         return exp.Column(
             this=exp.Identifier(this=internal, quoted=True), table=exp.Identifier(this="__star", quoted=True)
         )
 
     def _generator(self, item: exp.Expression, core: exp.Expression) -> Items:
-        if self.select.args.get("group"):
-            raise self.ctx.fail(
+        if self.draft.select.args.get("group"):
+            raise self.draft.ctx.fail(
                 "PSK-1012",
                 "a generator is not allowed in a grouped SELECT",
                 item,
@@ -75,7 +80,7 @@ class SelectList(BlockDraft):
             if isinstance(item, exp.Alias)
             else None
         )
-        self.node, cols = generate(self.ctx, self.node, core, self._binder(), names, False)
-        self.scope.relations.append(Relation(None, tuple(Col(c.name, c.internal, hidden=True) for c in cols)))
-        self.scope.relations = [r for r in self.scope.relations if r.alias != "__star"]
+        self.draft.node, cols = generate(self.draft.ctx, self.draft.node, core, self.draft.binder(), names, False)
+        self.draft.scope.relations.append(Relation(None, tuple(Col(c.name, c.internal, hidden=True) for c in cols)))
+        self.draft.scope.relations = [r for r in self.draft.scope.relations if r.alias != "__star"]
         return [(self._internal(c.internal), c.name) for c in cols]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.plan.nodes import Expr, Filter, JoinKind, Node
+from penstock.plan.nodes import Filter, JoinKind, Node
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context
-from penstock.sql.bind.correlation import CannotDecorrelate, Correlation, Lift
-from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr
+from penstock.sql.bind.correlation import Lift
+from penstock.sql.bind.decorrelation import Decorrelation
+from penstock.sql.bind.exprs import ExprBinder, column, to_expr
 from penstock.sql.bind.joins import regular_join
 from penstock.sql.bind.quantified import any_of, is_quantified, three_valued
 from penstock.sql.bind.relations import BindQuery, Ctes
 from penstock.sql.bind.scope import Scope
 from penstock.sql.bind.unknown import Unknown, holds, matches
-from penstock.sql.trees import bare, with_parts
+from penstock.sql.trees import bare
 
 _TEST = "__subquery"
 
@@ -22,8 +23,7 @@ _TEST = "__subquery"
 class Subqueries:
     def __init__(self, ctx: Context, bind_query: BindQuery, ctes: Ctes) -> None:
         self.ctx = ctx
-        self.bind_query = bind_query
-        self.ctes = ctes
+        self.decorrelation = Decorrelation(ctx, bind_query, ctes)
         self._later: dict[str, exp.Expression] = {}
 
     # -- as a whole conjunct of WHERE ----------------------------------------------------------------------------------
@@ -185,31 +185,7 @@ class Subqueries:
 
         An aggregate without GROUP BY has a row even if nothing matches. `lenient`: the caller computes the values of that row.
         """
-        try:
-            block = self.bind_query(query, scope, self.ctes)
-            parts = self._parts(node, block, lift, origin)
-            if block.deferred and not lenient:
-                raise CannotDecorrelate
-            return block, parts
-        except CannotDecorrelate:
-            return Correlation(self.ctx, node, scope, lift).bind(query, lambda q, s: self.bind_query(q, s, self.ctes))
-
-    def _parts(self, node: Node, block: Block, lift: Lift | None, origin: exp.Expression) -> list[exp.Expression]:
-        """The conditions that correlate the block with `node`."""
-        own = frozenset(block.node.columns)
-        parts = [p for whole in block.correlated for p in conjuncts(whole)]
-        if lift is not None:
-            parts = [_lifted(p, own, lift, origin) for p in parts]
-        if any(Expr(p).refs - own - frozenset(node.columns) for p in parts):
-            raise CannotDecorrelate
-        return parts
-
-
-def _lifted(part: exp.Expression, own: frozenset[str], lift: Lift, origin: exp.Expression) -> exp.Expression:
-    """Rewrites the largest parts that refer only to the outer query to expressions above its aggregate."""
-    refs = Expr(part).refs
-    if not refs or refs <= own:
-        return part.copy()
-    if not refs & own:
-        return lift(part, origin)
-    return with_parts(part.copy(), lambda inner: _lifted(inner, own, lift, origin), part)
+        found = self.decorrelation.of(
+            query, node, scope, origin, lift=lift, accepts=lambda block, parts: lenient or not block.deferred
+        )
+        return found.block, found.parts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Literal
 
 from sqlglot import exp
@@ -15,14 +15,11 @@ from penstock.sql.bind.scope import Col, Relation, Scope
 from penstock.sql.trees import bare
 
 
-class TimeJoins(ABC):
-    """The part of FROM that binds the conditions of time joins."""
+@dataclass(frozen=True)
+class TimeJoins:
+    """Binds the conditions of time joins."""
 
     ctx: Context
-
-    @abstractmethod
-    def add(self, relation: Relation, origin: exp.Expression) -> None:
-        """Makes a relation visible to the items after it."""
 
     def _keys(self, c: Conditions, what: str, item: exp.Expression) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
         if c.residual or c.null_safe:
@@ -43,7 +40,7 @@ class TimeJoins(ABC):
                 hint="Join a source or an append-only stream.",
             )
 
-    def _asof(
+    def asof(
         self,
         left: Node,
         right: Node,
@@ -128,7 +125,7 @@ class TimeJoins(ABC):
             eager,
         )
 
-    def _temporal(
+    def temporal(
         self,
         left: Node,
         right: Node,
@@ -166,9 +163,10 @@ class TimeJoins(ABC):
             )
         return col(times[0])
 
-    def _probe(
+    def probe(
         self, left: Node, right: Node, before: Scope, relation: Relation, call: exp.Expression, item: exp.Expression
-    ) -> Node:
+    ) -> tuple[Node, Relation]:
+        """The join, and the relation with the two columns that it adds."""
         self._append_only(left, "a probe", item)
         self._append_only(right, "a probe", item)
         probe = self.ctx.probes[int(call.expressions[0].name)]
@@ -193,8 +191,9 @@ class TimeJoins(ABC):
         known = type_of(self.ctx, times[0].node)
         if known is not None:
             self.ctx.types[at] = known
-        self.add(Relation(probe.alias, (Col("offset_ms", offset), Col("probe_ts", at))), item)
-        return ProbeJoin(left, right, keys[0], keys[1], times[0], times[1], probe.offsets_ms, offset, at)
+        added = Relation(probe.alias, (Col("offset_ms", offset), Col("probe_ts", at)))
+        made = ProbeJoin(left, right, keys[0], keys[1], times[0], times[1], probe.offsets_ms, offset, at)
+        return made, added
 
 
 def _is_distance(

@@ -105,6 +105,11 @@ public final class EpochClock {
     ALL.remove(job);
   }
 
+  /** From the next epoch on, an epoch has at most so many rows, or one commit. */
+  public void limit(long rows) {
+    inputs.limit(rows);
+  }
+
   /** Contents of an object as of an LSN, read before what the log has after it. */
   public void seed(int object, long lsn, int columns, String path, String slices) {
     inputs.seed(object, lsn, LogSlice.parse(path, lsn, columns, slices));

@@ -13,7 +13,7 @@ final class EpochInputs {
 
   private final LogIndex index;
   private final int[] objects;
-  private final long maxRows;
+  private volatile long maxRows;
   private final Map<Integer, Long> seedLsn = new HashMap<>();
   private final Map<Integer, List<LogSlice>> seeds = new HashMap<>();
 
@@ -21,6 +21,11 @@ final class EpochInputs {
     this.index = index;
     this.objects = objects;
     this.maxRows = maxRows;
+  }
+
+  /** From the next epoch on, an epoch has at most so many rows, or one commit. */
+  void limit(long rows) {
+    maxRows = rows;
   }
 
   /** Contents of an object as of an LSN, read before what the log has after it. */
@@ -53,6 +58,7 @@ final class EpochInputs {
 
   /** How far an epoch goes that begins after an LSN: whole commits, not more rows than an epoch may hold, but all seeds. */
   long bounded(long after, long head) {
+    long most = maxRows;
     long seeded = after;
     for (long l : seedLsn.values()) {
       seeded = Math.max(seeded, l);
@@ -69,7 +75,7 @@ final class EpochInputs {
         markers += e.rows == 0 ? 1 : 0;
       }
     }
-    if (rows <= maxRows && markers <= MAX_MARKERS) {
+    if (rows <= most && markers <= MAX_MARKERS) {
       return Math.max(seeded, head);
     }
     rows = 0;
@@ -78,7 +84,7 @@ final class EpochInputs {
     for (Map.Entry<Long, long[]> commit : commits.entrySet()) {
       rows += commit.getValue()[0];
       markers += commit.getValue()[1];
-      if ((rows > maxRows || markers > MAX_MARKERS) && last > after) {
+      if ((rows > most || markers > MAX_MARKERS) && last > after) {
         break;
       }
       last = commit.getKey();

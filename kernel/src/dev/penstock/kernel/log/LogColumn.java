@@ -55,7 +55,8 @@ final class LogColumn extends ColumnVector {
     return new ArrowColumnVector(vector);
   }
 
-  private static boolean plain(DataType t) {
+  /** Whether values are numbers in memory, of the type's width. */
+  static boolean plain(DataType t) {
     return t instanceof LongType || t instanceof TimestampType || t instanceof TimestampNTZType || t instanceof IntegerType
         || t instanceof DateType || t instanceof DoubleType || t instanceof FloatType || t instanceof ShortType
         || t instanceof ByteType;

@@ -2,20 +2,19 @@ package dev.penstock.kernel.log;
 
 import dev.penstock.kernel.state.Damaged;
 import dev.penstock.kernel.state.EventTime;
-import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.channels.Channels;
 import java.nio.channels.FileChannel;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.List;
 import java.util.zip.CRC32C;
+import org.apache.arrow.flatbuf.Message;
+import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.VectorLoader;
 import org.apache.arrow.vector.VectorSchemaRoot;
-import org.apache.arrow.vector.ipc.ReadChannel;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.Field;
@@ -63,7 +62,6 @@ final class LogReaderFactory implements PartitionReaderFactory {
   private final class Reader implements PartitionReader<ColumnarBatch> {
     private final LogPartition partition;
     private final BufferAllocator allocator;
-    private ByteBuffer bytes = ByteBuffer.allocate(0);
     private int next;
     private FileChannel file;
     private String path;
@@ -103,14 +101,13 @@ final class LogReaderFactory implements PartitionReaderFactory {
         }
         path = slice.path;
       }
-      ByteBuffer message = message(slice);
+      ArrowBuf message = message(slice);
       if (stored == null || stored.getFields().size() != slice.columns) {
         List<Field> all = ArrowUtils$.MODULE$.toArrowSchema(full, "UTC", true, false, false).getFields();
         stored = new Schema(all.subList(0, slice.columns));
       }
       root = VectorSchemaRoot.create(stored, allocator);
-      try (ReadChannel bytes = new ReadChannel(Channels.newChannel(new ByteArrayInputStream(message.array(), 0, message.limit())));
-          ArrowRecordBatch rows = MessageSerializer.deserializeRecordBatch(bytes, allocator)) {
+      try (ArrowRecordBatch rows = batch(message)) {
         new VectorLoader(root).load(rows);
       }
       int rows = root.getRowCount();
@@ -123,29 +120,54 @@ final class LogReaderFactory implements PartitionReaderFactory {
       return new ColumnarBatch(vectors, rows);
     }
 
-    /** The bytes of a slice, verified before anybody makes sense of them. */
-    private ByteBuffer message(LogSlice slice) throws IOException {
-      if (bytes.capacity() < slice.length) {
-        bytes = ByteBuffer.allocate(Math.max(slice.length, 2 * bytes.capacity()));
-      }
-      bytes.clear().limit(slice.length);
-      long at = slice.offset;
-      while (bytes.hasRemaining()) {
-        int read = file.read(bytes, at);
-        if (read < 0) {
-          throw damaged(slice);
+    /** The bytes of a slice, in memory that vectors can have, verified before anybody makes sense of them. */
+    private ArrowBuf message(LogSlice slice) throws IOException {
+      ArrowBuf message = allocator.buffer(slice.length);
+      boolean whole = false;
+      try {
+        ByteBuffer bytes = message.nioBuffer(0, slice.length);
+        long at = slice.offset;
+        while (bytes.hasRemaining()) {
+          int read = file.read(bytes, at);
+          if (read < 0) {
+            throw damaged(slice);
+          }
+          at += read;
         }
-        at += read;
-      }
-      bytes.flip();
-      if (slice.check != LogSlice.UNCHECKED) {
-        CRC32C sum = new CRC32C();
-        sum.update(bytes.array(), 0, slice.length);
-        if (sum.getValue() != slice.check) {
-          throw damaged(slice);
+        bytes.flip();
+        if (slice.check != LogSlice.UNCHECKED) {
+          CRC32C sum = new CRC32C();
+          sum.update(bytes);
+          if (sum.getValue() != slice.check) {
+            throw damaged(slice);
+          }
+        }
+        whole = true;
+        return message;
+      } finally {
+        if (!whole) {
+          message.close();
         }
       }
-      return bytes;
+    }
+
+    /** The batch of a message: a marker, the length of its head, the head, the buffers. The batch owns the memory. */
+    private static ArrowRecordBatch batch(ArrowBuf message) throws IOException {
+      boolean read = false;
+      try {
+        boolean marked = message.getInt(0) == MessageSerializer.IPC_CONTINUATION_TOKEN;
+        int at = marked ? 2 * Integer.BYTES : Integer.BYTES;
+        int length = message.getInt(at - Integer.BYTES);
+        Message head = Message.getRootAsMessage(message.nioBuffer(at, length));
+        long body = at + length;
+        ArrowRecordBatch rows = MessageSerializer.deserializeRecordBatch(head, message.slice(body, message.capacity() - body));
+        read = true;
+        return rows;
+      } finally {
+        if (!read) {
+          message.close();
+        }
+      }
     }
 
     private static Damaged damaged(LogSlice slice) {

@@ -6,7 +6,6 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
@@ -42,34 +41,19 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
     private final int number;
     private final StructType own;
     private final int[] columns;
-    private final boolean whole;
 
     Output(int number) {
       this.number = number;
       columns = outputs[number];
       StructField[] fields = new StructField[columns.length];
-      boolean same = outputs.length == 1 && columns.length == schema.size();
       for (int i = 0; i < columns.length; i++) {
         fields[i] = schema.fields()[columns[i]];
-        same &= columns[i] == i;
       }
       own = new StructType(fields);
-      whole = same;
     }
 
     OutputWriter writer(long before, long epoch) {
-      return new OutputWriter(number, own, before, epoch, folder);
-    }
-
-    InternalRow of(InternalRow row) {
-      if (whole) {
-        return row;
-      }
-      Object[] values = new Object[columns.length];
-      for (int i = 0; i < values.length; i++) {
-        values[i] = row.isNullAt(columns[i]) ? null : row.get(columns[i], own.fields()[i].dataType());
-      }
-      return new GenericInternalRow(values);
+      return new OutputWriter(number, own, columns, before, epoch, folder);
     }
   }
 
@@ -101,13 +85,13 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
       int at = befores[out];
       if (at >= 0 && !row.isNullAt(at)) {
         long before = row.getLong(at);
-        late.computeIfAbsent(List.of((long) out, before), key -> output.writer(before, epoch)).write(output.of(row));
+        late.computeIfAbsent(List.of((long) out, before), key -> output.writer(before, epoch)).write(row);
         return;
       }
       if (writers[out] == null) {
         writers[out] = output.writer(JobTime.NONE, epoch);
       }
-      writers[out].write(output.of(row));
+      writers[out].write(row);
     }
 
     private List<OutputWriter> all() {

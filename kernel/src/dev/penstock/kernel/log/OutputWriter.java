@@ -2,21 +2,22 @@ package dev.penstock.kernel.log;
 
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
-import java.io.OutputStream;
 import java.nio.channels.Channels;
+import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
 import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.VectorUnloader;
 import org.apache.arrow.vector.ipc.WriteChannel;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.execution.arrow.ArrowWriter;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils$;
 
@@ -31,19 +32,20 @@ final class OutputWriter {
   private final String folder;
   private final BufferAllocator allocator;
   private final VectorSchemaRoot root;
-  private final ArrowWriter arrow;
+  private final OutputColumn[] columns;
   private final ByteArrayOutputStream buffer = new ByteArrayOutputStream();
   private final List<long[]> messages = new ArrayList<>();
   private Path path;
-  private OutputStream file;
+  private FileChannel file;
   private long position;
   private int rows;
 
   /**
+   * @param ordinals where the columns are in the rows
    * @param before the watermark that was in force for the rows if they are behind it, otherwise {@link JobTime#NONE}
    * @param folder where files go
    */
-  OutputWriter(int output, StructType schema, long before, long epoch, String folder) {
+  OutputWriter(int output, StructType schema, int[] ordinals, long before, long epoch, String folder) {
     this.output = output;
     this.before = before;
     this.epoch = epoch;
@@ -51,34 +53,50 @@ final class OutputWriter {
     allocator = ArrowUtils$.MODULE$.rootAllocator().newChildAllocator("penstock-sink", 0, Long.MAX_VALUE);
     root = VectorSchemaRoot.create(
         ArrowUtils$.MODULE$.toArrowSchema(schema, "UTC", false, false, false), allocator);
-    arrow = ArrowWriter.create(root);
+    List<FieldVector> vectors = root.getFieldVectors();
+    columns = new OutputColumn[vectors.size()];
+    for (int i = 0; i < columns.length; i++) {
+      columns[i] = OutputColumn.of(vectors.get(i), schema.apply(i).dataType(), ordinals[i]);
+    }
   }
 
   void write(InternalRow row) throws IOException {
-    arrow.write(row);
+    for (OutputColumn column : columns) {
+      column.write(row);
+    }
     if (++rows >= BATCH_ROWS) {
       flush();
     }
   }
 
   private void flush() throws IOException {
-    arrow.finish();
-    ByteArrayOutputStream message = new ByteArrayOutputStream();
+    for (OutputColumn column : columns) {
+      column.finish();
+    }
+    root.setRowCount(rows);
+    long size;
     try (ArrowRecordBatch batch = new VectorUnloader(root).getRecordBatch()) {
-      MessageSerializer.serialize(new WriteChannel(Channels.newChannel(message)), batch);
+      if (file == null && position + batch.computeBodyLength() > INLINE_BYTES) {
+        open();
+      }
+      WriteChannel to = new WriteChannel(file == null ? Channels.newChannel(buffer) : file);
+      MessageSerializer.serialize(to, batch);
+      size = to.getCurrentPosition();
     }
-    arrow.reset();
-    messages.add(new long[] {position, message.size(), rows});
-    position += message.size();
+    for (OutputColumn column : columns) {
+      column.reset();
+    }
+    messages.add(new long[] {position, size, rows});
+    position += size;
     rows = 0;
-    if (file == null && position > INLINE_BYTES) {
-      Files.createDirectories(Path.of(folder));
-      path = Path.of(folder, epoch + "-" + output + "-" + UUID.randomUUID() + ".arrow");
-      file = Files.newOutputStream(path);
-      buffer.writeTo(file);
-      buffer.reset();
-    }
-    message.writeTo(file == null ? buffer : file);
+  }
+
+  private void open() throws IOException {
+    Files.createDirectories(Path.of(folder));
+    path = Path.of(folder, epoch + "-" + output + "-" + UUID.randomUUID() + ".arrow");
+    file = FileChannel.open(path, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);
+    new WriteChannel(file).write(buffer.toByteArray());
+    buffer.reset();
   }
 
   EpochPart finish() throws IOException {

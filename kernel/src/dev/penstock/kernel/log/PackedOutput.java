@@ -7,6 +7,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.IntStream;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
@@ -41,6 +42,7 @@ public final class PackedOutput implements Serializable {
   public final class Task implements AutoCloseable {
     private final Map<Integer, Slot> slots = new HashMap<>();
     private final List<OutputWriter> writers = new ArrayList<>();
+    private Slot last;
 
     private Task() {}
 
@@ -61,6 +63,15 @@ public final class PackedOutput implements Serializable {
     }
 
     private Slot slot(int slot) {
+      // Rows of a slot come one after the other.
+      if (last != null && last.slot == slot) {
+        return last;
+      }
+      last = opened(slot);
+      return last;
+    }
+
+    private Slot opened(int slot) {
       Slot to = slots.get(slot);
       String schema = to == null ? schemas.get(slot) : null;
       if (schema != null) {
@@ -119,7 +130,7 @@ public final class PackedOutput implements Serializable {
       }
 
       private OutputWriter open(long before) {
-        OutputWriter opened = new OutputWriter(slot, schema, before, epoch, folder);
+        OutputWriter opened = new OutputWriter(slot, schema, IntStream.range(0, schema.size()).toArray(), before, epoch, folder);
         writers.add(opened);
         return opened;
       }

@@ -18,7 +18,8 @@ _NAME = "position.json"
 
 @dataclass(frozen=True)
 class Position:
-    """Everything up to epoch `epoch`, at `lsn`, is delivered or, if the sink prepares, decided. `committed` is the last epoch up to there that had rows.
+    """Everything up to epoch `epoch`, at `lsn`, is delivered or, if the sink prepares, decided. `committed` is the last epoch up to there that had rows, and
+    `before` the one before the last transaction, if that is known.
 
     `undo`: a restore has taken the epochs in (first, second] back, and the target may still have some of them.
     """
@@ -27,6 +28,7 @@ class Position:
     lsn: int = 0
     committed: int = 0
     undo: tuple[int, int] | None = None
+    before: int | None = None
 
 
 class PositionFile:
@@ -44,7 +46,7 @@ class PositionFile:
         write_json(self._path, content, _BEFORE_UNDO if position.undo is None else _FORMAT)
 
     def read(self) -> Position:
-        """The position of a new sink if there is no file. Raises PSK-6001 if it is damaged."""
+        """Raises PSK-6001 if it is damaged or missing: each sink has one from its creation on."""
         try:
             data = self._path.read_bytes()
             stored = json.loads(data)
@@ -54,15 +56,24 @@ class PositionFile:
             epoch, lsn = int(stored["epoch"]), int(stored["lsn"])
             undo = stored.get("undo")
             after, up_to = undo or (0, 0)
-            return Position(epoch, lsn, int(stored.get("committed", epoch)), (int(after), int(up_to)) if undo else None)
-        except FileNotFoundError:
-            return Position()
+            committed = int(stored.get("committed", epoch))
+            back = (int(after), int(up_to)) if undo else None
+            before = stored.get("before")
+            return Position(epoch, lsn, committed, back, None if before is None else int(before))
+        except FileNotFoundError as why:
+            raise self._unknown("missing") from why
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as why:
-            raise fail(
-                "PSK-6001",
-                f"{self._path} is damaged: the position of sink {self._sink} is not known.",
-                hint=f"Restore the file from a backup, or drop sink {self._sink} and create it again.",
-            ) from why
+            raise self._unknown("damaged") from why
+
+    def _unknown(self, why: str) -> PenstockError:
+        return fail(
+            "PSK-6001",
+            f"{self._path} is {why}: how far sink {self._sink} has delivered is unknown.",
+            hint=f"Restore the file from a backup, or the database from a checkpoint; or drop sink {self._sink} and create it again, with an empty target.",
+        )
+
+    def exists(self) -> bool:
+        return self._path.exists()
 
 
 def position_file(layout: Layout, info: ObjectInfo) -> PositionFile:
@@ -70,7 +81,7 @@ def position_file(layout: Layout, info: ObjectInfo) -> PositionFile:
 
 
 def position_of(layout: Layout, info: ObjectInfo) -> Position:
-    """The position of a sink; that of a new one if its file is damaged, which is reported when the sink starts."""
+    """The position of a sink; that of a new one if its file is damaged or missing, which is reported when the sink starts."""
     try:
         return position_file(layout, info).read()
     except PenstockError:

@@ -1,0 +1,403 @@
+"""The contents of one object on disk.
+
+Changes are collected in memory. When there are enough of them they are *frozen*, sorted and written as a file, and the manifest, which names all files, is replaced: from then on the log before its LSN is no longer needed. Files of similar
+size are merged in the background, so there are few of them, and each row is written a few times in all. Nothing is ever changed in place: a reader keeps the files that it began with, and checkpoints link them.
+
+After a crash the manifest says which files count, and the log has everything after its LSN. Files that it does not name are removed.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.disk import crash_point, make_folder
+from penstock.errors import PenstockError, fail
+from penstock.serve.layout import WEIGHT
+from penstock.serve.ondisk.form import Form, Kind
+from penstock.serve.ondisk.manifest import MANIFEST, Manifest, read_manifest, write_manifest
+from penstock.serve.ondisk.memory import Memory
+from penstock.serve.ondisk.merge import merged
+from penstock.serve.ondisk.segment import Segment, write_segment
+from penstock.serve.ondisk.snapshot import Snapshot
+from penstock.serve.worker import Worker
+
+_logger = logging.getLogger(__name__)
+
+_ALIKE = 4
+"""So many files of one level are merged, and a level has files that are so many times as large as those of the next lower one."""
+_MOST_FROZEN = 2
+_MOST_FILES = 40
+"""A read by key may have to look at each. A writer waits when there are more, until they are merged."""
+_DAMAGED = "damaged"
+
+
+class _Given(Exception):
+    """The object was dropped, or the store is closed."""
+
+
+class Workers:
+    """The threads that write for all objects: one for changes, and one for merges, which take longer. `files` is held while a manifest and its files change."""
+
+    def __init__(self) -> None:
+        self.writing = Worker("penstock-flusher")
+        self.merging = Worker("penstock-merger")
+        self.files = threading.RLock()
+        self.closed = False
+
+    def settle(self) -> None:
+        self.writing.run(lambda: None)
+        self.merging.run(lambda: None)
+
+    def close(self, timeout: float) -> bool:
+        self.closed = True
+        ended = [w.close(timeout) for w in (self.writing, self.merging)]
+        return all(ended)
+
+
+@dataclass(frozen=True)
+class _Frozen:
+    memory: Memory
+    epoch: int
+    lsn: int
+    count: int
+
+
+class DiskContents:
+    """Thread-safe; one thread at a time adds. `failed` is called when a file is found damaged or the contents contradict themselves, from any thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        form: Form,
+        workers: Workers,
+        part_bytes: int,
+        failed: Callable[[PenstockError], None],
+        manifest: Manifest | None = None,
+    ) -> None:
+        self.form = form
+        self._folder = folder
+        self._workers = workers
+        self._part_bytes = part_bytes
+        self._failed = failed
+        self._room = threading.Condition()
+        self._gone = False
+        self._refused = False
+        self._memory = Memory(form)
+        self._frozen: tuple[_Frozen, ...] = ()
+        self._merging = False
+        # Both change together, under `files` and `_room`.
+        self._saved = manifest or Manifest(0, 0, 0, 1, form.kind.value, form.keys, ())
+        self._segments = tuple(Segment(folder / f.name, form, f) for f in self._saved.files)
+
+    @staticmethod
+    def open(
+        folder: Path, form: Form, workers: Workers, part_bytes: int, failed: Callable[[PenstockError], None]
+    ) -> DiskContents:
+        """Contents that were written earlier. Raises PSK-6001 if they are known to be damaged, or a file is missing."""
+        if (folder / _DAMAGED).exists():
+            raise fail("PSK-6001", f"{folder} was found damaged: {(folder / _DAMAGED).read_text()}")
+        found = DiskContents(folder, form, workers, part_bytes, failed, read_manifest(folder, form))
+        named = {MANIFEST, *(f.name for f in found._saved.files)}
+        for file in folder.iterdir():
+            if file.name not in named:
+                file.unlink(missing_ok=True)
+        # The last process may have ended before it merged them.
+        found._merge_if_due()
+        return found
+
+    @property
+    def saved(self) -> tuple[int, int, int]:
+        """The epoch, the LSN and the number of rows that the files stand for."""
+        manifest = self._saved
+        return manifest.epoch, manifest.lsn, manifest.count
+
+    @property
+    def highest(self) -> int | None:
+        """No key is above it; None if keys are not numbers."""
+        return max((f.last for f in self._saved.files if f.last is not None), default=None)
+
+    @property
+    def size(self) -> int:
+        """Of the files, in bytes."""
+        return sum(f.size for f in self._saved.files)
+
+    @property
+    def is_merging(self) -> bool:
+        return self._merging
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self._segments
+
+    # Changes
+
+    def add(self, change: pa.Table) -> None:
+        """Adds the change of one epoch, as `Form.change` makes it."""
+        self._memory.add(change)
+
+    def fill(self, pieces: Iterable[pa.Table], epoch: int, lsn: int, count: int) -> None:
+        """Writes the contents of an object that has none here yet, whatever their size. Raises PSK-7004; then nothing is left."""
+        try:
+            written: list[Segment] = []
+            memory = Memory(self.form)
+            for piece in pieces:
+                memory.add(self.form.change(piece))
+                if memory.size > self._part_bytes:
+                    written += self._filled(memory)
+                    memory = Memory(self.form)
+            written += self._filled(memory)
+            make_folder(self._folder)
+            with self._workers.files:
+                self._publish(tuple(written), replace(self._saved, epoch=epoch, lsn=lsn, count=count))
+                self._segments = tuple(written)
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        self._merge_if_due()
+
+    def _filled(self, memory: Memory) -> list[Segment]:
+        rows, _ = memory.whole()
+        return [self._written([rows], rows.num_rows, weighted=self._has_weights(rows))] if rows.num_rows else []
+
+    def _has_weights(self, rows: pa.Table) -> bool:
+        return self.form.kind is not Kind.APPENDED and bool((rows[WEIGHT].to_numpy() != 1).any())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the changes in memory are to be written."""
+        return self._memory.size > self._part_bytes
+
+    def freeze(self, epoch: int, lsn: int, count: int) -> None:
+        """Lets everything in memory be written; with it, the object is at this position."""
+        with self._room:
+            self._frozen = (*self._frozen, _Frozen(self._memory, epoch, lsn, count))
+            self._memory = Memory(self.form)
+        self._workers.writing.start()
+        self._workers.writing.leave(self._write_frozen)
+
+    def await_room(self) -> None:
+        """Returns when not too many changes wait for the disk, and files for being merged; at once while the disk refuses them."""
+        with self._room:
+            while self._is_behind() and not (self._refused or self._gone or self._workers.closed):
+                self._room.wait(0.5)
+
+    def _is_behind(self) -> bool:
+        return len(self._frozen) > _MOST_FROZEN or (self._merging and len(self._segments) > _MOST_FILES)
+
+    def save(self, epoch: int, lsn: int, count: int) -> None:
+        """Writes everything; the caller has the object's position, and nobody adds meanwhile. Raises PSK-7004."""
+        if self._memory.rows or (epoch, lsn) != self.saved[:2]:
+            self.freeze(epoch, lsn, count)
+
+    def await_saved(self) -> tuple[int, int]:
+        """Returns the epoch and the LSN of the files when everything frozen before is in them. Raises PSK-7004."""
+        try:
+            self._workers.writing.run(self._flush)
+        except _Given:
+            self._check_known()
+        return self.saved[:2]
+
+    def _check_known(self) -> None:
+        if self._workers.closed:
+            raise fail("PSK-0004", "The view store is closed.")
+        if self._gone:
+            raise fail("PSK-1002", f"Object {self.form.id} was dropped.")
+
+    # Reading
+
+    def snapshot(self) -> Snapshot:
+        """The contents now."""
+        with self._room:
+            memories = [self._memory, *(f.memory for f in reversed(self._frozen))]
+            segments = self._segments
+        return Snapshot(self.form, tuple(r for m in memories for r in m.runs()), segments[::-1])
+
+    # The end
+
+    def drop(self, *, keep_files: bool = False) -> None:
+        """Ends all work on the files, and removes them unless they are to be kept. Readers may go on."""
+        with self._workers.files, self._room:
+            self._gone = True
+            self._room.notify_all()
+            if not keep_files:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+    def mark(self, why: PenstockError) -> None:
+        """Writes down that a file is damaged: the next open does not try it."""
+        try:
+            (self._folder / _DAMAGED).write_text(str(why.detail))
+        except OSError as error:
+            _logger.warning("%s could not be marked as damaged: %s", self._folder, error)
+
+    # On the threads of the store
+
+    def _write_frozen(self) -> None:
+        try:
+            self._flush()
+        except _Given:
+            return
+        except PenstockError as why:
+            if why.code == "PSK-7004":
+                # The log has everything; the next changes, or the next snapshot, try again.
+                _logger.warning("changes of object %d wait for the disk: %s", self.form.id, why.detail)
+            else:
+                self._failed(why)
+        except Exception as why:
+            self._failed(fail("PSK-8001", f"Contents could not be written: {type(why).__name__}: {why}"))
+
+    def _flush(self) -> None:
+        """Writes what is frozen, the oldest first. Raises PSK-7004."""
+        while self._frozen:
+            frozen = self._frozen[0]
+            try:
+                self._flush_one(frozen)
+            except PenstockError:
+                with self._room:
+                    self._refused = True
+                    self._room.notify_all()
+                raise
+            with self._room:
+                self._refused = False
+                self._room.notify_all()
+        self._merge_if_due()
+
+    def _flush_one(self, frozen: _Frozen) -> None:
+        self._check_there()
+        rows, _ = frozen.memory.whole()
+        written: tuple[Segment, ...] = ()
+        if rows.num_rows:
+            if not self._segments:
+                rows = self._without_dead(rows)
+            written = (self._written([rows], rows.num_rows, weighted=self._has_weights(rows)),)
+        crash_point("contents.written")
+        with self._workers.files:
+            self._check_there()
+            segments = (*self._segments, *written)
+            self._publish(segments, replace(self._saved, epoch=frozen.epoch, lsn=frozen.lsn, count=frozen.count))
+            with self._room:
+                self._segments, self._frozen = segments, self._frozen[1:]
+        crash_point("contents.published")
+
+    def _publish(self, segments: tuple[Segment, ...], manifest: Manifest) -> None:
+        """Replaces the manifest. The caller holds `files`."""
+        manifest = replace(manifest, files=tuple(s.facts for s in segments), next=self._saved.next)
+        write_manifest(self._folder, manifest)
+        self._saved = manifest
+
+    def _written(self, parts: Iterable[pa.Table], most_rows: int, *, weighted: bool) -> Segment:
+        with self._workers.files:
+            number = self._saved.next
+            self._saved = replace(self._saved, next=number + 1)
+        make_folder(self._folder)
+        path = self._folder / f"{number}.seg"
+        facts = write_segment(path, self.form, parts, most_rows, weighted=weighted)
+        return Segment(path, self.form, facts)
+
+    def _without_dead(self, rows: pa.Table) -> pa.Table:
+        """The oldest rows of all: there is nothing that they could take back."""
+        if self.form.kind is Kind.APPENDED:
+            return rows
+        weights = rows[WEIGHT].to_numpy()
+        if (weights > 0).all():
+            return rows
+        if self.form.kind is Kind.BAG and weights.min() < 0:
+            raise self.form.broken()
+        return rows.filter(pa.array(weights > 0))
+
+    def _check_there(self) -> None:
+        if self._gone or self._workers.closed:
+            raise _Given
+
+    # Merging
+
+    def _merge_if_due(self) -> None:
+        with self._room:
+            if self._merging or self._due(self._segments) is None or self._gone:
+                return
+            self._merging = True
+        self._workers.merging.start()
+        self._workers.merging.leave(self._merge)
+
+    def _due(self, segments: tuple[Segment, ...]) -> int | None:
+        """From where on the files are to be merged."""
+        files = [s.facts for s in segments]
+        rows = sum(f.rows for f in files)
+        if len(files) > 1 and rows > 2 * self._saved.count and rows - self._saved.count > files[-1].rows:
+            return 0  # Most of it has been replaced.
+        found = None
+        start = len(files)
+        for level in sorted({self._level(f.size) for f in files}):
+            while start and self._level(files[start - 1].size) <= level:
+                start -= 1
+            if len(files) - start >= _ALIKE:
+                found = start
+        return found
+
+    def _level(self, size: int) -> int:
+        level = 0
+        while size >= _ALIKE * self._part_bytes:
+            size //= _ALIKE
+            level += 1
+        return level
+
+    def _merge(self) -> None:
+        again = False
+        try:
+            start = self._due(segments := self._segments)
+            if start is not None:
+                self._merge_files(start, segments[start:])
+        except _Given:
+            pass
+        except PenstockError as why:
+            if why.code != "PSK-7004":
+                self._failed(why)
+            else:
+                _logger.warning("files of object %d were not merged: %s", self.form.id, why.detail)
+        except Exception as why:
+            self._failed(fail("PSK-8001", f"Files could not be merged: {type(why).__name__}: {why}"))
+        else:
+            again = self._due(self._segments) is not None
+        finally:
+            with self._room:
+                self._merging = again
+                self._room.notify_all()
+        if again:
+            # Other objects come first.
+            self._workers.merging.leave(self._merge)
+
+    def _merge_files(self, start: int, old: tuple[Segment, ...]) -> None:
+        """Replaces neighbouring files by one. Newer ones may be added meanwhile, and nothing else changes the list."""
+        oldest = start == 0
+        rows = sum(s.facts.rows for s in old)
+        if self.form.kind is Kind.APPENDED:
+            parts, weighted = self._checked(t for s in old for t in s.scan()), False
+        else:
+            parts = self._checked(merged(self.form, [s.scan() for s in reversed(old)]))
+            weighted = not (oldest and self.form.kind is Kind.KEYED)
+            if oldest:
+                parts = (self._without_dead(t) for t in parts)
+        new = self._written(parts, rows, weighted=weighted)
+        crash_point("contents.merged")
+        with self._workers.files:
+            self._check_there()
+            now = self._segments
+            segments = (*now[:start], *((new,) if new.facts.rows else ()), *now[start + len(old) :])
+            self._publish(segments, self._saved)
+            with self._room:
+                self._segments = segments
+            for segment in old:
+                segment.path.unlink(missing_ok=True)
+            if not new.facts.rows:
+                new.path.unlink(missing_ok=True)
+
+    def _checked(self, parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        for part in parts:
+            self._check_there()
+            yield part

@@ -1,0 +1,22 @@
+"""A producer that is faster than the engine, for an hour (`FLOOD_SECONDS`)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests import flood
+
+import penstock
+
+SECONDS = float(os.environ.get("FLOOD_SECONDS", "3600"))
+
+
+def test_neither_memory_nor_disk_is_filled(tmp_path: Path) -> None:
+    with penstock.open(tmp_path / "db", master="local[2]", config={"spark.heap": "1g", **flood.CONFIG}) as db:
+        found = flood.flood(db, tmp_path / "db", SECONDS)
+        flood.check(db, found)
+    for sizes in (found.python, found.jvm):
+        # Once everything is warm, memory stays where it is.
+        warm = max(sizes[: max(30, len(sizes) // 10)])
+        assert max(sizes) <= warm + 300 * flood.MEBIBYTE, (warm, max(sizes))

@@ -1,0 +1,56 @@
+"""Folders that earlier versions wrote open in this one, with all their rows, and go on."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+from tests.folders import ARCHIVES, WRITTEN, delivered, expected, rows, unpack, variables
+from tests.spark.conftest import CONFIG, Opener
+
+from penstock import Database
+from penstock.runtime.storage.format import FORMAT
+
+FOLDERS = sorted(ARCHIVES.glob("*.tar.xz"))
+REFUSED = {"format-0": {"windows"}, "format-1": {"windows"}}
+"""Queries whose state this version cannot read."""
+
+
+def compare(db: Database, root: Path, count: int, gone: Collection[str]) -> None:
+    db.flush(60)
+    assert [(s.name, s.error) for s in db.status() if s.error] == []
+    wanted = expected(count)
+    assert delivered(root / "out") == wanted.pop("even")
+    for name, contents in wanted.items():
+        if name not in gone:
+            assert Counter(db.sql(f"SELECT * FROM {name}").fetchall()) == contents, name
+
+
+def test_there_is_a_folder_of_every_format() -> None:
+    assert [f.name for f in FOLDERS] == [f"format-{n}.tar.xz" for n in range(FORMAT + 1)]
+    assert sum(f.stat().st_size for f in FOLDERS) < 400_000
+
+
+@pytest.mark.parametrize("archive", FOLDERS, ids=lambda f: f.name.partition(".")[0])
+def test_a_folder_goes_on(opener: Opener, archive: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    unpack(archive, tmp_path)
+    refused = REFUSED.get(archive.name.partition(".")[0], set())
+    with caplog.at_level(logging.WARNING, "penstock"):
+        db = opener(tmp_path / "db", config=CONFIG | variables(tmp_path))
+        errors = {s.name: str(s.error) for s in db.status() if s.error}
+        assert set(errors) == refused and all("PSK-6003" in e for e in errors.values()), errors
+        for name in refused:
+            db.execute(f"DROP MATERIALIZED VIEW {name}")
+        compare(db, tmp_path, WRITTEN, refused)
+    # Nothing has begun again.
+    assert not [r for r in caplog.messages if "goes on from" in r]
+    earlier = archive.name != f"format-{FORMAT}.tar.xz"
+    assert (tmp_path / "db" / "backup-format-0").exists() == earlier
+    db.insert("s", rows(WRITTEN, 60))
+    compare(db, tmp_path, 60, refused)
+    db.close()
+    db = opener(tmp_path / "db", config=CONFIG | variables(tmp_path))
+    compare(db, tmp_path, 60, refused)
