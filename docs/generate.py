@@ -49,7 +49,7 @@ def types_page() -> str:
         "subscription. Where a cell below is empty, the statement is refused (`PSK-1007`, `PSK-2010` to `PSK-2012`). An array or a struct may appear where all its parts may.",
         "",
         "*Keys* are `PRIMARY KEY`, also of lookup tables. *Equality* is `=`, join keys, `DISTINCT`, `UNION` and other set operations, `PARTITION BY`. *Order* is `ORDER BY`, `MIN` and `MAX`.",
-        "*Text* are FILES sinks; FILES in Parquet and PYTHON take every type. POSTGRES takes all but VARIANT.",
+        "*Text* are FILES sinks; FILES in Parquet and PYTHON take every type. POSTGRES takes all but intervals inside of nested types.",
         "",
         "| type | Arrow | Python | keys | GROUP BY | equality | order | text |",
         "|---|---|---|---|---|---|---|---|",

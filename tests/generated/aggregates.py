@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.generated.expressions import COMPARED, Expressions, Field, Fields
+from tests.generated.expressions import COMPARED, PLAIN_KINDS, Expressions, Field, Fields
 
 
 @dataclass(frozen=True)
 class Call:
-    """An expression with an aggregate or OVER. `duck`: DuckDB means the same by it."""
+    """An expression with an aggregate or OVER. `duck`: DuckDB means the same by it; `spark`: Spark has it."""
 
     text: str
     kind: str
     duck: bool = True
     small: bool = False
+    spark: bool = True
 
     @property
     def field(self) -> Field:
@@ -31,6 +32,8 @@ class Aggregates(Expressions):
             and "WITHIN" not in call.text
             and call.text.endswith(")")
             and "sort" not in call.text
+            and "coalesce" not in call.text
+            and "estimate" not in call.text
         ):
             return Call(f"{call.text} FILTER (WHERE {self.condition(fields, 1)})", call.kind, call.duck)
         return call
@@ -45,6 +48,10 @@ class Aggregates(Expressions):
         number, kind = self._argument(fields, ("int", "dec", "dbl"))
         anything, sort = self._argument(fields, COMPARED)
         distinct = "DISTINCT " if c.random() < 0.15 else ""
+        if c.random() < 0.08 and all(f.kind in PLAIN_KINDS for f in fields) and fields:
+            return self._listed(fields)
+        if c.random() < 0.06:
+            return self._recomputed(fields)
         match c.randrange(22):
             case 0 | 1:
                 return Call("count(*)", "int")
@@ -96,6 +103,34 @@ class Aggregates(Expressions):
                 return Call(
                     f"{c.choice(['min_by', 'max_by'])}({anything}, struct({', '.join(every)}))", sort, duck=False
                 )
+
+    def _listed(self, fields: Fields) -> Call:
+        """Values in an order that names every column, so that rows that tie are equal."""
+        text, _ = self._argument(fields, COMPARED)
+        order = self.total_order(fields)
+        if self.chance.random() < 0.5:
+            return Call(f"coalesce(array_agg({text} ORDER BY {order}), array())", "arr", spark=False)
+        text = self.of(fields, "str", 1)
+        return Call(f"string_agg({text}, ',') WITHIN GROUP (ORDER BY {order})", "str", duck=False)
+
+    def _recomputed(self, fields: Fields) -> Call:
+        """Aggregates without an incremental form, of whole numbers: those of others depend on the order of additions."""
+        c = self.chance
+        a, b = self.of(fields, "int", 1), self.of(fields, "int", 1)
+        anything, kind = self._argument(fields, COMPARED)
+        match c.randrange(6):
+            case 0:
+                return Call(f"{c.choice(['skewness', 'kurtosis'])}({a})", "real", duck=False)
+            case 1:
+                return Call(f"{c.choice(['regr_slope', 'regr_r2', 'regr_sxx'])}({a}, {b})", "real", duck=False)
+            case 2:
+                return Call(f"regr_count({a}, {b})", "int", duck=False)
+            case 3:
+                return Call(f"mode({anything}, true)", kind, duck=False)
+            case 4:
+                return Call(f"hll_sketch_estimate(hll_sketch_agg({self.of(fields, 'str', 1)}))", "int", duck=False)
+            case _:
+                return Call(f"max_by({anything}, {anything}, 2)", "arr", duck=False)
 
     # OVER
 
@@ -155,6 +190,18 @@ class Aggregates(Expressions):
             start, end = "3 PRECEDING", "1 PRECEDING"
         return f"ROWS BETWEEN {start} AND {end}"
 
+    def _groups(self, number: str, kind: str, order: str) -> Call:
+        """A frame that Spark does not have: rows of equal order count as one, or are left out."""
+        c = self.chance
+        start = c.choice(["UNBOUNDED PRECEDING", "2 PRECEDING", "1 PRECEDING", "CURRENT ROW"])
+        end = c.choice(["CURRENT ROW", "1 FOLLOWING", "UNBOUNDED FOLLOWING"])
+        without = c.choice(["", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES"])
+        unit = "GROUPS" if not without or c.random() < 0.6 else "RANGE"
+        if unit == "RANGE":
+            start, end = "UNBOUNDED PRECEDING", c.choice(["CURRENT ROW", "UNBOUNDED FOLLOWING"])
+        call = c.choice([(f"sum({number})", kind), ("count(*)", "int"), (f"max({number})", kind)])
+        return Call(f"{call[0]} OVER ({order} {unit} BETWEEN {start} AND {end}{without})", call[1], spark=False)
+
     def _peers(self, fields: Fields, by: str) -> Call:
         """Functions that treat rows of equal order alike."""
         c = self.chance
@@ -162,6 +209,8 @@ class Aggregates(Expressions):
         anything, sort = self._argument(fields, COMPARED)
         keys = [f.text for f in c.sample(list(fields), min(len(fields), c.randint(1, 2)))]
         order = f"{by}ORDER BY {', '.join(map(self.direction, keys or ['1']))}"
+        if keys and c.random() < 0.15:
+            return self._groups(number, kind, order)
         match c.randrange(7):
             case 0 | 1:
                 return Call(f"{c.choice(['rank', 'dense_rank'])}() OVER ({order})", "int")

@@ -48,7 +48,9 @@ class Group:
         return f"CREATE MATERIALIZED VIEW {name} AS {sql}{option}"
 
     def case(self, number: int) -> Case:
-        made = Queries(Random(f"query {self.seed} {number}"), self._relations).query()
+        made = Queries(
+            Random(f"query {self.seed} {number}"), self._relations, changing=not self.tables[0].source
+        ).query()
         read = [b.select for b in self.bases if f" {b.name} " in made.sql]
         made.asked(all(select.duck for select in read), all(select.spark for select in read))
         return Case(number, made)

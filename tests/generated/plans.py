@@ -96,6 +96,7 @@ def _call(n: p.Analytic, w: p.WindowCall) -> str:
     ignore = " IGNORE NULLS" if w.ignore_nulls else ""
     frame = (
         f" {w.frame.unit} BETWEEN {_edge(w.frame.start, 'PRECEDING')} AND {_edge(w.frame.end, 'FOLLOWING')}"
+        f"{f' EXCLUDE {w.frame.exclude}' if w.frame.exclude else ''}"
         if w.frame
         else ""
     )

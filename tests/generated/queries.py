@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.generated.aggregates import Aggregates
+from tests.generated.aggregates import Aggregates, Call
 from tests.generated.expressions import COMPARED, PLAIN_KINDS, Field, Fields
 
 
@@ -50,8 +50,10 @@ class Scope:
 class Queries:
     """Makes SELECTs over some relations."""
 
-    def __init__(self, chance: Random, relations: Sequence[Relation]) -> None:
+    def __init__(self, chance: Random, relations: Sequence[Relation], *, changing: bool = True) -> None:
+        """`changing`: the relations are tables and views of tables, which can be joined without an equality."""
         self.chance = chance
+        self.changing = changing
         self.relations = list(relations)
         self.make = Aggregates(chance)
         self._ctes: list[tuple[str, Relation]] = []
@@ -60,7 +62,13 @@ class Queries:
         self._spark = True
 
     def query(self) -> Select:
-        """One whole statement, with its CTEs."""
+        """One whole statement, with its CTEs, that DuckDB or Spark can be asked."""
+        while True:
+            made = self._query()
+            if made.duck or made.spark:
+                return made
+
+    def _query(self) -> Select:
         self._ctes, self._names, self._duck, self._spark = [], 0, True, True
         body = self._body(self.chance.choices([0, 1, 2], [6, 3, 1])[0])
         if self._ctes:
@@ -78,6 +86,10 @@ class Queries:
     def _asked(self, made: Select) -> Select:
         made.asked(self._duck, self._spark)
         return made
+
+    def _use(self, call: Call) -> None:
+        self._duck &= call.duck
+        self._spark &= call.spark
 
     def _body(self, depth: int) -> Select:
         c = self.chance
@@ -102,10 +114,39 @@ class Queries:
             made = self._derived(self._body(depth - 1))
             self._ctes.append((f"w{len(self._ctes)}", made))
             return Relation(*self._named(self._ctes[-1]))
+        if roll > 0.97 and (made := self._turned(c.choice(self.relations))) is not None:
+            return made
         if roll < 0.29:
             rows = ", ".join(f"({i}, '{s}')" for i, s in zip(c.sample(range(4), 2), "ab", strict=True))
             return Relation(f"(SELECT * FROM (VALUES {rows}) AS v(k, s))", (("k", "int", True), ("s", "str", True)))
         return c.choice(self.relations)
+
+    def _turned(self, of: Relation) -> Relation | None:
+        """PIVOT or UNPIVOT of some columns."""
+        c = self.chance
+        kinds = {n: k for n, k, _ in of.columns}
+        values = [n for n, k in kinds.items() if k in ("int", "dec")]
+        names = [n for n, k in kinds.items() if k in ("int", "str")]
+        self._duck = False
+        if c.random() < 0.5 and len(names) > 1 and values:
+            key, by, value = c.choice(list(kinds)), c.choice(names), c.choice(values)
+            if kinds[key] not in PLAIN_KINDS or len({key, by, value}) < 3:
+                return None
+            wanted = ("0 AS x", "2 AS y") if kinds[by] == "int" else ("'a' AS x", "NULL AS y", "'' AS z")
+            text = f"(SELECT {key}, {by}, {value} FROM {of.text} AS {self._alias()})"
+            calls = f"sum({value}) AS s, count(*) AS n"
+            columns = [(key, kinds[key], True)]
+            for name in (w[-1] for w in wanted):
+                columns += [(f"{name}_s", kinds[value], False), (f"{name}_n", "int", False)]
+            return Relation(f"(SELECT * FROM {text} PIVOT ({calls} FOR {by} IN ({', '.join(wanted)})))", tuple(columns))
+        alike = [(a, b) for a in kinds for b in kinds if a < b and kinds[a] == kinds[b] and kinds[a] in COMPARED]
+        if not alike:
+            return None
+        a, b = c.choice(alike)
+        text = f"(SELECT {a}, {b} FROM {of.text} AS {self._alias()})"
+        nulls = c.choice(["", " INCLUDE NULLS"])
+        turned = f"(SELECT * FROM {text} UNPIVOT{nulls} (v FOR name IN ({a}, {b} AS other)))"
+        return Relation(turned, (("name", "str", True), ("v", kinds[a], True)))
 
     def _named(self, cte: tuple[str, Relation]) -> tuple[str, tuple[tuple[str, str, bool], ...]]:
         return cte[0], cte[1].columns
@@ -136,7 +177,7 @@ class Queries:
         """Every row beside the one row of a total."""
         inner, alias, name = self.chance.choice(self.relations), self._alias(), self._alias()
         call = self.make.aggregate(inner.fields(alias))
-        self._duck &= call.duck
+        self._use(call)
         scope.text += f" CROSS JOIN (SELECT {call.text} AS x FROM {inner.text} AS {alias}) AS {name}"
         scope.fields.append(Field(f"{name}.x", call.kind, False))
 
@@ -152,6 +193,10 @@ class Queries:
             keys = self._keys(scope.fields, fields)
         if not keys:
             return
+        if self.changing and c.random() < 0.1 and "SELECT" not in right.text:
+            pairs = [(a, b) for a in scope.fields for b in fields if a.kind == b.kind and a.kind in COMPARED]
+            a, b = c.choice(pairs)
+            keys = [f"{a.text} {c.choice(['<', '<=', '>', '<>'])} {b.text}"]
         if c.random() < 0.1:
             scope.text += f", {right.text} AS {alias}"
             scope.where += keys
@@ -232,7 +277,7 @@ class Queries:
         where = " AND ".join([*keys, self.make.condition(fields, 1)])
         if c.random() < 0.4:
             call = self.make.aggregate(fields)
-            self._duck &= call.duck
+            self._use(call)
             body, columns = f"SELECT {call.text} AS x FROM", (("x", call.kind, False),)
         else:
             chosen = c.choices(fields, k=2)
@@ -381,7 +426,8 @@ class Queries:
                 keys[0] = c.choice(plain)
         keys = list({k.text: k for k in keys}.values())
         calls = [self.make.aggregate(scope.fields) for _ in range(c.randint(1, 3))]
-        self._duck &= all(call.duck for call in calls)
+        for call in calls:
+            self._use(call)
         items = [(k.text, k.kind, k.small) for k in keys if c.random() < 0.9]
         plain_items = len(items) == len(keys)
         items += [(call.text, call.kind, False) for call in calls]
@@ -430,7 +476,7 @@ class Queries:
         for number in range(c.randint(1, 2)):
             # Two that tell equal rows apart, each in an order of its own, could be paired in several ways.
             call = self.make.analytic(scope.fields, alike=number > 0)
-            self._duck &= call.duck
+            self._use(call)
             items.append((call.text, call.kind, False))
         listed, columns = self._items(items)
         named = ""

@@ -64,7 +64,7 @@ class JobTrace:
                 text if text.lstrip().startswith("CREATE") else f"CREATE STREAM traced AS {text}"
             )
             assert isinstance(statement, st.CreateStream | st.CreateView)
-            self.queries.append(bind(statement.query, self.catalog, statement_text=text))
+            self.queries.append(bind(statement.query, self.catalog))
         self._exact = exact_state
         self.results: list[Bag] = [Counter() for _ in select]
         self.errors: list[Bag] = [Counter() for _ in select]

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -80,6 +81,71 @@ def _queries() -> Iterator[str]:
     yield "SELECT da, ts FROM e WHERE da = da AND ts >= ts"
 
 
+def _random_query(chance: Random) -> str:
+    """A SELECT of things on the list, in any combination, over columns of every type."""
+    return _grouped(chance) if chance.random() < 0.4 else _plain(chance)
+
+
+def _plain(chance: Random) -> str:
+    items = [chance.choice([*COLUMNS, _number(chance), _condition(chance)]) for _ in range(chance.randint(1, 4))]
+    listed = ", ".join(f"{item} AS c{i}" for i, item in enumerate(items))
+    # The order names enough columns that rows which tie are equal.
+    keys = chance.sample(ORDERED, len(ORDERED))
+    order = ", ".join(k + chance.choice(["", " DESC", " NULLS LAST", " DESC NULLS FIRST"]) for k in keys)
+    tail = f" ORDER BY {order}" + chance.choice(["", " LIMIT 3", " LIMIT 2 OFFSET 2"]) if chance.random() < 0.6 else ""
+    return f"SELECT {listed} FROM e{_where(chance)}{tail}"
+
+
+def _grouped(chance: Random) -> str:
+    keys = chance.sample(ORDERED, chance.randint(0, 2))
+    calls = [
+        chance.choice(
+            [
+                "count(*)",
+                f"count({chance.choice(list(COLUMNS))})",
+                f"{chance.choice(['min', 'max'])}({chance.choice(ORDERED)})",
+                f"sum({chance.choice(['ti', 'si', 'i'])})",
+                f"avg({chance.choice(['ti', 'si', 'i'])})",
+            ]
+        )
+        for _ in range(chance.randint(1, 3))
+    ]
+    listed = ", ".join(f"{item} AS c{i}" for i, item in enumerate([*keys, *calls]))
+    by = f" GROUP BY {', '.join(keys)}" if keys else ""
+    having = (
+        chance.choice(["", "", " HAVING count(*) > 1", f" HAVING max(i) {chance.choice(['<', '>='])} 7"])
+        if keys
+        else ""
+    )
+    return f"SELECT {listed} FROM e{_where(chance)}{by}{having}"
+
+
+def _where(chance: Random) -> str:
+    return f" WHERE {_condition(chance)}" if chance.random() < 0.7 else ""
+
+
+def _number(chance: Random) -> str:
+    a, b = (chance.choice(["i", "bi", "d", "1", "3"]) for _ in range(2))
+    return f"{a} {chance.choice('+-*')} {b}"
+
+
+def _condition(chance: Random, depth: int = 1) -> str:
+    if depth and chance.random() < 0.5:
+        a, b = _condition(chance, 0), _condition(chance, 0)
+        return chance.choice([f"({a} AND {b})", f"({a} OR {b})", f"NOT ({a})", f"({a} OR NOT {b})"])
+    column = chance.choice(ORDERED)
+    literals = LITERALS.get(_kind(column) or "", [column])
+    match chance.randrange(4):
+        case 0:
+            return f"{column} IS {chance.choice(['', 'NOT '])}NULL"
+        case 1 if len(literals) > 2:
+            return f"{column} {chance.choice(['', 'NOT '])}IN ({', '.join(chance.sample(literals, 2))})"
+        case 2:
+            return f"{column} BETWEEN {chance.choice(literals)} AND {chance.choice(literals)}"
+        case _:
+            return f"{column} {chance.choice(['=', '<>', '<', '<=', '>', '>='])} {chance.choice(literals)}"
+
+
 SPARKS = [
     "SELECT i / 2 FROM e", "SELECT ti + 1 FROM e", "SELECT f * 2 FROM e", "SELECT dc + 1 FROM e", "SELECT i FROM e WHERE i", "SELECT NOT i FROM e",
     "SELECT i FROM e WHERE s = 1", "SELECT i FROM e WHERE ts > '2020-01-01'", "SELECT upper(s) FROM e", "SELECT CAST(i AS STRING) FROM e",
@@ -127,6 +193,17 @@ def test_duckdb_answers_as_spark_does(db: penstock.Database, monkeypatch: pytest
     for sql in queries:
         assert db.explain(sql).endswith("answered by DuckDB, from the view store"), sql
         assert _answer(db, sql) == _spark(db, sql, monkeypatch), sql
+
+
+@pytest.mark.parametrize("seed", range(times(1)))
+def test_generated_queries_have_one_answer(db: penstock.Database, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    chance = Random(f"engines {seed}")
+    by_duckdb = 0
+    for _ in range(25):
+        sql = _random_query(chance)
+        by_duckdb += db.explain(sql).endswith("answered by DuckDB, from the view store")
+        assert _answer(db, sql) == _spark(db, sql, monkeypatch), sql
+    assert by_duckdb > 15
 
 
 @pytest.mark.parametrize("sql", SPARKS)

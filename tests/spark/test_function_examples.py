@@ -20,6 +20,7 @@ from tests.spark.following import SOON_S
 
 import penstock
 from penstock.spark.batch import arrow
+from penstock.spark.results import exchange
 from penstock.spark.sameness import Sameness
 from penstock.sql.bind.aggregates import has_aggregate
 from penstock.sql.functions import generator_name, name_of
@@ -92,7 +93,8 @@ def _values(table: pa.Table) -> list[Any]:
 def _spark(spark: SparkSession, text: str) -> list[Any] | None:
     """The answer of Spark; None if it has none."""
     try:
-        return _values(arrow(spark.sql(text)))
+        with exchange(spark) as folder:
+            return _values(arrow(spark.sql(text), folder))
     except (PySparkException, penstock.PenstockError, pa.ArrowException, ValueError):
         return None
 

@@ -90,7 +90,7 @@ def test_results_have_every_type(db: penstock.Database) -> None:
     ).fetchone()
     assert row is not None
     assert row[:4] == (dt.time(0, 1, 52), [], None, {"a": 1})
-    assert row[4] == 14 and set(row[5]) == {"value", "metadata"}
+    assert row[4:] == (14, 1)
 
 
 def test_a_map_is_a_dict_in_python(db: penstock.Database) -> None:

@@ -47,6 +47,12 @@ def test_windows_once_equal_the_views(db: penstock.Database) -> None:
     db.flush()
     for i, query in enumerate(_QUERIES):
         assert _rows(db, query) == _rows(db, f"SELECT * FROM v{i}"), query
+    joined = """SELECT d.name, s.k, count(*) AS n, window_end, max(s.v) + 1 AS k1 FROM s JOIN d ON s.k = d.k WHERE s.v > 0
+        GROUP BY d.name, s.k, SESSION(s.ts, INTERVAL '10' SECOND) HAVING count(*) > 1"""
+    derived = """SELECT name, k, count(*) AS n, window_end, max(v) + 1 AS k1
+        FROM (SELECT d.name, s.k, s.v, s.ts FROM s JOIN d ON s.k = d.k WHERE s.v > 0) AS j
+        GROUP BY name, k, SESSION(CAST(ts AS TIMESTAMP), INTERVAL '10' SECOND) HAVING count(*) > 1"""
+    assert _rows(db, joined) == _rows(db, derived) and len(_rows(db, joined)[1]) > 3
     ordered = db.sql(f"{_QUERIES[3]} ORDER BY window_start LIMIT 1").fetchall()
     assert len(ordered) == 1
     assert "answered by Spark" in db.sql(f"EXPLAIN {_QUERIES[0]}").fetchall()[-1][0]

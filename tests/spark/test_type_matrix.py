@@ -5,6 +5,7 @@ All types are columns of one table, and all types that a place accepts are in on
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -69,6 +70,9 @@ def where(holds: str) -> tuple[str, ...]:
 
 
 # A place: which flag of TypeKind allows a type there, the view over all of these, the query of Spark if it is another one, and the view over a single type.
+VARIANT = {"a": [1, "x", None]}
+"""The first value of the variant."""
+
 PLACES: dict[str, tuple[str, str, str | None, str]] = {
     "GROUP BY": ("grouped", "SELECT {each}, count(*) AS n FROM t GROUP BY {each}", None, "SELECT {c}, count(*) AS n FROM t GROUP BY {c}"),
     "DISTINCT": ("equal", "SELECT DISTINCT {each} FROM t", None, "SELECT DISTINCT {c} FROM t"),
@@ -161,7 +165,12 @@ def _check_ways_in(db: penstock.Database) -> None:
     db.insert("from_polars", pl.from_arrow(whole))
     for name in ("from_rows", "from_arrow", "from_pandas", "from_polars"):
         assert rows_of(db.sql(f"SELECT * FROM {name}").arrow()) == rows_of(whole), name
-    assert isinstance(db.sql("SELECT * FROM t").df(), pd.DataFrame)
+    one = db.sql("SELECT * FROM t WHERE id = 1").df()
+    assert isinstance(one, pd.DataFrame) and one["variant"][0] == VARIANT
+    assert db.sql("SELECT variant FROM t WHERE id = 1").fetchall() == [(VARIANT,)]
+    db.execute("DELETE FROM from_pandas")
+    db.insert("from_pandas", db.sql("SELECT * FROM t").df())
+    assert rows_of(db.sql("SELECT * FROM from_pandas").arrow()) == rows_of(whole)
     parameters = {n: whole[n][0].as_py() for n in ("int", "decimal", "string", "date", "time", "micros", "binary")}
     asked = db.sql("SELECT count(*) AS n FROM t WHERE " + " AND ".join(f"{n} = :{n}" for n in parameters), parameters)
     assert asked.fetchall() == [(2,)]
@@ -177,11 +186,13 @@ def _check_subscriptions(db: penstock.Database) -> None:
             found = pa.Table.from_struct_array(found["after"])
         assert rows_of(found.select(whole.column_names)) == rows_of(whole), envelope
         assert len(change.rows()) == whole.num_rows
+        if envelope == "diff":
+            assert [r["variant"] for r in change.rows() if r["id"] == 1] == [VARIANT]
 
 
 def _check_files(db: penstock.Database, tmp_path: Path) -> None:
-    texts = tuple(n for n in NAMES if not any(w in TYPES[n][1] for w in ("INTERVAL", "VARIANT")))
-    flat = tuple(n for n in texts if "CSV" in KIND[TYPES[n][0]].text)
+    texts = tuple(n for n in NAMES if "INTERVAL" not in TYPES[n][1])
+    flat = tuple(n for n in texts if "CSV" in KIND[TYPES[n][0]].text and "<" not in TYPES[n][1])
     got: list[pa.Table] = []
     db.register_callable("take_types", lambda epoch, table: got.append(table))
     db.execute(f"""
@@ -196,7 +207,9 @@ def _check_files(db: penstock.Database, tmp_path: Path) -> None:
     whole = db.sql("SELECT * FROM s").arrow()
     assert rows_of(pq.read_table(tmp_path / "p")) == rows_of(whole)
     assert rows_of(pa.concat_tables(got)) == rows_of(whole)
-    assert sum(len(f.read_text().splitlines()) for f in (tmp_path / "j").glob("*.json")) == whole.num_rows
+    written = [json.loads(line) for f in (tmp_path / "j").glob("*.json") for line in f.read_text().splitlines()]
+    assert len(written) == whole.num_rows and [r["variant"] for r in written if r["id"] == 1] == [VARIANT]
+    assert '"{""a"":[1,""x"",null]}"' in "".join(f.read_text() for f in (tmp_path / "c").glob("*.csv"))
     for format, allowed in (("JSON", texts), ("CSV", flat)):
         for n in set(NAMES) - set(allowed):
             with pytest.raises(PenstockError, match=r"PSK-(2012|5002)"):

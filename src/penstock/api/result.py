@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.catalog.values import values
+from penstock.catalog.values import frame, values
 from penstock.errors import fail
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ class Result:
         return self._table
 
     def df(self) -> pd.DataFrame:
-        frame: pd.DataFrame = self._table.to_pandas()
-        return frame
+        made: pd.DataFrame = frame(self._table)
+        return made
 
     def pl(self) -> pl.DataFrame:
         import polars
@@ -94,16 +94,16 @@ class Result:
 def _tuples(table: pa.Table) -> list[tuple[Any, ...]]:
     if table.num_columns == 0:
         return [()] * table.num_rows
-    return list(zip(*(_values(c, n) for c, n in zip(table.columns, table.column_names, strict=True)), strict=True))
+    return list(zip(*(_values(c, f) for c, f in zip(table.columns, table.schema, strict=True)), strict=True))
 
 
-def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
+def _values(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
     try:
-        return values(column)
+        return values(column, field)
     except (OverflowError, UnicodeDecodeError, ValueError) as why:
         raise fail(
             "PSK-7001",
-            f"Column {name!r} has a value that Python cannot represent: {why}.",
+            f"Column {field.name!r} has a value that Python cannot represent: {why}.",
             hint="Python needs dates and times in the years 1 to 9999, and UTF-8 text. Result.arrow() returns all values.",
         ) from None
 

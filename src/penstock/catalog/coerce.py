@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from penstock.catalog.check import Unfit, check_memory, check_values
 from penstock.catalog.convert import Misfit, array
 from penstock.catalog.declared import Unsuitable, declared, fitted
+from penstock.catalog.variant import Convert, writer
 from penstock.errors import PenstockError, fail
 
 _UNFIT = (Misfit, pa.ArrowException, TypeError, ValueError, ArithmeticError, RecursionError)
@@ -145,19 +146,21 @@ def _default(defaults: Mapping[str, object], name: str) -> Callable[[], object]:
 
 
 def _column(values: list[Any], f: pa.Field) -> pa.Array:
+    kind = declared(f)
+    encode = writer(kind) if kind is not None else None
     try:
-        out = array(values, f.type)
+        out = array(values if encode is None else [encode(v) for v in values], f.type)
     except _UNFIT:
-        raise _misfit(values, f) from None
+        raise _misfit(values, f, encode) from None
     # `convert` only returns values that can be stored.
     _check_nulls(out, f)
     return out
 
 
-def _misfit(values: list[Any], f: pa.Field) -> PenstockError:
+def _misfit(values: list[Any], f: pa.Field, encode: Convert | None) -> PenstockError:
     for i, value in enumerate(values):
         try:
-            array([value], f.type)
+            array([value if encode is None else encode(value)], f.type)
         except _UNFIT as why:
             return _unfit(i, f, str(why))
     return fail("PSK-5003", f"Column {f.name!r} does not fit {f.type}.")
@@ -186,11 +189,14 @@ def _from_pandas(frame: Any, schema: pa.Schema, defaults: Mapping[str, object]) 
     arrays: list[pa.Array | pa.ChunkedArray] = []
     for i, name in enumerate(frame.columns):
         series = frame.iloc[:, i]
+        f = schema.field(resolve(str(name), schema.names))
+        kind = declared(f)
         try:
+            if kind is not None and writer(kind) is not None:
+                raise pa.ArrowInvalid("a VARIANT may be anything")
             arrays.append(pa.Array.from_pandas(series))
         except _UNFIT:
             # Mixed Python objects have no Arrow type of their own, but may fit the target type.
-            f = schema.field(resolve(str(name), schema.names))
             arrays.append(_column([None if v is not v else v for v in series.tolist()], f))
     return _from_arrow(pa.table(arrays, names=[str(c) for c in frame.columns]), schema, defaults)
 

@@ -152,7 +152,7 @@ def _parsed(text: str, at: int) -> tuple[_Change, int]:
         at += len("struct<")
         fields: list[_Change] = []
         while text[at] != ">":
-            at = _after_name(text, at + (text[at] == ","))
+            at = after_name(text, at + (text[at] == ","))
             field, at = _parsed(text, at)
             fields.append(field)
         return _within(fields), at + 1
@@ -166,7 +166,7 @@ def _parsed(text: str, at: int) -> tuple[_Change, int]:
     return _leaf(text[at:end]), end
 
 
-def _after_name(text: str, at: int) -> int:
+def after_name(text: str, at: int) -> int:
     """Where the type of a struct's field begins."""
     if text[at] != "`":
         return text.index(":", at) + 1

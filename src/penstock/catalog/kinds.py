@@ -47,7 +47,15 @@ KINDS = (
     TypeKind("STRUCT", "STRUCT<a: t, …>", "struct", "dict", text="JSON"),
     TypeKind("MAP", "MAP<k, v>", "map", "dict", equal=False, ordered=False, key=False, text="JSON"),
     TypeKind(
-        "VARIANT", "VARIANT", "struct<value, metadata: binary>", "dict of two bytes", False, False, False, False, ""
+        "VARIANT",
+        "VARIANT",
+        "struct<value, metadata: binary>",
+        "the value: dict, list, str, int, float, Decimal …",
+        grouped=False,
+        equal=False,
+        ordered=False,
+        key=False,
+        text="CSV, JSON (only written)",
     ),
     TypeKind("VOID", "only in queries: NULL", "null", "None", key=False),
 )

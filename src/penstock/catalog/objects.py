@@ -15,6 +15,8 @@ class Kind(Enum):
     STREAM = "stream"
     VIEW = "materialized view"
     SINK = "sink"
+    FUNCTION = "function"
+    """An expression with parameters, which takes the place of its calls. It has no rows."""
     NAMED_QUERY = "view"
     """A view that is not materialized: a query that is expanded where it is used. It has no rows of its own."""
 

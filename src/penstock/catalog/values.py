@@ -6,10 +6,32 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.catalog.declared import declared
+from penstock.catalog.variant import reader
 
-def values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """The values of a column. A MAP is a dict, or a list of pairs if its keys cannot be those of a dict."""
+
+def values(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> list[Any]:
+    """The values of a column. A MAP is a dict, or a list of pairs if its keys cannot be those of a dict; a VARIANT is the value that it holds."""
     try:
-        return column.to_pylist(maps_as_pydicts="strict")  # type: ignore[no-any-return]
+        found = column.to_pylist(maps_as_pydicts="strict")
     except (TypeError, KeyError):
-        return column.to_pylist()  # type: ignore[no-any-return]
+        found = column.to_pylist()
+    kind = declared(field)
+    read = reader(kind) if kind is not None else None
+    return found if read is None else [read(v) for v in found]
+
+
+def frame(table: pa.Table) -> Any:
+    """A pandas frame, in which a column with variants has their values."""
+    made = table.to_pandas()
+    for i, field in enumerate(table.schema):
+        kind = declared(field)
+        if kind is not None and reader(kind) is not None:
+            made.isetitem(i, _objects(values(table.column(i), field)))
+    return made
+
+
+def _objects(found: list[Any]) -> Any:
+    import pandas as pd
+
+    return pd.Series(found, dtype=object)

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.catalog.declared import declared
 from penstock.catalog.objects import Connector
 from penstock.connect.access import Access
 from penstock.connect.formats import Format, encoded, find_format
 from penstock.connect.options import check_options, choice, flag, required
 from penstock.connect.sinks import Capabilities, Opening, Sink, register_sink
-from penstock.connect.types import INTERVALS, VARIANTS, refuse_written
+from penstock.connect.types import INTERVALS, refuse_written
 from penstock.disk import Witness, crash_point, sync_folder, unwritable, write_durably
 from penstock.errors import PenstockError, fail
 from penstock.serve.zset import inserted, weighted
@@ -48,14 +49,14 @@ class FilesSink(Sink):
         """The last epoch whose file has its name: consumers may remove files, and one that is gone then was delivered."""
 
     def open(self, opening: Opening) -> int:
-        nested = [f.name for f in opening.schema if pa.types.is_nested(f.type)]
+        nested = [f.name for f in opening.schema if pa.types.is_nested(f.type) and declared(f) != "variant"]
         name = self._format.name.upper()
         if nested and not self._format.nested:
             raise fail(
                 "PSK-5002", f"{name} does not support the nested column {nested[0]!r}.", hint="Use PARQUET or JSON."
             )
         if not self._format.every_type:
-            refuse_written(f"FILES: {name}", opening.schema, INTERVALS, VARIANTS)
+            refuse_written(f"FILES: {name}", opening.schema, INTERVALS)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as why:

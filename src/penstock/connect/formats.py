@@ -30,7 +30,7 @@ class Format:
 
     `decoder` makes a decoder for columns and options; its options are `options` and those that begin with `prefix`. `encode` writes a table to a file.
     `read` yields the rows of a file, `inferred` the columns of several: both are for COPY and read_files, whose formats are `penstock.sql.files.FORMATS`.
-    `endings` are the extensions of files. `nested`: has arrays, maps and structs. `every_type`: keeps BINARY, INTERVAL and VARIANT as they are.
+    `endings` are the extensions of files. `nested`: has arrays, maps and structs. `every_type`: keeps BINARY, INTERVAL and VARIANT as they are; others write a VARIANT as JSON.
     """
 
     name: str

@@ -16,14 +16,16 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from psycopg import sql
 
-from penstock.catalog.declared import declared
+from penstock.catalog.declared import contains, declared
 from penstock.catalog.objects import Connector
 from penstock.catalog.types import WEIGHT
+from penstock.catalog.values import values
+from penstock.catalog.variant import json_text
 from penstock.connect.access import Access
 from penstock.connect.options import check_options, choice, required
 from penstock.connect.postgresurl import CONNECT_SECONDS, conninfo, failed
 from penstock.connect.sinks import Capabilities, Opening, Sink, register_sink
-from penstock.connect.types import INTERVALS, VARIANTS, refuse_written
+from penstock.connect.types import INTERVALS, refuse_written
 from penstock.errors import PenstockError, fail
 from penstock.serve.zset import consolidate, inserted
 from penstock.sql.names import suggestion
@@ -107,7 +109,6 @@ class PostgresSink(Sink):
             "SELECT set_config(name, '2s', false) FROM pg_settings WHERE name = 'client_connection_check_interval'"
         )
         self._schema = pa.schema([f for f in opening.schema if f.name != WEIGHT])
-        refuse_written("POSTGRES", self._schema, VARIANTS)
         refuse_written("POSTGRES", (f for f in self._schema if pa.types.is_nested(f.type)), INTERVALS)
         self._resolve(connection)
         self._committed = opening.committed
@@ -395,12 +396,14 @@ def _plain(column: pa.Array, field: pa.Field) -> pa.Array:
         unit = "microseconds" if pa.types.is_duration(kind) else "months"
         numbers = column.cast(pa.int64()).cast(pa.string())
         return pc.binary_join_element_wise(numbers, pa.scalar(unit), " ")
+    if contains(declared(field) or "", "variant"):
+        return pa.array([None if v is None else json_text(v) for v in values(column, field)], pa.string())
     if pa.types.is_binary(kind):
         return pa.array([None if v is None else "\\x" + v.hex() for v in column.to_pylist()], pa.string())
     if pa.types.is_nested(kind):
         maps = pa.types.is_map(kind)
-        values = [dict(v) if maps and v is not None else v for v in column.to_pylist()]
-        return pa.array([None if v is None else json.dumps(v, default=str) for v in values], pa.string())
+        found = [dict(v) if maps and v is not None else v for v in column.to_pylist()]
+        return pa.array([None if v is None else json.dumps(v, default=str) for v in found], pa.string())
     return column
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.disk.checked import pack_json, read_json, unpack_json, write_json
 from penstock.disk.crash import crash_point
 from penstock.disk.growing import datasync, reserve, write_all
+from penstock.disk.inner import inner
 from penstock.disk.whole import TEMPORARY, link, make_folder, sync_file, sync_folder, unwritable, write_durably
 from penstock.disk.witness import Witness
 
@@ -13,6 +14,7 @@ __all__ = [
     "Witness",
     "crash_point",
     "datasync",
+    "inner",
     "link",
     "make_folder",
     "pack_json",

@@ -247,6 +247,7 @@ class Penstock(Spark):
             return super()._parse_window(this, alias)
 
     class Generator(SparkGenerator):
+        SUPPORTS_WINDOW_EXCLUDE = True
         TRANSFORMS: ClassVar = {
             **SparkGenerator.TRANSFORMS,
             Phrase: lambda self, e: self.phrase_sql(e),

@@ -43,7 +43,7 @@ def compile_query(engine: Engine, sql: str, config: QueryConfig, cache: Compiler
     text = f"CREATE STREAM query AS {sql}"
     parsed = _parsed(engine, text)
     parse_time = clock.lap()
-    query = bind(parsed, engine.catalog, statement_text=text)
+    query = bind(parsed, engine.catalog)
     meaning = canonical(query)
     key = f"{meaning or sql} {query.names} {json.dumps(sorted(parsed.options.items()))} {config.jit}"
     plan_time = clock.lap()

@@ -507,7 +507,7 @@ class StreamingQuery:
         assert info is not None
         with engine.ddl:
             seen = ObjectInfo(0, "", Kind.STREAM, (), options={"rules": _stands(inputs)})
-            bound = bind(compiled.parsed, engine.catalog.as_read_by(seen), statement_text=compiled.text)
+            bound = bind(compiled.parsed, engine.catalog.as_read_by(seen))
             self._runs.note(self._job)
             continue_with(engine, info, compiled.parsed, bound, compiled.text)
             self._info = engine.catalog.by_id(info.id)
@@ -519,7 +519,7 @@ class StreamingQuery:
         rules = _stands(inputs)
         with engine.ddl:
             seen = ObjectInfo(0, "", Kind.STREAM, (), options={"rules": rules})
-            bound = bind(compiled.parsed, engine.catalog.as_read_by(seen), statement_text=compiled.text)
+            bound = bind(compiled.parsed, engine.catalog.as_read_by(seen))
             name = f"__query_{next(_numbers)}"
             with drafting(engine) as draft:
                 info = add_query(

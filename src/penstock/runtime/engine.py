@@ -209,8 +209,8 @@ class Engine:
             self.storage.closed[info.id] = self.refusals[info.id] = error
 
     def attach(self, info: ObjectInfo) -> None:
-        """Sets up an object in this process. A named query needs nothing."""
-        if info.kind is Kind.NAMED_QUERY:
+        """Sets up an object in this process. A named query and a function need nothing."""
+        if info.kind in (Kind.NAMED_QUERY, Kind.FUNCTION):
             return
         defaults = self.compute.batch.defaults(info.columns) if info.kind in FED else {}
         self.storage.attach(info, defaults)

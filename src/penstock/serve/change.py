@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from penstock.catalog.values import values
+from penstock.catalog.values import frame, values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ class Change:
     reason: str | None = None
 
     def rows(self) -> list[dict[str, Any]]:
-        columns = [values(c) for c in self.table.columns]
+        columns = [values(c, f) for c, f in zip(self.table.columns, self.table.schema, strict=True)]
         if not columns:
             return [{} for _ in range(self.table.num_rows)]
         return [dict(zip(self.table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -48,14 +48,14 @@ class Change:
         return self.table
 
     def df(self) -> pd.DataFrame:
-        frame: pd.DataFrame = self.table.to_pandas()
-        return frame
+        made: pd.DataFrame = frame(self.table)
+        return made
 
     def pl(self) -> pl.DataFrame:
         import polars
 
-        frame: pl.DataFrame = polars.from_arrow(self.table)  # type: ignore[assignment]
-        return frame
+        made: pl.DataFrame = polars.from_arrow(self.table)  # type: ignore[assignment]
+        return made
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

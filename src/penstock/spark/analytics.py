@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -78,7 +79,6 @@ def analytic(c: Compiler, n: p.Analytic) -> DataFrame:
             args.append(F.expr(e).alias(f"__a{i}_{j}"))
             names.append(f"__a{i}_{j}")
             exprs.append(window_text(w, known))
-        frame = w.frame
         calls.append(
             {
                 "name": w.name,
@@ -86,7 +86,7 @@ def analytic(c: Compiler, n: p.Analytic) -> DataFrame:
                 "args": names,
                 "literals": literals,
                 "type": source.select(F.expr(_over(w, n)).alias("t")).schema[0].dataType.simpleString(),
-                "frame": None if frame is None else {"unit": frame.unit, "start": frame.start, "end": frame.end},
+                "frame": None if w.frame is None else asdict(w.frame),
                 "ignoreNulls": w.ignore_nulls,
                 "fails": window_text(w, known) if overflows(w.func, types[i]) else None,
             }

@@ -18,8 +18,10 @@ from penstock.catalog.objects import Column
 from penstock.catalog.types import schema_of, to_arrow
 from penstock.errors import fail
 from penstock.plan.dialect import DIALECT
+from penstock.plan.nodes import Query
 from penstock.spark import functions
 from penstock.spark.calls import interruptible
+from penstock.spark.once import Once
 from penstock.spark.reach import close_off
 from penstock.spark.results import exchange, given, taken
 from penstock.spark.translate import translated
@@ -71,8 +73,8 @@ class BatchReader:
             session.udf.register(name, function)
         return session
 
-    def select(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-        """The result of Spark SQL over `tables`, by name. A result that is too large for memory is refused (PSK-7009)."""
+    def select(self, sql: str, tables: Mapping[str, pa.Table], plan: Query | None = None) -> pa.Table:
+        """The result of Spark SQL, or of a plan, over `tables`, by name. A result that is too large for memory is refused (PSK-7009)."""
         context = self._spark.sparkContext
         tag = f"penstock-select-{uuid.uuid4().hex}"
 
@@ -84,18 +86,24 @@ class BatchReader:
                     session = self._session(tables, folder)
                     if len(sql) > _LARGE:
                         _without_slow_rules(session)
-                    return arrow(session.sql(sql), folder)
+                    return arrow(session.sql(sql) if plan is None else Once(session).frame(plan), folder)
             finally:
                 context.removeJobTag(tag)
 
         with translated(), _converting():
             return interruptible(run, lambda: context.cancelJobsWithTag(tag))
 
-    def schema(self, sql: str, tables: Mapping[str, Sequence[Column]]) -> tuple[Column, ...]:
+    def schema(self, sql: str, tables: Mapping[str, Sequence[Column]], plan: Query | None = None) -> tuple[Column, ...]:
         """The columns of a SELECT; nothing is executed."""
         with translated():
             session = self._session({n: schema_of(c).empty_table() for n, c in tables.items()})
-            return tuple(Column(f.name, f.dataType.simpleString()) for f in session.sql(sql).schema.fields)
+            made = session.sql(sql) if plan is None else Once(session).frame(plan)
+            return tuple(Column(f.name, f.dataType.simpleString()) for f in made.schema.fields)
+
+    def has_function(self, name: str) -> bool:
+        """Whether Spark knows a function of this name: its own, or one that is registered."""
+        with translated():
+            return bool(self._spark.catalog.functionExists(quoted(name)))
 
     def check_columns(self, columns: Iterable[Column]) -> None:
         """Checks that Spark knows every type; otherwise raises Spark's own message."""

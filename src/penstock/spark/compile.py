@@ -150,11 +150,14 @@ class Compiler:
 
     def compile(self, query: p.Query) -> Compiled:
         with translated():
-            session = self.spark._jvm
-            assert session is not None
-            # Spark asks the active session of the thread, not that of the frame, which types are enabled.
-            session.SparkSession.setActiveSession(self.spark._jsparkSession)
+            self.activate()
             return self._compile(query)
+
+    def activate(self) -> None:
+        """Spark asks the active session of the thread, not that of the frame, which types are enabled."""
+        session = self.spark._jvm
+        assert session is not None
+        session.SparkSession.setActiveSession(self.spark._jsparkSession)
 
     def _compile(self, query: p.Query) -> Compiled:
         self.event_time = any(_needs_time(n) for n in query.root.walk())

@@ -17,6 +17,7 @@ from penstock.sql.clauses import parse_query
 from penstock.sql.options import parse_connector_options, parse_options
 from penstock.sql.parser import parse_expression, parse_select
 from penstock.sql.query import ParsedQuery
+from penstock.sql.sqlfunction import parse_function
 from penstock.sql.tokens import Cursor, Script
 from penstock.sql.types import parse_type
 
@@ -28,6 +29,7 @@ _KINDS = (
     ("TABLE", Kind.TABLE),
     ("STREAM", Kind.STREAM),
     ("SINK", Kind.SINK),
+    ("FUNCTION", Kind.FUNCTION),
 )
 _QUERIES = {Kind.STREAM: st.CreateStream, Kind.VIEW: st.CreateView, Kind.NAMED_QUERY: st.CreateNamedQuery}
 
@@ -36,7 +38,7 @@ def parse_kind(cursor: Cursor) -> Kind:
     for phrase, kind in _KINDS:
         if cursor.accept(phrase):
             return kind
-    raise cursor.error("expected SOURCE, TABLE, LOOKUP TABLE, STREAM, MATERIALIZED VIEW, VIEW or SINK")
+    raise cursor.error("expected SOURCE, TABLE, LOOKUP TABLE, STREAM, MATERIALIZED VIEW, VIEW, SINK or FUNCTION")
 
 
 def parse_create(cursor: Cursor, text: str, offset: int) -> st.Statement:
@@ -51,6 +53,8 @@ def parse_create(cursor: Cursor, text: str, offset: int) -> st.Statement:
         cursor.expect("AS")
         query, _ = parse_query(cursor, kind.value.upper(), columns=columns)
         return _QUERIES[kind](text, offset, name, or_replace, if_not_exists, query=query)
+    if kind is Kind.FUNCTION:
+        return parse_function(cursor, text, offset, name, or_replace, if_not_exists)
     if kind is Kind.SINK:
         return _sink(cursor, text, offset, name, or_replace, if_not_exists)
     body = _body(cursor, kind)

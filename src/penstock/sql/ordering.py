@@ -20,6 +20,7 @@ _CREATES = (
     st.CreateView,
     st.CreateNamedQuery,
     st.CreateSink,
+    st.CreateFunction,
 )
 
 
@@ -65,9 +66,14 @@ def _created(s: st.Statement) -> Iterator[str]:
 
 
 def _read(s: st.Statement) -> Iterator[tuple[str, exp.Expr]]:
-    """The names of the objects that a new query reads."""
+    """The names of the objects that a new query reads, and those of the functions that it or a new function calls."""
+    if isinstance(s, st.CreateFunction):
+        yield from ((n.name.lower(), n) for n in s.body.find_all(exp.Anonymous))
     if not isinstance(s, (st.CreateStream, st.CreateView, st.CreateNamedQuery, st.CreateSink)) or s.query is None:
         return
+    for call in s.query.ast.find_all(exp.Anonymous):
+        if not isinstance(call.parent, exp.Table):
+            yield call.name.lower(), call
     for table in s.query.ast.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and not is_cte(table):
             yield table.name.lower(), table

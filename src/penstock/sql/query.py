@@ -48,6 +48,8 @@ class ParsedQuery:
     """The names in CREATE … name (a, b) AS; none: those of the SELECT."""
     presented: bool = False
     """ORDER BY without LIMIT is the order in which the rows are presented (a view)."""
+    once: bool = False
+    """All rows are there: the query is a one-shot SELECT."""
     options: dict[str, str] = field(default_factory=dict)
 
     def presents(self, node: exp.Expr) -> bool:

@@ -26,6 +26,7 @@ _SHOWN = (
     "STREAMS",
     "VIEWS",
     "SINKS",
+    "FUNCTIONS",
     "QUERIES",
     "CHECKPOINTS",
     "CONNECTORS",

@@ -96,6 +96,16 @@ class CreateNamedQuery(_CreateQuery):
 
 
 @dataclass(frozen=True)
+class CreateFunction(_Create):
+    """`returns` None: the type that Spark finds."""
+
+    parameters: tuple[Column, ...] = field(kw_only=True)
+    returns: str | None = field(kw_only=True)
+    body: exp.Expression = field(kw_only=True)
+    comment: str | None = field(kw_only=True)
+
+
+@dataclass(frozen=True)
 class CreateSink(_Create):
     """Either `source` (with `where`, a query over it) or `query` feeds the sink."""
 

@@ -270,7 +270,7 @@ class PersistentHost:
         text = f"CREATE MATERIALIZED VIEW hosted AS {plan.query.text}"
         with engine.ddl:
             seen = ObjectInfo(0, "", Kind.VIEW, (), options={"rules": rules})
-            bound = bind(plan.query, engine.catalog.as_read_by(seen), statement_text=text)
+            bound = bind(plan.query, engine.catalog.as_read_by(seen))
             with drafting(engine) as draft:
                 name = f"__host_{number}"
                 return add_query(draft, name, Kind.VIEW, plan.query, text, Role.SUBSCRIPTION, bound=bound, rules=rules)

@@ -84,7 +84,7 @@ def snapshot_run(plan: CompiledPlan, inputs: Inputs) -> list[Row]:
     given = {name: plan.rows(name, inputs.get(name, ())) for name in plan.inputs}
     if batch.duckdb_sql is not None:
         return to_rows(engine.store.over(batch.duckdb_sql, given))
-    return to_rows(engine.compute.batch.select(batch.spark_sql, given))
+    return to_rows(engine.compute.batch.select(batch.spark_sql, given, batch.plan))
 
 
 def to_rows(table: pa.Table) -> list[Row]:

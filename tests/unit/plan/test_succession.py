@@ -30,7 +30,7 @@ def catalog(tmp_path: Path) -> Catalog:
 def bound(catalog: Catalog, sql: str) -> p.Query:
     (statement,) = parse_script(f"CREATE MATERIALIZED VIEW m AS {sql}")
     assert isinstance(statement, CreateView)
-    return bind(statement.query, catalog, statement_text=statement.text)
+    return bind(statement.query, catalog)
 
 
 @pytest.mark.parametrize(

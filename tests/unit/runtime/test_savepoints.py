@@ -10,9 +10,11 @@ from tests.s3 import CREDENTIALS, object_store
 from tests.unit.runtime.storing import in_contents, make, opened, part
 from tests.unit.runtime.test_checkpoints import epoch, files
 
+from penstock.disk import read_json, write_json
 from penstock.errors import PenstockError
 from penstock.runtime.jobs.savepoints import export_checkpoint, import_checkpoint, prefix_of
 from penstock.runtime.jobs.saving import capture_all, save
+from penstock.runtime.storage.checkpoints import FORMAT, MANIFEST
 
 
 @pytest.mark.parametrize(
@@ -104,3 +106,19 @@ def test_a_database_is_made_from_a_savepoint(tmp_path: Path) -> None:
         for left in (tmp_path / "bad").rglob("*"):
             assert not left.is_file(), left
         (tmp_path / "bad" / "checkpoints").rmdir()
+
+
+@pytest.mark.parametrize("name", ["../evil", "log/../../evil", "/evil"])
+def test_a_savepoint_writes_nothing_outside_of_its_folder(tmp_path: Path, name: str) -> None:
+    out = tmp_path / "out"
+    with opened(tmp_path / "db") as storage:
+        make(storage, "t")
+        export_checkpoint(storage.checkpoints, save(storage, capture_all(storage)).id, f"file://{out}")
+    (tmp_path / "evil").write_bytes(b"")
+    manifest = read_json(out / MANIFEST, FORMAT, lost="", hint="")
+    manifest["files"][name] = (0, 0)
+    write_json(out / MANIFEST, manifest, FORMAT)
+    with pytest.raises(PenstockError, match="leads out of its folder") as error:
+        import_checkpoint(f"file://{out}", tmp_path / "copy")
+    assert error.value.code == "PSK-6001"
+    assert not [f for f in (tmp_path / "copy").rglob("*") if f.is_file()]

@@ -52,7 +52,7 @@ class Catalog:
             case st.CreateLookupTable():
                 info = ObjectInfo(number, s.name, Kind.LOOKUP, s.columns, s.key)
             case st.CreateStream() | st.CreateView() | st.CreateNamedQuery():
-                query = bind(s.query, self, statement_text=s.text)
+                query = bind(s.query, self)
                 names = dict(zip(query.root.columns, query.names, strict=True))
                 times = tuple(TimeAttr(names[t.column], t.lag_ms) for t in query.root.times)
                 kind = {st.CreateStream: Kind.STREAM, st.CreateView: Kind.VIEW}.get(type(s), Kind.NAMED_QUERY)
@@ -68,7 +68,7 @@ class Catalog:
     def plan(self, sql: str) -> Query:
         (s,) = parse_script(sql)
         assert isinstance(s, st.Select | st.CreateStream | st.CreateView)
-        return bind(s.query, self, statement_text=s.text)
+        return bind(s.query, self)
 
 
 @pytest.fixture(scope="session")

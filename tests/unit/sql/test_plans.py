@@ -67,7 +67,7 @@ def test_places_are_those_of_the_whole_script(catalog: Catalog) -> None:
     second = parse_script(script)[1]
     assert isinstance(second, CreateStream)
     with pytest.raises(PenstockError) as caught:
-        bind(second.query, catalog, statement_text=second.text)
+        bind(second.query, catalog)
     assert caught.value.position is not None
     assert (caught.value.position.line, caught.value.position.column) == (4, 12)
     assert "^^^^" in caught.value.render()

@@ -7,10 +7,11 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from penstock.catalog.declared import declared
 from penstock.connect.access import Access
 from penstock.connect.formats import find_format
 from penstock.connect.rowfiles.reading import format_of
-from penstock.connect.types import INTERVALS, VARIANTS, refuse_written
+from penstock.connect.types import INTERVALS, refuse_written
 from penstock.disk import write_durably
 from penstock.errors import fail
 from penstock.sql.files import FileOptions
@@ -32,7 +33,7 @@ def target_file(access: Access, path: str, options: FileOptions) -> tuple[Path, 
 def write_rows(file: Path, format: str, options: FileOptions, rows: pa.Table) -> None:
     known = find_format(format)
     for f in rows.schema:
-        if not known.nested and pa.types.is_nested(f.type):
+        if not known.nested and pa.types.is_nested(f.type) and declared(f) != "variant":
             raise fail(
                 "PSK-1021",
                 f"{format.upper()} does not support the nested column {f.name}.",
@@ -41,7 +42,7 @@ def write_rows(file: Path, format: str, options: FileOptions, rows: pa.Table) ->
         if not known.every_type and pa.types.is_binary(f.type):
             raise fail("PSK-1021", f"Column {f.name} is binary.", hint=f"Use Parquet, or select hex({f.name}).")
     if not known.every_type:
-        refuse_written(format.upper(), rows.schema, INTERVALS, VARIANTS)
+        refuse_written(format.upper(), rows.schema, INTERVALS)
     names = [n.lower() for n in rows.column_names]
     twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
     if twice is not None:

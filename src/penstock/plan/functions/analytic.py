@@ -14,6 +14,8 @@ class AnalyticFunction:
     needs_order: bool = True
     ranks: bool = False
     constants_from: int | None = None
+    framed: bool = False
+    """Its value depends on a frame."""
     aggregate: bool = False
     """The kernel computes it as the aggregate of the same name over the rows of the frame."""
 
@@ -29,9 +31,9 @@ ANALYTIC = {
         AnalyticFunction("ntile", constants_from=0),
         AnalyticFunction("lag", constants_from=1),
         AnalyticFunction("lead", constants_from=1),
-        AnalyticFunction("nth_value", constants_from=1),
-        AnalyticFunction("first_value", ("first",), needs_order=False, aggregate=True),
-        AnalyticFunction("last_value", ("last",), needs_order=False, aggregate=True),
+        AnalyticFunction("nth_value", constants_from=1, framed=True),
+        AnalyticFunction("first_value", ("first",), needs_order=False, framed=True, aggregate=True),
+        AnalyticFunction("last_value", ("last",), needs_order=False, framed=True, aggregate=True),
     )
 }
 _BY_ANY_NAME = {name: f for f in ANALYTIC.values() for name in (f.name, *f.aliases)}

@@ -94,17 +94,22 @@ class TopN(_Partitioned, Node):
 
 @dataclass(frozen=True)
 class WindowFrame:
-    """ROWS or RANGE between two bounds; None is unbounded, negative is preceding. RANGE bounds are numbers or micros."""
+    """ROWS, RANGE or GROUPS between two bounds; None is unbounded, negative is preceding. RANGE bounds are numbers or micros.
 
-    unit: Literal["rows", "range"]
+    `exclude`: rows of the frame that do not count: the row itself, its peers with it (group) or without it (ties).
+    """
+
+    unit: Literal["rows", "range", "groups"]
     start: int | float | None
     end: int | float | None
+    exclude: Literal["current row", "group", "ties"] | None = None
 
     def __str__(self) -> str:
         def edge(value: int | float | None, unbounded: str) -> str:
             return unbounded if value is None else "0" if value == 0 else f"{value:+}"
 
-        return f"{self.unit}[{edge(self.start, '-∞')}..{edge(self.end, '+∞')}]"
+        without = f" without {self.exclude}" if self.exclude else ""
+        return f"{self.unit}[{edge(self.start, '-∞')}..{edge(self.end, '+∞')}]{without}"
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ class Planner:
         if parsed is None:
             return None
         known_by = catalog or self._storage.catalog
-        query = self._own_part(info, bind(parsed, known_by.as_read_by(info), statement_text=info.sql))
+        query = self._own_part(info, bind(parsed, known_by.as_read_by(info)))
         late = self._side(info, Role.LATE_ROWS)
         planned = self.plan(
             info.id,
@@ -111,6 +111,11 @@ class Planner:
 
     def _compare(self, info: ObjectInfo, planned: Planned, catalog: Catalog) -> None:
         """Raises PSK-6003 if a query cannot go on with the state that it has. What has changed otherwise is reported, and noted."""
+        had, has = (
+            [f"{c.name} {c.type}" for c in some] for some in (info.columns, planned.compiled.outputs[0].columns)
+        )
+        if had != has:
+            raise _changed(info, [f"its columns were {', '.join(had)}, and would be {', '.join(has)}"])
         known, now = catalog.plans.get(info.id), planned.signature
         was = Signature.from_text(known) if known is not None else now
         if was is None:

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.disk import link, make_folder, sync_folder, write_durably
+from penstock.disk import inner, link, make_folder, sync_folder, write_durably
+from penstock.errors import fail
 from penstock.spark.offsets import Reached, epoch_in, numbered, offset_in, reached_in
 
 _LARGE = 128 << 10
@@ -108,7 +109,7 @@ def put_back(job: Path, small: bytes, large: Mapping[str, Path]) -> None:
         for name in archive.namelist():
             if name == LEDGER:
                 continue
-            target = made / Path(name).relative_to("checkpoint")
+            target = made / Path(_inner(name)).relative_to("checkpoint")
             make_folder(target.parent)
             write_durably(target, archive.read(name))
         ledger = archive.read(LEDGER) if LEDGER in archive.namelist() else None
@@ -124,6 +125,14 @@ def put_back(job: Path, small: bytes, large: Mapping[str, Path]) -> None:
         write_durably(job / LEDGER, ledger)
     os.replace(made, job / "checkpoint")
     sync_folder(job)
+
+
+def _inner(name: str) -> str:
+    """A savepoint may come from anywhere."""
+    try:
+        return inner(name)
+    except ValueError as why:
+        raise fail("PSK-6001", f"A checkpoint of a query is damaged: {why}.") from why
 
 
 def discard(job: Path) -> None:

@@ -152,7 +152,7 @@ def add_query(
     """Plans a query, attaches its objects to a draft and starts it. `bound` is its plan, if it is known; `rules` are the names that stand for other
     objects in it (`Catalog.as_read_by`)."""
     engine = draft.engine
-    query = bound or bind(parsed, engine.catalog, statement_text=text)
+    query = bound or bind(parsed, engine.catalog)
     check_query(engine, parsed)
     check_retention(parsed.options)
     _unique(query.names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from penstock.runtime.statements.session import Session
 from penstock.runtime.statements.visible import rows_of_key, visible
 from penstock.runtime.storage.writes import Write
 from penstock.sql import statements as st
+from penstock.sql.bind.inlining import Inlining
 from penstock.sql.names import suggestion
 
 
@@ -90,7 +91,9 @@ def _insert(session: Session, s: st.Insert, bound: Bound) -> Write:
             raise fail("PSK-1004", f"{info.name} has no column {n}.", hint=suggestion(n, types))
     if s.values is not None:
         check_expressions(session.engine, s, *(e for row in s.values for e in row))
-        typed = _values(session, s, names, [types[n.lower()] for n in names])
+        inline = _inlined(session)
+        values = [[inline(e) for e in row] for row in s.values]
+        typed = _values(session, values, names, [types[n.lower()] for n in names])
         return info, "insert", session.engine.storage.feed(info).part(typed)
     assert s.select is not None
     rows = select(session, s.select)
@@ -109,11 +112,16 @@ def _needs_spark(bound: Bound) -> None:
         raise NotPoint
 
 
-def _values(session: Session, s: st.Insert, names: list[str], types: list[str]) -> pa.Table:
+def _inlined(session: Session) -> Callable[[exp.Expr], exp.Expr]:
+    """Replaces the calls of SQL functions in an expression."""
+    engine = session.engine
+    return Inlining(engine.catalog, None, programs=engine.settings.security.allow_programs).tree
+
+
+def _values(session: Session, values: Sequence[Sequence[exp.Expr]], names: list[str], types: list[str]) -> pa.Table:
     """The rows of VALUES, each value cast to the type of its column: the values of a column need not have one type."""
-    assert s.values is not None
     rows = []
-    for row in s.values:
+    for row in values:
         if len(row) != len(names):
             raise fail("PSK-1016", f"{len(row)} values are given for {len(names)} columns.")
         rows.append([f"CAST({e.sql(dialect=DIALECT)} AS {t})" for e, t in zip(row, types, strict=True)])
@@ -141,7 +149,7 @@ def _table(session: Session, name: str) -> ObjectInfo:
 
 def _update(session: Session, s: st.Update, bound: Bound) -> list[Write]:
     info = _table(session, s.target)
-    sets = {n.lower(): e for n, e in s.assignments}
+    sets: dict[str, exp.Expr] = {n.lower(): e for n, e in s.assignments}
     unknown = [n for n in sets if info.column(n) is None]
     if unknown:
         raise fail("PSK-1004", f"{info.name} has no column {unknown[0]}.")
@@ -150,13 +158,15 @@ def _update(session: Session, s: st.Update, bound: Bound) -> list[Write]:
         return _replaced(session, info, *changed)
     _needs_spark(bound)
     check_expressions(session.engine, s, s.where, *sets.values())
+    inline = _inlined(session)
+    sets = {n: inline(e) for n, e in sets.items()}
     old = [f"`{c.name}`" for c in info.columns]
     new = [
         f"CAST({sets[c.name.lower()].sql(dialect=DIALECT) if c.name.lower() in sets else f'`{c.name}`'} AS {without_lengths(c.type)})"
         for c in info.columns
     ]
     chosen = [f"{e} AS `{side}{i}`" for side, exprs in (("b", old), ("a", new)) for i, e in enumerate(exprs)]
-    rows = _matching(session, info, ", ".join(chosen), s.where, sets.values())
+    rows = _matching(session, info, ", ".join(chosen), s.where and inline(s.where), sets.values())
     names, width = [c.name for c in info.columns], len(info.columns)
     before, after = (rows.select(range(at, at + width)).rename_columns(names) for at in (0, width))
     return _replaced(session, info, before, after)
@@ -168,7 +178,7 @@ def _replaced(session: Session, info: ObjectInfo, before: pa.Table, after: pa.Ta
 
 
 def _update_point(
-    session: Session, info: ObjectInfo, sets: Mapping[str, exp.Expression], where: exp.Expression | None, bound: Bound
+    session: Session, info: ObjectInfo, sets: Mapping[str, exp.Expr], where: exp.Expression | None, bound: Bound
 ) -> tuple[pa.Table, pa.Table] | None:
     """The row with a key before and after an UPDATE; None if Spark has to find or compute it."""
     if not spark_as_known(session.engine.settings):
@@ -204,12 +214,12 @@ def _delete(session: Session, s: st.Delete, bound: Bound) -> list[Write]:
         return [(info, "delete", session.engine.storage.feed(info).part(rows_of_key(session, info, match)))]
     _needs_spark(bound)
     check_expressions(session.engine, s, s.where)
-    rows = _matching(session, info, "*", s.where, ())
+    rows = _matching(session, info, "*", s.where and _inlined(session)(s.where), ())
     return [(info, "delete", session.engine.storage.feed(info).part(rows))]
 
 
 def _matching(
-    session: Session, info: ObjectInfo, chosen: str, where: exp.Expression | None, values: Iterable[exp.Expression]
+    session: Session, info: ObjectInfo, chosen: str, where: exp.Expr | None, values: Iterable[exp.Expr]
 ) -> pa.Table:
     """`chosen` of the rows that match a condition. Both may have subqueries over other objects."""
     read = {info.id: info}

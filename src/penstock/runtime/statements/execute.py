@@ -32,6 +32,7 @@ from penstock.runtime.statements.rules import create_policy, drop_policy, show_p
 from penstock.runtime.statements.select import answered_by, select, select_prepared
 from penstock.runtime.statements.session import Session
 from penstock.runtime.statements.sinks import create_sink
+from penstock.runtime.statements.sqlfunctions import create_function
 from penstock.runtime.statements.subscribe import kill, subscribe_statement
 from penstock.serve.group import GroupSubscription
 from penstock.serve.subscription import Subscription
@@ -113,6 +114,8 @@ def run(session: Session, s: st.Statement) -> Outcome:
             ddl.create_query(engine, s)
         case st.CreateNamedQuery():
             named.create_named_query(engine, s)
+        case st.CreateFunction():
+            create_function(engine, s)
         case st.CreateSink():
             create_sink(engine, s)
         case st.Drop():
@@ -265,7 +268,7 @@ def _explain(session: Session, s: st.Explain) -> pa.Table:
     if not isinstance(inner, st.CreateStream | st.CreateView | st.Select):
         raise fail("PSK-1012", "EXPLAIN takes a SELECT, COPY, CREATE STREAM or CREATE MATERIALIZED VIEW.")
     try:
-        query = bind(inner.query, engine.catalog, statement_text=inner.text)
+        query = bind(inner.query, engine.catalog)
     except PenstockError as error:
         if not isinstance(inner, st.Select) or s.analyze:
             raise

@@ -28,6 +28,7 @@ _KINDS = {
     "streams": (Kind.STREAM,),
     "views": (Kind.VIEW, Kind.NAMED_QUERY),
     "sinks": (Kind.SINK,),
+    "functions": (Kind.FUNCTION,),
 }
 
 

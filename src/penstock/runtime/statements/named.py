@@ -50,7 +50,7 @@ def _described(
 ) -> tuple[tuple[Column, ...], tuple[SortTerm, ...], tuple[int, ...]]:
     """The columns and the order of the view, and the ids of all objects that it names."""
     try:
-        query = bind(s.query, engine.catalog, statement_text=s.text)
+        query = bind(s.query, engine.catalog)
         with located(s.query):
             compiled, _ = engine.jobs.planner.compile(None, "view", query, engine.catalog.by_id, UNLIMITED, "")
         read = tuple(i for i in compiled.objects if engine.catalog.has_id(i))
@@ -70,7 +70,7 @@ def _once(engine: Engine, s: st.CreateNamedQuery) -> tuple[tuple[Column, ...], B
         raise fail("PSK-1012", "A view cannot read files.")
     infos = [i for i in (engine.catalog.get(n) for n in batch.objects) if i is not None]
     with located(s.query):
-        columns = engine.compute.batch.schema(batch.spark_sql, {i.name: i.columns for i in infos})
+        columns = engine.compute.batch.schema(batch.spark_sql, {i.name: i.columns for i in infos}, batch.plan)
     names = [i.name for i in s.query.columns] or [c.name for c in columns]
     unordered = not any(s.query.presents(n) and n.args.get("order") for n in s.query.ast.walk())
     if len(names) != len(columns) or len({n.lower() for n in names}) < len(names) or not unordered:
@@ -101,7 +101,7 @@ def _keeps_columns(engine: Engine, info: ObjectInfo, imagined: Catalog) -> bool:
     except PenstockError:
         batch = bind_batch(s.query, imagined)
         tables = {i.name: i.columns for i in (imagined.get(n) for n in batch.objects) if i is not None}
-        return len(engine.compute.batch.schema(batch.spark_sql, tables)) == len(info.columns)
+        return len(engine.compute.batch.schema(batch.spark_sql, tables, batch.plan)) == len(info.columns)
 
 
 def whole(engine: Engine, info: ObjectInfo) -> ParsedQuery:

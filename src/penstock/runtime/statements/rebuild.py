@@ -45,7 +45,7 @@ def alter_query(engine: Engine, s: st.AlterQuery) -> None:
     with engine.ddl:
         info = _target(engine, s)
         text = f"CREATE {info.kind.value.upper()} `{info.name}` AS {s.query.text}"
-        query = bind(s.query, engine.catalog, statement_text=text)
+        query = bind(s.query, engine.catalog)
         if not s.rebuild and not info.changelog:
             continue_with(engine, info, s.query, query, text)
             return

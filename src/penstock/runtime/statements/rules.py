@@ -37,8 +37,8 @@ def create_policy(engine: Engine, s: st.CreatePolicy) -> None:
     """The rule applies to everything that begins from now on; open subscriptions of restricted sessions to the object are ended."""
     with engine.ddl:
         info = find(engine, s.target)
-        if info.kind is Kind.SINK:
-            raise fail("PSK-1008", f"{info.name} is a sink; nothing reads it.")
+        if info.kind in (Kind.SINK, Kind.FUNCTION):
+            raise fail("PSK-1008", f"{info.name} is a {info.kind.value}; nothing reads it.")
         if info.kind is Kind.NAMED_QUERY:
             raise fail(
                 "PSK-1008",

@@ -46,7 +46,7 @@ def select(session: Session, query: ParsedQuery, prepared: Prepared | None = Non
     check_query(engine, query)
     with located(query):
         files = {name: file_rows(engine, read) for name, read in batch.files}
-        return engine.compute.batch.select(batch.spark_sql, visible(session, known) | files)
+        return engine.compute.batch.select(batch.spark_sql, visible(session, known) | files, batch.plan)
 
 
 def _select_ruled(session: Session, query: ParsedQuery, batch: BatchQuery, known: Sequence[ObjectInfo]) -> pa.Table:
@@ -60,7 +60,7 @@ def _select_ruled(session: Session, query: ParsedQuery, batch: BatchQuery, known
         return _typed(engine.store.over(batch.duckdb_sql, tables))
     check_query(engine, query)
     with located(query):
-        return engine.compute.batch.select(batch.spark_sql, tables)
+        return engine.compute.batch.select(batch.spark_sql, tables, batch.plan)
 
 
 def answered_by(session: Session, query: ParsedQuery) -> str:
@@ -72,6 +72,8 @@ def answered_by(session: Session, query: ParsedQuery) -> str:
     known = [i for i in (session.engine.catalog.get(n) for n in batch.objects) if i is not None]
     if batch.files:
         return f"SELECT: answered by Spark, because it reads the files {', '.join(r.path for _, r in batch.files)}"
+    if batch.plan is not None:
+        return f"SELECT: answered by Spark with the operators of a view, because {batch.unequal}"
     if batch.duckdb_sql is None:
         return f"SELECT: answered by Spark, because {batch.unequal}"
     if not _is_stored(session, known):

@@ -77,8 +77,8 @@ def _as_it_is(engine: Engine, s: st.CreateSink) -> ObjectInfo | None:
     found = engine.catalog.get(s.source)
     if found is None:
         raise fail("PSK-1002", f"{s.source} is not found.", hint=suggestion(s.source, engine.catalog.names()))
-    if found.kind is Kind.SINK:
-        raise fail("PSK-1008", f"{found.name} is a sink.")
+    if found.kind in (Kind.SINK, Kind.FUNCTION):
+        raise fail("PSK-1008", f"{found.name} is a {found.kind.value}.")
     if found.on_demand:
         raise fail(
             "PSK-5012",

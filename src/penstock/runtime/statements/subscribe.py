@@ -247,7 +247,7 @@ def origin_of(
             f"{info.name} is looked up on demand, so its changes are unknown.",
             hint="Use strategy = 'replicated'.",
         )
-    if info.kind in (Kind.SOURCE, Kind.SINK):
+    if info.kind in (Kind.SOURCE, Kind.SINK, Kind.FUNCTION):
         raise fail("PSK-5012", f"{info.name} is a {info.kind.value} and cannot be subscribed to.")
     if options.envelope == "upsert" and not (info.key if like is None else like.keys):
         shown = title or info.name

@@ -22,6 +22,7 @@ import google_crc32c
 from penstock.checkpoint import StreamCheckpoint
 from penstock.disk import (
     crash_point,
+    inner,
     link,
     make_folder,
     read_json,
@@ -121,11 +122,13 @@ class CheckpointStore:
         try:
             found = read_json(path, FORMAT, lost=lost, hint=_HINT)
             jobs = {
-                key: SavedJob(j["base"], j["lsn"], j["roster"], {n: (s, c) for n, (s, c) in j["large"].items()})
+                inner(key): SavedJob(
+                    j["base"], j["lsn"], j["roster"], {inner(n): (s, c) for n, (s, c) in j["large"].items()}
+                )
                 for key, j in found.pop("jobs").items()
             }
             sinks = {name: SavedSink(**s) for name, s in found.pop("sinks", {}).items()}
-            files = {name: (s, c) for name, (s, c) in found.pop("files", {}).items()}
+            files = {inner(name): (s, c) for name, (s, c) in found.pop("files", {}).items()}
             return Manifest(**found | {"jobs": jobs, "sinks": sinks, "files": files, "body": tuple(found["body"])})
         except FileNotFoundError as why:
             raise fail("PSK-6001", f"{path} is missing. {lost}", hint=_HINT) from why

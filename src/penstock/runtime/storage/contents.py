@@ -24,8 +24,8 @@ def contents(storage: Storage, info: ObjectInfo, up_to: int | None = None) -> pa
     if info.has_contents:
         storage.check_sound(info)
         return storage.store.snapshot(info.id)[0]
-    if info.kind is Kind.SINK:
-        raise fail("PSK-1008", f"{info.name} is a sink and cannot be read.")
+    if info.kind in (Kind.SINK, Kind.FUNCTION):
+        raise fail("PSK-1008", f"{info.name} is a {info.kind.value} and cannot be read.")
     changes = history(storage.log, info, up_to)
     if not info.changelog:
         return changes

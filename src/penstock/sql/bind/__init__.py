@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from penstock.errors import fail
@@ -9,12 +11,13 @@ from penstock.plan.dialect import DIALECT
 from penstock.plan.nodes import Join, LookupJoin, Named, Node, Project, Query, Recursive, Scan, SortTerm, col
 from penstock.plan.passes import run_passes
 from penstock.plan.room import with_room
-from penstock.sql.bind.batch import BatchQuery, bind_batch
+from penstock.sql.bind.batch import BatchQuery, bind_text
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import CatalogView, Context
 from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.emit import apply_emit
 from penstock.sql.bind.exprs import column
+from penstock.sql.bind.inlining import inlined
 from penstock.sql.bind.queries import Queries
 from penstock.sql.names import unfit
 from penstock.sql.query import ParsedQuery
@@ -22,19 +25,37 @@ from penstock.sql.query import ParsedQuery
 __all__ = ["BatchQuery", "CatalogView", "bind", "bind_batch"]
 
 
-def bind(query: ParsedQuery, catalog: CatalogView, *, statement_text: str | None = None) -> Query:
+def bind(query: ParsedQuery, catalog: CatalogView) -> Query:
     """Returns the plan of a continuous query, after all passes. Every refusal in the SQL reference is raised here.
 
-    Errors have a position in the script that the query was parsed from. An error without one shows `statement_text`.
+    Errors have a position in the script that the query was parsed from.
     """
     try:
         return with_room(lambda: _bind(query, catalog))
     except CannotDecorrelate:
-        raise fail("PSK-1012", "this correlated subquery is not supported", sql=statement_text) from None
+        raise fail(
+            "PSK-1012",
+            "a correlated subquery of this query is not supported",
+            position=query.script.position(query.offset),
+            sql=query.script.shown,
+            hint="Write it as a join with a derived table that is grouped by what they have in common.",
+        ) from None
+
+
+def bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
+    """Returns a one-shot SELECT: its text for Spark and DuckDB, or its plan, if Spark SQL has no words for it."""
+    made = bind_text(query, catalog)
+    if isinstance(made, BatchQuery):
+        return made
+    options = query.options | {"unbounded_state": "true"}
+    plan = bind(replace(query, once=True, presented=True, options=options), catalog)
+    objects = dict.fromkeys(n.object for n in plan.root.walk() if isinstance(n, Scan))
+    return BatchQuery("", tuple(objects), None, f"it has {made}", expands=plan.expands, plan=plan)
 
 
 def _bind(query: ParsedQuery, catalog: CatalogView) -> Query:
     ctx = Context(query, catalog)
+    ctx.query = query = replace(query, ast=inlined(ctx, query.ast))
     block = Queries(ctx).bind(query.ast, None, {})
     names = _names(ctx, block)
     wanted = tuple(c.internal for c in block.cols)
@@ -61,6 +82,8 @@ def _names(ctx: Context, block: Block) -> tuple[str, ...]:
     if written and len(written) != len(block.cols):
         raise ctx.fail("PSK-1016", f"{len(written)} column names for {len(block.cols)} columns", written[0])
     names = tuple(c.name for c in (written or block.cols))
+    if ctx.query.once:
+        return names
     seen: set[str] = set()
     for i, name in enumerate(names):
         at = written[i] if written else None

@@ -14,6 +14,8 @@ from penstock.sql.bind.exprs import column, to_expr, type_of
 from penstock.sql.functions import called_aggregate, name_of
 from penstock.sql.trees import with_parts
 
+_UP_TO_HERE = WindowFrame("rows", None, 0)
+"""The frame that ranking functions have, whether it is written or not."""
 _Group = tuple[tuple[Expr, ...], tuple[SortKey, ...]]
 
 
@@ -98,9 +100,12 @@ class Analytics:
         counts = aggregate is not None and aggregate.result is Result.BIGINT
         if counts or (analytic is not None and analytic.ranks):
             self.ctx.types[name] = "bigint"
-        call = WindowCall(
-            name, func, tuple(to_expr(self.ctx, a) for a in args), self._frame(spec, order, origin), ignore
-        )
+        frame = self._frame(spec, order, origin)
+        frameless = analytic is not None and not analytic.framed and (func in ("lag", "lead") or frame != _UP_TO_HERE)
+        if frame is not None and frameless:
+            hint = "Leave it out: it would mean nothing."
+            raise self.ctx.fail("PSK-1012", f"{func}() cannot have a frame", origin, hint=hint)
+        call = WindowCall(name, func, tuple(to_expr(self.ctx, a) for a in args), frame, ignore)
         self.groups.setdefault((partition, order), []).append(call)
         return name
 
@@ -123,21 +128,34 @@ class Analytics:
     ) -> WindowFrame | None:
         if spec is None:
             return None
-        unit = str(spec.args.get("kind") or "").lower()
-        refuse_frame(self.ctx, spec, origin)
-        start = self._edge(spec.args.get("start"), spec.args.get("start_side"), origin, order)
-        end = self._edge(spec.args.get("end") or "CURRENT ROW", spec.args.get("end_side"), origin, order)
+        unit = str(spec.args.get("kind") or "range").lower()
+        if unit not in ("rows", "range", "groups"):
+            raise self.ctx.fail("PSK-1012", f"{unit.upper()} is not supported in a frame", origin)
+        sides = [str(spec.args.get(f"{end}_side") or "").upper() for end in ("start", "end")]
+        start = self._edge(spec.args.get("start"), sides[0], origin, order, unit)
+        end = self._edge(spec.args.get("end") or "CURRENT ROW", sides[1], origin, order, unit)
         if unit == "range" and len(order) != 1 and any(v not in (0, None) for v in (start, end)):
             raise self.ctx.fail("PSK-1012", "RANGE with a distance needs exactly one ORDER BY key", origin)
-        made: WindowFrame = WindowFrame("rows" if unit == "rows" else "range", start, end)
+        if unit == "groups" and not order:
+            hint = "Write OVER (… ORDER BY … GROUPS BETWEEN …)."
+            raise self.ctx.fail(
+                "PSK-1019", "GROUPS needs ORDER BY: it counts rows of equal order as one", origin, hint=hint
+            )
+        backwards = (start is None and sides[0] == "FOLLOWING") or (end is None and sides[1] == "PRECEDING")
+        if backwards or (start is not None and end is not None and start > end):
+            raise self.ctx.fail("PSK-1012", "the frame ends before it begins", origin)
+        exclude = spec.text("exclude").lower() or "no others"
+        made: WindowFrame = WindowFrame(unit, start, end, None if exclude == "no others" else exclude)  # type: ignore[arg-type]
         return made
 
     def _edge(
-        self, value: object, side: object, origin: exp.Expression | None, order: tuple[SortKey, ...]
+        self, value: object, side: str, origin: exp.Expression | None, order: tuple[SortKey, ...], unit: str
     ) -> int | float | None:
-        sign = -1 if str(side or "").upper() == "PRECEDING" else 1
+        sign = -1 if side == "PRECEDING" else 1
         if isinstance(value, str):
             return 0 if value.upper() == "CURRENT ROW" else None
+        if unit != "range" and not (isinstance(value, exp.Literal) and value.is_int):
+            raise self.ctx.fail("PSK-1012", f"a bound of {unit.upper()} must be a whole number", origin)
         if isinstance(value, exp.Literal) and not value.is_string:
             return sign * (int(value.name) if value.is_int else float(value.name))
         interval = intervals.from_node(value) if isinstance(value, exp.Expression) else None
@@ -154,13 +172,3 @@ class Analytics:
 
 
 _Parts = tuple[tuple[Expr, ...], tuple[SortKey, ...], exp.Expression | None]
-
-
-def refuse_frame(ctx: Context, spec: exp.Expression, origin: exp.Expression | None) -> None:
-    """Raises PSK-1012 for GROUPS and EXCLUDE, which Spark does not have either."""
-    if spec.args.get("exclude"):
-        hint = "Compute a frame that ends at 1 PRECEDING and one that begins at 1 FOLLOWING, and combine them."
-        raise ctx.fail("PSK-1012", "EXCLUDE is not supported in a frame", origin, hint=hint)
-    if str(spec.args.get("kind") or "").upper() not in ("ROWS", "RANGE"):
-        hint = "Number the groups in a derived table with dense_rank() OVER (…) AS g; then ORDER BY g RANGE BETWEEN …."
-        raise ctx.fail("PSK-1012", "GROUPS is not supported in a frame", origin, hint=hint)

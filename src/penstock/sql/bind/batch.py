@@ -9,16 +9,18 @@ from sqlglot.errors import ErrorLevel, UnsupportedError
 
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.plan.dialect import DIALECT
+from penstock.plan.nodes import Query
 from penstock.plan.room import with_room
 from penstock.sql.bind import chosen, firstrows, membership, oncewindows, ordered
-from penstock.sql.bind.analytic import refuse_frame
 from penstock.sql.bind.context import CatalogView, Context, qualified
 from penstock.sql.bind.expansion import expanded, is_cte
 from penstock.sql.bind.exprs import alias_hint, walk_block
+from penstock.sql.bind.inlining import inlined
 from penstock.sql.bind.naming import output_name
 from penstock.sql.bind.presentation import present
 from penstock.sql.bind.recursion import reads
 from penstock.sql.bind.simple import Unequal, duckdb_text
+from penstock.sql.bind.unwritable import Unwritable
 from penstock.sql.bind.windows import bound_of, window_kind
 from penstock.sql.files import READ_FILES, FileRead, read_files_call
 from penstock.sql.functions import SEVERAL, generator_name, name_of, translate
@@ -27,6 +29,7 @@ from penstock.sql.names import suggestion
 from penstock.sql.query import ParsedQuery
 from penstock.sql.trees import bare
 
+_TIME_JOINS = {"__asof": "an ASOF join", "__temporal": "a temporal join", "__probe": "a probe join"}
 _FILES = "files"
 """Marks a table that stands for the rows of files."""
 
@@ -46,20 +49,29 @@ class BatchQuery:
     """The calls of read_files, each with the name that the query has for its rows."""
     expands: tuple[int, ...] = ()
     """The ids of the named queries that are part of it."""
+    plan: Query | None = None
+    """The plan in place of a text: Spark SQL has no words for the query, and the operators of views answer it."""
 
 
-def bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
-    """Resolves the tables of a SELECT. Checks its columns if it reads a single object; otherwise Spark does."""
-    return with_room(lambda: _bind_batch(query, catalog))
+def bind_text(query: ParsedQuery, catalog: CatalogView) -> BatchQuery | str:
+    """Resolves the tables of a SELECT. Checks its columns if it reads a single object; otherwise Spark does.
+
+    What Spark SQL has no words for is returned.
+    """
+    try:
+        return with_room(lambda: _bind_text(query, catalog))
+    except Unwritable as part:
+        return str(part)
 
 
-def _bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
+def _bind_text(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     ctx = Context(query, catalog)
-    tree = expanded(ctx, query.ast.copy())
+    tree = expanded(ctx, inlined(ctx, query.ast).copy())
+    _check_writable(tree)
     oncewindows.write_out(ctx, tree)
     _refuse(ctx, tree)
     _check_size(ctx, tree)
-    _any_and_all(ctx, tree)
+    _any_and_all(tree)
     ordered.write_out(ctx, tree)
     chosen.write_out(ctx, tree)
     firstrows.write_out(ctx, tree)
@@ -111,6 +123,31 @@ def _files(ctx: Context, tree: exp.Expression) -> tuple[tuple[str, FileRead], ..
     return tuple(out)
 
 
+def _check_writable(tree: exp.Expression) -> None:
+    for node in tree.walk():
+        if isinstance(node, exp.Anonymous) and node.name.lower() in _TIME_JOINS:
+            raise Unwritable(_TIME_JOINS[node.name.lower()])
+        if isinstance(node, exp.WindowSpec) and node.args.get("exclude"):
+            raise Unwritable("EXCLUDE")
+        if isinstance(node, exp.WindowSpec) and node.text("kind").upper() == "GROUPS":
+            raise Unwritable("a GROUPS frame")
+        if isinstance(node, (exp.Any, exp.All)) and _quantified(node) and _membership(node) is None:
+            raise Unwritable("a comparison with ANY or ALL")
+
+
+def _quantified(node: exp.Expr) -> bool:
+    return isinstance(node.parent, exp.Binary) and isinstance(bare(node.this), exp.Query)
+
+
+def _membership(node: exp.Expr) -> exp.Expression | None:
+    """`= ANY (select)` as IN, `<> ALL (select)` as NOT IN."""
+    parent = node.parent
+    made = exp.In(this=parent.this, query=exp.Subquery(this=bare(node.this))) if parent is not None else None
+    if isinstance(node, exp.Any) and isinstance(parent, exp.EQ):
+        return made
+    return exp.Not(this=made) if isinstance(node, exp.All) and isinstance(parent, exp.NEQ) else None
+
+
 def _refuse(ctx: Context, tree: exp.Expression) -> None:
     for cte in tree.find_all(exp.CTE):
         if isinstance(cte.this, exp.Union) and cte.this.args.get("distinct") and reads(cte.this, cte.alias):
@@ -120,17 +157,7 @@ def _refuse(ctx: Context, tree: exp.Expression) -> None:
                 cte.this,
                 hint="Put it into CREATE MATERIALIZED VIEW and select from that; or bound it and write UNION ALL.",
             )
-    for spec in tree.find_all(exp.WindowSpec):
-        origin = spec.parent
-        refuse_frame(ctx, spec, origin if isinstance(origin, exp.Expression) else None)
     for node in tree.find_all(exp.Anonymous):
-        if node.name.lower() in ("__asof", "__temporal", "__probe", "__using"):
-            raise ctx.fail(
-                "PSK-1012",
-                "only continuous queries support this join",
-                node,
-                hint="Put it into CREATE MATERIALIZED VIEW and select from that.",
-            )
         if window_kind(node) or bound_of(node):
             raise ctx.fail(
                 "PSK-1012",
@@ -151,22 +178,12 @@ def _check_size(ctx: Context, tree: exp.Expression) -> None:
         sizes[cte.alias.lower()] = size
 
 
-def _any_and_all(ctx: Context, tree: exp.Expression) -> None:
-    """Spark has no ANY or ALL over a query: = ANY becomes IN, <> ALL becomes NOT IN, and the others are refused."""
+def _any_and_all(tree: exp.Expression) -> None:
+    """Spark has no ANY or ALL over a query."""
     for node in list(tree.find_all(exp.Any, exp.All)):
-        parent, inner = node.parent, bare(node.this)
-        if not isinstance(parent, exp.Binary) or not isinstance(inner, exp.Query):
-            continue
-        made = exp.In(this=parent.this, query=exp.Subquery(this=inner))
-        if isinstance(node, exp.Any) and isinstance(parent, exp.EQ):
-            parent.replace(made)
-        elif isinstance(node, exp.All) and isinstance(parent, exp.NEQ):
-            parent.replace(exp.Not(this=made))
-        else:
-            hint = "Compare with a scalar subquery of the min() or max(), or put the query into a view."
-            raise ctx.fail(
-                "PSK-1012", "a one-shot SELECT supports only = ANY and <> ALL with a query", inner, hint=hint
-            )
+        made = _membership(node) if _quantified(node) else None
+        if made is not None and node.parent is not None:
+            node.parent.replace(made)
 
 
 def _check_placeholders(ctx: Context, tree: exp.Expression) -> None:
@@ -183,8 +200,8 @@ def _resolve(ctx: Context, table: exp.Table) -> ObjectInfo:
         raise ctx.fail(
             "PSK-1002", f"{table.name} is not found", table, hint=suggestion(table.name, ctx.catalog.names())
         )
-    if info.kind is Kind.SINK:
-        raise ctx.fail("PSK-1008", f"{info.name} is a sink and cannot be read", table)
+    if info.kind in (Kind.SINK, Kind.FUNCTION):
+        raise ctx.fail("PSK-1008", f"{info.name} is a {info.kind.value} and cannot be read", table)
     return info
 
 

@@ -11,6 +11,7 @@ from sqlglot import exp
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import PenstockError
 from penstock.sql.bind.context import Context
+from penstock.sql.bind.inlining import inlined
 from penstock.sql.bind.presentation import present
 from penstock.sql.query import ParsedQuery
 from penstock.sql.script import parse_script
@@ -37,7 +38,7 @@ def expansion(ctx: Context, info: ObjectInfo, at: exp.Expression) -> exp.Express
     """
     ctx.expanded[info.id] = info
     query = _parsed(info.sql, ctx.script.reading.programs)
-    tree = query.ast.copy()
+    tree = inlined(ctx, query.ast).copy()
     for node in list(tree.walk()):
         if isinstance(node, exp.Anonymous) and node.name == "__probe":
             number = node.expressions[0]

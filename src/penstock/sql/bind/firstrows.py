@@ -6,17 +6,20 @@ numbered in an uncorrelated query, and a filter above it does the correlation.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from sqlglot import exp
 
 from penstock.sql.bind.aggregates import has_aggregate
 from penstock.sql.bind.context import Context
+from penstock.sql.bind.unwritable import Unwritable
 from penstock.sql.trees import bare
 
 _SHAPED = ("group", "having", "qualify", "distinct", "with_", "laterals", "windows")
 
 
 def write_out(ctx: Context, tree: exp.Expression) -> None:
-    """Rewrites each such query in the tree, or refuses it."""
+    """Rewrites each such query in the tree."""
     for select in reversed(list(tree.find_all(exp.Select))):
         if select.args.get("limit") or select.args.get("offset"):
             _First(ctx, select).write_out()
@@ -81,13 +84,8 @@ class _First:
         own = nearest is None or nearest is self.select
         return own and bool(self._around) and self._known is not None and name not in self._known
 
-    def _refuse(self) -> None:
-        raise self.ctx.fail(
-            "PSK-1012",
-            "a one-shot SELECT supports LIMIT in a correlated query only if it is a plain SELECT correlated by equalities",
-            self.select,
-            hint="Put it into CREATE MATERIALIZED VIEW and select from that.",
-        )
+    def _refuse(self) -> NoReturn:
+        raise Unwritable("LIMIT in a correlated query that is more than a plain SELECT correlated by equalities")
 
     def _whole(self, clause: str) -> int:
         """The number in a clause; the default is all rows for LIMIT and 0 for OFFSET."""

@@ -82,7 +82,7 @@ class Conditions:
 
     def time_bound(self) -> IntervalBound | None:
         """The bound on right time − left time, if it has both ends and both columns are event time. Removes the conditions it covers."""
-        if self.left.changelog or self.right.changelog:
+        if self.left.changelog or self.right.changelog or self.ctx.query.once:
             return None
         lefts = {t.column for t in self.left.times}
         rights = {t.column for t in self.right.times}

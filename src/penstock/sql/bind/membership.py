@@ -9,13 +9,12 @@ from sqlglot import exp
 
 from penstock.sql.bind.aggregates import has_aggregate
 from penstock.sql.bind.context import Context
+from penstock.sql.bind.unwritable import Unwritable
 from penstock.sql.trees import bare
-
-_HINT = "Put it into CREATE MATERIALIZED VIEW and select from that."
 
 
 def write_out(ctx: Context, tree: exp.Expression) -> None:
-    """Rewrites each such test in the tree, or refuses it."""
+    """Rewrites each such test in the tree."""
     # Innermost first, because rewriting copies the enclosing query.
     for node in reversed(list(tree.find_all(exp.In))):
         if node.args.get("query") is not None and not _is_condition(node):
@@ -43,14 +42,12 @@ def _is_condition(node: exp.Expression) -> bool:
 def _written(ctx: Context, node: exp.In) -> exp.Expression:
     value, query = node.this, bare(node.args["query"])
     if isinstance(bare(value), exp.Tuple):
-        raise ctx.fail(
-            "PSK-1012", "a one-shot SELECT supports IN (select) here only for a single value", node, hint=_HINT
-        )
+        raise Unwritable("IN (select) of several values outside of a condition")
     found = exp.EQ(this=exp.column("__v", quoted=True), expression=exp.Paren(this=value.copy()))
     unknown = exp.Is(this=exp.column("__v", quoted=True), expression=exp.Null())
     outside = any(c.table and c.table.lower() not in _tables(query) for c in query.find_all(exp.Column))
     if outside and (not _plain(query) or any(not c.table for c in value.find_all(exp.Column))):
-        raise ctx.fail("PSK-1012", "a one-shot SELECT does not support this correlated IN (select)", node, hint=_HINT)
+        raise Unwritable("a correlated IN (select) outside of a condition")
     exists = _inside if outside else _exists
     null = exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null())
     case = exp.Case(

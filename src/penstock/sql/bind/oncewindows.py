@@ -159,41 +159,69 @@ def _sessions(
     """Replaces FROM and WHERE by the same rows with the time (`__t`) and the number of the session of their keys."""
     source = select.args.get("from_")
     item = source.this if source is not None else None
-    if item is None or select.args.get("joins") or select.args.get("laterals") or item.args.get("joins"):
-        raise ctx.fail(
-            "PSK-1012",
-            "a one-shot SELECT supports SESSION over one table",
-            call,
-            hint="Put the join into a derived table: FROM (SELECT … FROM a JOIN b …) AS j.",
-        )
+    if item is None:
+        raise ctx.fail("PSK-2003", "SESSION needs a table", call)
     if any(isinstance(k, (exp.Literal, exp.Tuple, exp.Cube, exp.Rollup)) for k in keys):
         raise ctx.fail("PSK-1012", "name the keys beside SESSION in a one-shot SELECT", call)
     name = item.alias or item.name or "__s"
     if item.args.get("alias") is None and isinstance(item, exp.Subquery):
         item.set("alias", exp.TableAlias(this=exp.Identifier(this=name, quoted=True)))
-    by = ", ".join(k.sql(dialect=DIALECT) for k in keys)
-    within = f"PARTITION BY {by} " if by else ""
+    within = _partition(keys)
+    several = [k for k in ("joins", "laterals") if select.args.get(k)]
+    chosen = _moved(ctx, select, call) if several or item.args.get("joins") else [exp.Star()]
     t = _axis(spec.time, known, False)
     first = exp.Select(
         expressions=[
-            exp.Star(),
+            *chosen,
             exp.alias_(_parsed(t), "__t", quoted=True),
             exp.alias_(_parsed(f"lag({t}) OVER ({within}ORDER BY {t})"), "__before", quoted=True),
         ],
         from_=exp.From(this=item),
     )
+    for part in several:
+        first.set(part, select.args[part])
+        select.set(part, None)
     there = _parsed(f"{t} IS NOT NULL")
     where = select.args.get("where")
     first.set("where", exp.Where(this=there if where is None else exp.and_(where.this, there)))
     select.set("where", None)
     new = f"CASE WHEN `__t` - `__before` <= {spec.size.micros}L THEN 0 ELSE 1 END"
-    number = _parsed(f"sum({new}) OVER ({within}ORDER BY `__t`)")
+    number = _parsed(f"sum({new}) OVER ({_partition(keys)}ORDER BY `__t`)")
     alias = exp.TableAlias(this=exp.Identifier(this=name, quoted=True))
     second = exp.Select(
         expressions=[exp.Star(), exp.alias_(number, "__session", quoted=True)],
         from_=exp.From(this=exp.Subquery(this=first, alias=alias.copy())),
     )
     select.set("from_", exp.From(this=exp.Subquery(this=second, alias=alias)))
+
+
+def _partition(keys: Sequence[exp.Expression]) -> str:
+    by = ", ".join(k.sql(dialect=DIALECT) for k in keys)
+    return f"PARTITION BY {by} " if by else ""
+
+
+def _moved(ctx: Context, select: exp.Select, call: exp.Expression) -> list[exp.Expr]:
+    """The columns of a join that a SELECT uses, under names that are unique; the SELECT has these in their place."""
+    made: dict[str, exp.Expr] = {}
+    aliases = {e.alias.lower() for e in select.expressions if isinstance(e, exp.Alias)}
+    items = []
+    for item in select.expressions:
+        items.append(exp.alias_(item, item.name, quoted=True) if isinstance(item, exp.Column) else item)
+    select.set("expressions", items)
+    for key in (*_REST, "group"):
+        part = select.args.get(key)
+        for node in [n for p in (part if isinstance(part, list) else [part]) if p is not None for n in p.walk()]:
+            if isinstance(node, exp.Query):
+                raise ctx.fail("PSK-1012", "a subquery beside SESSION over a join is not supported", call)
+            if not isinstance(node, exp.Column) or node.name.lower() in ("window_start", "window_end", "__session"):
+                continue
+            if not node.table and key != "expressions" and key != "group" and node.name.lower() in aliases:
+                continue
+            text = node.sql(dialect=DIALECT).lower()
+            name = made.setdefault(text, exp.alias_(node.copy(), f"__c{len(made)}", quoted=True)).alias
+            node.set("table", None)
+            node.set("this", exp.Identifier(this=name, quoted=True))
+    return list(made.values())
 
 
 def _type(ctx: Context, select: exp.Select, time: exp.Expression) -> str:

@@ -155,8 +155,8 @@ class From:
         if info is None:
             known = [*self.ctx.catalog.names(), *self.ctes]
             raise self.ctx.fail("PSK-1002", f"{name} is not found", node.this, hint=suggestion(name, known))
-        if info.kind is Kind.SINK:
-            raise self.ctx.fail("PSK-1008", f"{info.name} is a sink and cannot be read", node.this)
+        if info.kind in (Kind.SINK, Kind.FUNCTION):
+            raise self.ctx.fail("PSK-1008", f"{info.name} is a {info.kind.value} and cannot be read", node.this)
         if info.kind is Kind.NAMED_QUERY:
             with expanding(self.ctx, info, node):
                 block = self.bind_query(expansion(self.ctx, info, node), None, {})

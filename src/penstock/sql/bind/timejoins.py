@@ -32,7 +32,7 @@ class TimeJoins:
         return tuple(c.left_keys), tuple(c.right_keys)
 
     def _append_only(self, node: Node, what: str, item: exp.Expression) -> None:
-        if node.changelog:
+        if node.changelog and not self.ctx.query.once:
             raise self.ctx.fail(
                 "PSK-3003",
                 f"{what} join needs append-only rows here",

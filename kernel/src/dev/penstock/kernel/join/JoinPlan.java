@@ -2,6 +2,7 @@ package dev.penstock.kernel.join;
 
 import dev.penstock.kernel.row.Pack;
 import dev.penstock.kernel.row.Unpack;
+import dev.penstock.kernel.state.AtOnce;
 import dev.penstock.kernel.state.Keyed;
 import dev.penstock.kernel.state.Moment;
 import dev.penstock.kernel.state.StateSize;
@@ -11,6 +12,7 @@ import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.KeyValueGroupedDataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.streaming.OutputMode;
@@ -157,12 +159,14 @@ public final class JoinPlan {
       return Keyed.hosted(left.union(right), processor, output, spec.operator);
     }
     boolean moments = left.columns().length > INPUT.size();
-    return BundlePlan.of(left.union(right))
+    KeyValueGroupedDataset<byte[], Row> groups = BundlePlan.of(left.union(right))
         .groupBy(functions.col("__key"))
-        .as(Encoders.BINARY(), Encoders.row(Bundle.SCHEMA))
-        .transformWithState(
-            StateSize.counted(spec.size, key -> key, new Unbundled(processor, moments)), time, OutputMode.Append(),
-            Encoders.row(output));
+        .as(Encoders.BINARY(), Encoders.row(Bundle.SCHEMA));
+    StatefulProcessor<byte[], Row, Row> own = new Unbundled(processor, moments);
+    return spec.atOnce
+        ? groups.flatMapGroups(new AtOnce<>(own), Encoders.row(output))
+        : groups.transformWithState(
+            StateSize.counted(spec.size, key -> key, own), time, OutputMode.Append(), Encoders.row(output));
   }
 
   /** The columns of both sides ({@code right} null: of the left alone), then {@code more}, then the weight. */

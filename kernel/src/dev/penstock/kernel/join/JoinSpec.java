@@ -29,6 +29,8 @@ final class JoinSpec {
   final boolean hosted;
   /** Its number in the query. */
   final int operator;
+  /** Whether all rows come in one epoch, and nothing is kept. */
+  final boolean atOnce;
 
   JoinSpec(String text) {
     try {
@@ -49,6 +51,7 @@ final class JoinSpec {
     size = counter == null ? 0 : counter;
     hosted = flag("hosted");
     operator = hosted ? (int) required("operator") : 0;
+    atOnce = flag("atOnce");
     if (leftKeys.size() != rightKeys.size()) {
       throw new IllegalArgumentException("leftKeys and rightKeys differ in length");
     }

@@ -27,6 +27,8 @@ final class Partition {
   }
 
   final List<Line> lines;
+  private int[] groups; // of each line the number of its group of peers; made when first needed
+  private int[] starts; // the first line of each group, and the number of lines
 
   Partition(List<Line> lines) {
     this.lines = new ArrayList<>(lines);
@@ -44,25 +46,43 @@ final class Partition {
     return lines.get(i).values;
   }
 
-  boolean peers(int i, int j) {
-    return Arrays.equals(lines.get(i).peer, lines.get(j).peer);
-  }
-
   /** The first peer of line {@code i}. */
   int peersFrom(int i) {
-    int at = i;
-    while (at > 0 && peers(at - 1, i)) {
-      at--;
-    }
-    return at;
+    return groupFrom(group(i));
   }
 
   /** The line after the last peer of line {@code i}. */
   int peersTo(int i) {
-    int at = i + 1;
-    while (at < size() && peers(at, i)) {
-      at++;
+    return groupFrom(group(i) + 1);
+  }
+
+  /** The number of the group of peers that line {@code i} belongs to. */
+  int group(int i) {
+    if (groups == null) {
+      number();
     }
-    return at;
+    return groups[i];
+  }
+
+  /** The first line of a group; of a group beyond the last one, or before the first, the end of the lines on that side. */
+  int groupFrom(long group) {
+    if (groups == null) {
+      number();
+    }
+    return starts[(int) Math.max(0, Math.min(group, starts.length - 1))];
+  }
+
+  private void number() {
+    groups = new int[size()];
+    int[] found = new int[size() + 1];
+    int count = 0;
+    for (int i = 0; i < groups.length; i++) {
+      if (i == 0 || !Arrays.equals(lines.get(i - 1).peer, lines.get(i).peer)) {
+        found[count++] = i;
+      }
+      groups[i] = count - 1;
+    }
+    found[count] = size();
+    starts = Arrays.copyOf(found, count + 1);
   }
 }

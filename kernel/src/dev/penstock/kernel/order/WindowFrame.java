@@ -3,26 +3,39 @@ package dev.penstock.kernel.order;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.Serializable;
 import java.math.BigDecimal;
+import java.util.Locale;
 import java.util.function.ToIntFunction;
 
 /**
- * The rows an analytic function sees for one row: [{@link #low}, {@link #high}) of the partition.
+ * The rows an analytic function sees for one row: [{@link #low}, {@link #high}) of the partition, without those that are excluded.
  *
- * <p>ROWS counts rows. RANGE compares the single ORDER BY column: rows whose value is between the row's own plus the
+ * <p>ROWS counts rows, GROUPS counts groups of peers. RANGE compares the single ORDER BY column: rows whose value is between the row's own plus the
  * two bounds (for DESC: minus), where 0 means the row's peers and NULL has only NULLs near it. A bound that is null is
- * unbounded.
+ * unbounded. EXCLUDE leaves out the row itself, its peers, or both.
  */
 final class WindowFrame implements Serializable {
   private static final long serialVersionUID = 1L;
 
+  /** What a frame leaves out. */
+  private enum Excluded {
+    NOTHING,
+    CURRENT_ROW,
+    GROUP,
+    TIES
+  }
+
   final boolean rows;
+  private final boolean groups;
+  private final Excluded excluded;
   final Double start;
   final Double end;
   private final int column; // of RANGE with bounds other than 0; -1: not needed
   private final boolean desc;
 
-  private WindowFrame(boolean rows, Double start, Double end, int column, boolean desc) {
-    this.rows = rows;
+  private WindowFrame(String unit, Double start, Double end, int column, boolean desc, Excluded excluded) {
+    this.rows = unit.equals("rows");
+    this.groups = unit.equals("groups");
+    this.excluded = excluded;
     this.start = start;
     this.end = end;
     this.column = column;
@@ -33,33 +46,52 @@ final class WindowFrame implements Serializable {
   static WindowFrame of(JsonNode frame, JsonNode order, ToIntFunction<String> ordinal) {
     boolean ordered = order != null && order.size() > 0;
     if (frame == null || frame.isNull()) {
-      return new WindowFrame(false, null, ordered ? 0.0 : null, -1, false);
+      return new WindowFrame("range", null, ordered ? 0.0 : null, -1, false, Excluded.NOTHING);
     }
-    boolean rows = frame.get("unit").asText().equals("rows");
+    String unit = frame.get("unit").asText();
+    Excluded excluded = frame.hasNonNull("exclude")
+        ? Excluded.valueOf(frame.get("exclude").asText().toUpperCase(Locale.ROOT).replace(' ', '_'))
+        : Excluded.NOTHING;
     Double start = bound(frame, "start");
     Double end = bound(frame, "end");
-    boolean byValue = !rows && (start != null && start != 0 || end != null && end != 0);
+    boolean byValue = unit.equals("range") && (start != null && start != 0 || end != null && end != 0);
     if (byValue && (order == null || order.size() != 1)) {
       throw new IllegalArgumentException("RANGE with an offset needs exactly one ORDER BY column");
     }
     if (!byValue) {
-      return new WindowFrame(rows, start, end, -1, false);
+      return new WindowFrame(unit, start, end, -1, false, excluded);
     }
     JsonNode by = order.get(0);
-    return new WindowFrame(false, start, end, ordinal.applyAsInt(by.get("col").asText()), by.path("desc").asBoolean(false));
+    int column = ordinal.applyAsInt(by.get("col").asText());
+    return new WindowFrame(unit, start, end, column, by.path("desc").asBoolean(false), excluded);
   }
 
   private static Double bound(JsonNode frame, String member) {
     return frame.hasNonNull(member) ? (Double) frame.get(member).asDouble() : null;
   }
 
-  /** From the partition's first row to the current one (ROWS) or its last peer (RANGE). */
+  /** From the partition's first row to the current one (ROWS) or its last peer (RANGE, GROUPS). */
   boolean running() {
-    return start == null && end != null && end == 0;
+    return start == null && end != null && end == 0 && all();
   }
 
-  boolean whole() {
-    return start == null && end == null;
+  /** Whether nothing is excluded. */
+  boolean all() {
+    return excluded == Excluded.NOTHING;
+  }
+
+  /** The frame of row {@code i}: pairs of a first row and the row after the last, where the second may be the smaller one. */
+  int[] pieces(Partition p, int i) {
+    int low = low(p, i);
+    int high = high(p, i);
+    return switch (excluded) {
+      case NOTHING -> new int[] {low, high};
+      case CURRENT_ROW -> new int[] {low, Math.min(i, high), Math.max(i + 1, low), high};
+      case GROUP -> new int[] {low, Math.min(p.peersFrom(i), high), Math.max(p.peersTo(i), low), high};
+      case TIES -> new int[] {
+        low, Math.min(p.peersFrom(i), high), Math.max(i, low), Math.min(i + 1, high), Math.max(p.peersTo(i), low), high
+      };
+    };
   }
 
   /** ROWS between two finite bounds. */
@@ -73,6 +105,8 @@ final class WindowFrame implements Serializable {
       return 0;
     } else if (rows) {
       return clamp(i + start.longValue(), p.size());
+    } else if (groups) {
+      return p.groupFrom(p.group(i) + start.longValue());
     } else if (start == 0 || p.values(i)[column] == null) {
       return p.peersFrom(i);
     }
@@ -96,6 +130,8 @@ final class WindowFrame implements Serializable {
       return p.size();
     } else if (rows) {
       return clamp(i + end.longValue() + 1, p.size());
+    } else if (groups) {
+      return p.groupFrom(p.group(i) + end.longValue() + 1);
     } else if (end == 0 || p.values(i)[column] == null) {
       return p.peersTo(i);
     }

@@ -195,7 +195,7 @@ final class WindowFunction implements Serializable {
       }
       case "nth_value" -> {
         for (int i = from; i < to; i++) {
-          out[i - from] = nth(p, frame.low(p, i), frame.high(p, i));
+          out[i - from] = nth(p, frame.pieces(p, i));
         }
       }
       case "percent_rank" -> {
@@ -229,9 +229,9 @@ final class WindowFunction implements Serializable {
     Object last = null;
     boolean fresh = true;
     for (int i = from; i < to; i++) {
-      int high = frame.high(p, i);
-      if (frame.start == null) {
+      if (frame.start == null && frame.all()) {
         // The frame only grows.
+        int high = frame.high(p, i);
         if (fresh || high > covered) {
           add(acc, p, covered, high);
           covered = Math.max(covered, high);
@@ -241,7 +241,10 @@ final class WindowFunction implements Serializable {
         out[i - from] = last;
       } else {
         Accumulator one = aggregate.create();
-        add(one, p, frame.low(p, i), high);
+        int[] pieces = frame.pieces(p, i);
+        for (int k = 0; k < pieces.length; k += 2) {
+          add(one, p, pieces[k], pieces[k + 1]);
+        }
         out[i - from] = aggregate.result(one);
       }
     }
@@ -266,15 +269,19 @@ final class WindowFunction implements Serializable {
     return otherwise;
   }
 
-  private Object nth(Partition p, int low, int high) {
-    if (!ignoreNulls) {
-      return low + number - 1 < high ? p.values((int) (low + number - 1))[argument] : null;
-    }
+  private Object nth(Partition p, int[] pieces) {
     long left = number;
-    for (int i = low; i < high; i++) {
-      Object v = p.values(i)[argument];
-      if (v != null && --left == 0) {
-        return v;
+    for (int k = 0; k < pieces.length; k += 2) {
+      int length = Math.max(0, pieces[k + 1] - pieces[k]);
+      if (!ignoreNulls && left > length) {
+        left -= length;
+        continue;
+      }
+      for (int i = ignoreNulls ? pieces[k] : pieces[k] + (int) left - 1; i < pieces[k + 1]; i++) {
+        Object v = p.values(i)[argument];
+        if (!ignoreNulls || v != null && --left == 0) {
+          return v;
+        }
       }
     }
     return null;

@@ -3,6 +3,7 @@ package dev.penstock.kernel.state;
 import dev.penstock.kernel.row.PhysicalRow;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Comparator;
 import java.util.Iterator;
 import java.util.List;
 import java.util.TreeMap;
@@ -20,22 +21,23 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Runs a processor over groups that are complete in one epoch and never change again, such as the rows of a closed
- * window: its state is in memory, and discarded after each group.
+ * window, or all rows of a one-shot query: its state is in memory, and discarded after each group.
  *
  * <p>Such a processor retracts nothing. A row of weight n is emitted n times, with weight 1.
  */
-public final class AtOnce implements FlatMapGroupsFunction<Row, Row, Row> {
+public final class AtOnce<G> implements FlatMapGroupsFunction<G, Row, Row> {
   private static final long serialVersionUID = 1L;
 
-  private final StatefulProcessor<Row, Row, Row> processor;
+  private final StatefulProcessor<G, Row, Row> processor;
   private transient Memory memory;
 
-  AtOnce(StatefulProcessor<Row, Row, Row> processor) {
+  /** The weight must be the last column of the processor's rows. */
+  public AtOnce(StatefulProcessor<G, Row, Row> processor) {
     this.processor = processor;
   }
 
   @Override
-  public Iterator<Row> call(Row key, Iterator<Row> rows) {
+  public Iterator<Row> call(G key, Iterator<Row> rows) {
     if (memory == null) {
       memory = new Memory();
       processor.setHandle(memory);
@@ -81,10 +83,10 @@ public final class AtOnce implements FlatMapGroupsFunction<Row, Row, Row> {
     @Override
     @SuppressWarnings("unchecked")
     public <K, V> MapState<K, V> getMapState(String name, Encoder<K> keys, Encoder<V> values, TTLConfig ttl) {
-      if (keys.clsTag().runtimeClass() != byte[].class) {
-        throw new UnsupportedOperationException("only maps of binary keys are kept in memory");
-      }
-      return (MapState<K, V>) known(new Mapped<V>());
+      boolean binary = keys.clsTag().runtimeClass() == byte[].class;
+      // In the byte order of the keys, like the state store.
+      Comparator<K> order = binary ? (a, b) -> Arrays.compareUnsigned((byte[]) a, (byte[]) b) : null;
+      return known(new Mapped<K, V>(order));
     }
 
     @Override
@@ -133,10 +135,13 @@ public final class AtOnce implements FlatMapGroupsFunction<Row, Row, Row> {
     }
   }
 
-  /** In the byte order of the keys, like the state store. */
-  private static final class Mapped<V> implements MapState<byte[], V>, Forgetful {
+  private static final class Mapped<K, V> implements MapState<K, V>, Forgetful {
     private static final long serialVersionUID = 1L;
-    private final TreeMap<byte[], V> entries = new TreeMap<>(Arrays::compareUnsigned);
+    private final TreeMap<K, V> entries;
+
+    Mapped(Comparator<K> order) {
+      entries = new TreeMap<>(order);
+    }
 
     @Override
     public boolean exists() {
@@ -144,29 +149,29 @@ public final class AtOnce implements FlatMapGroupsFunction<Row, Row, Row> {
     }
 
     @Override
-    public V getValue(byte[] key) {
+    public V getValue(K key) {
       return entries.get(key);
     }
 
     @Override
-    public boolean containsKey(byte[] key) {
+    public boolean containsKey(K key) {
       return entries.containsKey(key);
     }
 
     @Override
-    public void updateValue(byte[] key, V value) {
+    public void updateValue(K key, V value) {
       entries.put(key, value);
     }
 
     @Override
-    public scala.collection.Iterator<Tuple2<byte[], V>> iterator() {
-      List<Tuple2<byte[], V>> all = new ArrayList<>(entries.size());
+    public scala.collection.Iterator<Tuple2<K, V>> iterator() {
+      List<Tuple2<K, V>> all = new ArrayList<>(entries.size());
       entries.forEach((k, v) -> all.add(new Tuple2<>(k, v)));
       return CollectionConverters.asScala(all.iterator());
     }
 
     @Override
-    public scala.collection.Iterator<byte[]> keys() {
+    public scala.collection.Iterator<K> keys() {
       return CollectionConverters.asScala(new ArrayList<>(entries.keySet()).iterator());
     }
 
@@ -176,7 +181,7 @@ public final class AtOnce implements FlatMapGroupsFunction<Row, Row, Row> {
     }
 
     @Override
-    public void removeKey(byte[] key) {
+    public void removeKey(K key) {
       entries.remove(key);
     }
 

@@ -81,7 +81,7 @@ public record Keyed(
     @SuppressWarnings("unchecked")
     StatefulProcessor<Row, Row, Row> own = (StatefulProcessor<Row, Row, Row>) processor;
     return spec.path("atOnce").asBoolean()
-        ? groups.flatMapGroups(new AtOnce(own), Encoders.row(output))
+        ? groups.flatMapGroups(new AtOnce<>(own), Encoders.row(output))
         : groups.transformWithState(
             StateSize.counted(spec.path("size").asLong(), KeyBytes.rows(key), own), TimeMode.None(), OutputMode.Append(),
             Encoders.row(output));

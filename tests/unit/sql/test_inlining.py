@@ -1,0 +1,104 @@
+"""Calls of SQL functions become expressions."""
+
+from __future__ import annotations
+
+import pytest
+import sqlglot
+
+from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.errors import PenstockError
+from penstock.plan.dialect import DIALECT, Penstock
+from penstock.sql.bind.inlining import RETURNS, Inlining
+from penstock.sql.script import parse_script
+from penstock.sql.statements import CreateFunction
+
+_FUNCTIONS = """
+    CREATE FUNCTION twice(x INT) RETURNS BIGINT RETURN x * 2;
+    CREATE FUNCTION near(a DOUBLE, b DOUBLE DEFAULT 0, `By` DOUBLE DEFAULT 1 + 1) RETURNS BOOLEAN COMMENT 'close' RETURN abs(a - near.b) <= by;
+    CREATE FUNCTION more(x INT) RETURNS INT LANGUAGE SQL RETURN twice(twice(x)) + x;
+    CREATE FUNCTION field(s STRUCT<a: INT>) RETURNS INT RETURN s.a + field.s.a;
+    CREATE FUNCTION each(l ARRAY<INT>, x INT) RETURNS ARRAY<INT> RETURN transform(l, x -> x + 1);
+    CREATE FUNCTION one() RETURNS INT RETURN 1;
+"""
+
+
+class _Catalog:
+    def __init__(self) -> None:
+        self.objects: dict[str, ObjectInfo] = {}
+        for i, s in enumerate(parse_script(_FUNCTIONS)):
+            assert isinstance(s, CreateFunction) and s.returns is not None
+            self.objects[s.name] = ObjectInfo(
+                i, s.name, Kind.FUNCTION, s.parameters, sql=s.text, options={RETURNS: s.returns}
+            )
+
+    def get(self, name: str, /) -> ObjectInfo | None:
+        return self.objects.get(name.lower())
+
+    def names(self) -> list[str]:
+        return list(self.objects)
+
+
+def _inlined(text: str) -> str:
+    tree = sqlglot.parse_one(text, dialect=Penstock)
+    return Inlining(_Catalog(), None, programs=False).tree(tree).sql(dialect=DIALECT)
+
+
+@pytest.mark.parametrize(
+    ("written", "inlined"),
+    [
+        ("a + 1", "a + 1"),
+        ("twice(a + 1)", "CAST(CAST(a + 1 AS int) * 2 AS bigint)"),
+        ("1 + TWICE(twice(a))", "1 + CAST(CAST(CAST(CAST(a AS int) * 2 AS bigint) AS int) * 2 AS bigint)"),
+        ("near(a)", "CAST(ABS(CAST(a AS double) - CAST(0 AS double)) <= CAST(1 + 1 AS double) AS boolean)"),
+        ("near(a, by => b)", "CAST(ABS(CAST(a AS double) - CAST(0 AS double)) <= CAST(b AS double) AS boolean)"),
+        ("field(r)", "CAST(CAST(r AS struct<a:int>).a + CAST(r AS struct<a:int>).a AS int)"),
+        ("each(l, 7)", "CAST(TRANSFORM(CAST(l AS array<int>), x -> x + 1) AS array<int>)"),
+        ("one()", "CAST(1 AS int)"),
+        ("CASE WHEN a THEN one() END", "CASE WHEN a THEN CAST(1 AS int) END"),
+    ],
+)  # fmt: skip
+def test_a_call_is_its_result_with_values_for_parameters(written: str, inlined: str) -> None:
+    assert _inlined(written).lower() == inlined.lower()
+
+
+def test_functions_call_functions() -> None:
+    assert _inlined("more(a)").lower().count("* 2") == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ("twice()", "PSK-1007"),
+        ("twice(1, 2)", "PSK-1007"),
+        ("near(1, a => 2)", "PSK-1007"),
+        ("near(1, c => 2)", "PSK-1007"),
+        ("more(rand())", "PSK-1012"),
+    ],
+)
+def test_calls_that_fit_no_function_are_refused(call: str, code: str) -> None:
+    with pytest.raises(PenstockError, match=code):
+        _inlined(call)
+
+
+def test_a_value_that_changes_may_be_used_once() -> None:
+    assert "rand()" in _inlined("twice(rand() * 10)").lower()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("CREATE FUNCTION f(x INT, x INT) RETURN 1", "PSK-1014"),
+        ("CREATE FUNCTION f(x INT PRIMARY KEY) RETURN 1", "PSK-1012"),
+        ("CREATE FUNCTION f(x INT DEFAULT 1, y INT) RETURN 1", "PSK-1012"),
+        ("CREATE FUNCTION f(x INT) RETURNS TABLE (a INT) RETURN SELECT 1", "PSK-1001"),
+        ("CREATE FUNCTION f(x INT) RETURN (SELECT max(a) FROM t)", "PSK-1012"),
+        ("CREATE FUNCTION f(x INT) RETURNS INT", "PSK-1001"),
+        ("CREATE FUNCTION f(x INT) RETURNS INT RETURN", "PSK-1001"),
+        ("CREATE FUNCTION f(x INT) RETURNS INT RETURN x + 1 FROM t", "PSK-1001"),
+        ("CREATE FUNCTION f RETURNS INT RETURN 1", "PSK-1001"),
+    ],
+)
+def test_statements_that_are_refused(text: str, code: str) -> None:
+    with pytest.raises(PenstockError) as refused:
+        parse_script(text)
+    assert refused.value.code == code and refused.value.position is not None
