@@ -237,6 +237,7 @@ class StreamingQuery:
                 while changes.next(0) is not None:
                     pass
                 undo.pop_all()
+                self._end_output()
                 self._switch(new, made, changes)
                 self._runs.skip(self._job)
         self._end_old()
@@ -247,12 +248,16 @@ class StreamingQuery:
         self._before.append((self._info, self._changes))
         self._info, self._changes, self._compiled = made, changes, new._compiled
 
+    def _end_output(self) -> None:
+        """Whatever this version still makes of later rows, until it is stopped, has no reader: they are the next version's. What it has emitted can still be polled."""
+        assert self._info is not None
+        self._engine.hub.end(self._info.id)
+
     def _end_old(self) -> None:
-        """Ends the version that was replaced. What it has put out can still be polled, and then goes."""
+        """Stops the version that was replaced."""
         engine, (old, _) = self._engine, self._before[-1]
         with engine.ddl:
             engine.jobs.stop(old)
-        engine.hub.end(old.id)
 
     def stop(self) -> None:
         """Ends the query; what was not polled is gone. Stopping it again does nothing."""
