@@ -20,8 +20,9 @@ _CREATES = (
     st.CreateView,
     st.CreateNamedQuery,
     st.CreateSink,
-    st.CreateFunction,
 )
+_CALL = "()"
+"""Ends the names of functions: a stream may have the name of a function that it calls."""
 
 
 def ordered(statements: Sequence[st.Statement], exists: Callable[[str], bool]) -> list[tuple[int, st.Statement]]:
@@ -38,7 +39,7 @@ def ordered(statements: Sequence[st.Statement], exists: Callable[[str], bool]) -
     needs: dict[int, dict[int, exp.Expr]] = {}
     for number, s in numbered:
         for name, node in _read(s):
-            if name in made and not exists(name):
+            if name in made and not exists(name.removesuffix(_CALL)):
                 needs.setdefault(number, {})[made[name]] = node
     if all(other < number for number, others in needs.items() for other in others):
         return numbered
@@ -58,7 +59,9 @@ def ordered(statements: Sequence[st.Statement], exists: Callable[[str], bool]) -
 
 
 def _created(s: st.Statement) -> Iterator[str]:
-    if isinstance(s, _CREATES):
+    if isinstance(s, st.CreateFunction):
+        yield s.name.lower() + _CALL
+    elif isinstance(s, _CREATES):
         yield s.name.lower()
         query = getattr(s, "query", None)
         if isinstance(query, ParsedQuery):
@@ -68,12 +71,12 @@ def _created(s: st.Statement) -> Iterator[str]:
 def _read(s: st.Statement) -> Iterator[tuple[str, exp.Expr]]:
     """The names of the objects that a new query reads, and those of the functions that it or a new function calls."""
     if isinstance(s, st.CreateFunction):
-        yield from ((n.name.lower(), n) for n in s.body.find_all(exp.Anonymous))
+        yield from ((n.name.lower() + _CALL, n) for n in s.body.find_all(exp.Anonymous))
     if not isinstance(s, (st.CreateStream, st.CreateView, st.CreateNamedQuery, st.CreateSink)) or s.query is None:
         return
     for call in s.query.ast.find_all(exp.Anonymous):
         if not isinstance(call.parent, exp.Table):
-            yield call.name.lower(), call
+            yield call.name.lower() + _CALL, call
     for table in s.query.ast.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and not is_cte(table):
             yield table.name.lower(), table

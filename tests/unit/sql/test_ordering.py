@@ -28,6 +28,8 @@ from penstock.sql.script import parse_script
         ),
         ("CREATE VIEW v AS SELECT * FROM late; CREATE STREAM q AS SELECT * FROM known LATE DATA TO late", [2, 1]),
         ("CREATE VIEW v AS SELECT * FROM nowhere; SELECT 1", [1, 2]),
+        ("CREATE VIEW tumble AS SELECT k FROM known GROUP BY k, TUMBLE(ts, INTERVAL '1' SECOND)", [1]),
+        ("CREATE VIEW v AS SELECT f(a) FROM known; CREATE FUNCTION f(x INT) RETURNS INT RETURN x + 1", [2, 1]),
         (
             "CREATE VIEW a AS SELECT * FROM t; CREATE VIEW b AS SELECT * FROM a; CREATE TABLE t (x INT); SELECT 1",
             [3, 1, 2, 4],
