@@ -46,4 +46,6 @@ def test_analyze_tells_the_figures_of_the_running_query(db: penstock.Database) -
     assert re.search(r"running as g: running, \d+ epochs, LSN \d+, watermark None", told)
     assert "rows: 4 in, 1 out, 0 late" in told
     assert re.search(r"last epoch: \d+ ms: waiting \d+ ms, .*running \d+ ms, .*recording \d+ ms", told)
-    assert db.explain(view.partition(" AS ")[2], analyze=True) == told
+    again = db.explain(view.partition(" AS ")[2], analyze=True)
+    # An epoch may have run in between.
+    assert again.partition("last epoch")[0] == told.partition("last epoch")[0]
