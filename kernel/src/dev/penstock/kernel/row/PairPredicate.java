@@ -2,18 +2,13 @@ package dev.penstock.kernel.row;
 
 import java.io.Serializable;
 import java.util.List;
-import org.apache.spark.sql.Dataset;
-import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
-import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
 import org.apache.spark.sql.catalyst.expressions.Predicate;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
@@ -43,22 +38,8 @@ public final class PairPredicate implements Serializable {
 
   /** Resolves {@code sql}; throws Spark's analysis error if it does not match the columns or is not BOOLEAN. */
   public static PairPredicate of(SparkSession spark, String sql, StructType left, StructType right) {
-    StructType both = left;
-    for (var field : right.fields()) {
-      both = both.add(field);
-    }
-    Dataset<Row> empty = spark.createDataFrame(List.<Row>of(), both);
-    // A relation that is opaque to the optimizer, so that the expression is not folded away.
-    Dataset<Row> opaque = spark.createDataFrame(empty.javaRDD(), both);
-    var frame = (org.apache.spark.sql.classic.Dataset<Row>) opaque;
-    Seq<Attribute> columns = frame.queryExecution().analyzed().output();
-    var chosen = (org.apache.spark.sql.classic.Dataset<Row>)
-        opaque.select(functions.expr(sql).cast("boolean").as("residual"));
-    LogicalPlan plan = chosen.queryExecution().optimizedPlan();
-    if (!(plan instanceof Project project) || !(project.projectList().head() instanceof Alias alias)) {
-      throw new IllegalArgumentException("the join condition cannot be evaluated row by row: " + sql);
-    }
-    return new PairPredicate(alias.child(), columns, left.size(), right.size());
+    Resolved resolved = Resolved.of(spark, List.of(functions.expr(sql).cast("boolean")), left, right);
+    return new PairPredicate(resolved.outputs().head(), resolved.columns(), left.size(), right.size());
   }
 
   /** Whether two packed rows match the condition. */
