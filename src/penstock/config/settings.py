@@ -126,6 +126,12 @@ class EngineSettings(Section):
         description="CPU time of a new JVM, after its start, up to which it is warmed up, in milliseconds; 0: not at all; 10,000 are enough. While the database is idle, synthetic rows go through a temporary "
         "database of their own, so that the code that rows go through is compiled before the first row needs it. The program's own work counts.",
     )
+    gather_ms: Count = Field(
+        default=200,
+        ge=0,
+        description="How long a query that emits only closed windows gathers rows between two epochs; 0: not at all. It reads at once when a window closes, when 50,000 rows wait, and when "
+        "`flush`, a read or a checkpoint waits for it. Late rows that go to a side stream can be this much later.",
+    )
     poll_timeout_ms: Count = Field(
         default=200,
         ge=1,

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import PenstockError, fail
 from penstock.log import Covered
+from penstock.plan.closings import Closing
 from penstock.plan.nodes import Join
 from penstock.spark.calls import interruptible
 from penstock.spark.compile import Compiled
@@ -120,6 +121,8 @@ class KernelJob:
         state_limit: int = 0,
         codegen: bool = True,
         recorded: Covered | None = None,
+        gather_ms: int = 0,
+        closings: Iterable[Closing] = (),
     ) -> None:
         self._spark = spark
         self._codegen = codegen
@@ -135,6 +138,8 @@ class KernelJob:
             "everyMs": every_ms,
             "start": start,
             "stateLimit": state_limit,
+            "gatherMs": gather_ms,
+            "closings": [[c.step_ms, c.first_ms] for c in closings],
         }
         with translated():
             self._clock = kernel.EpochClock.create(job, json.dumps(spec | self._spec()))

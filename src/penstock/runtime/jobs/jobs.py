@@ -26,7 +26,7 @@ from penstock.runtime.jobs.planned import Planned, Planner
 from penstock.runtime.jobs.recovery import Beginning, Recovery
 from penstock.runtime.jobs.relocate import relocate
 from penstock.runtime.lifecycle import JobState
-from penstock.runtime.storage.backpressure import Reader
+from penstock.runtime.storage.backpressure import Reader, limits
 from penstock.runtime.storage.contents import complete, contents
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.record import GENERATION, Recorder, change_part
@@ -262,6 +262,9 @@ class Jobs:
         asks = self._asks(info)
         owner = storage.info(info.owner_id) if info.role is Role.PROBE and info.owner_id is not None else None
         recorder = Recorder(storage, outputs, planned.compiled.outputs, solo.base, asks, [self.errors_of(info)])
+        # Writers wait until the query has read what they wrote, so it reads at once.
+        inputs = [found for i in planned.compiled.objects if (found := storage.find(i)) is not None]
+        limited = any(any(limits(i, storage.settings)) for i in inputs)
 
         def make() -> KernelJob:
             return KernelJob(
@@ -279,6 +282,8 @@ class Jobs:
                 state_limit=planned.limits.query,
                 codegen=planned.codegen,
                 recorded=recorder.recorded(),
+                gather_ms=settings.gather_ms if planned.closings and not limited else 0,
+                closings=planned.closings,
             )
 
         told = [*outputs, *([owner] if owner is not None else [])]

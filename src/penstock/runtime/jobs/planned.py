@@ -16,6 +16,7 @@ from penstock.config import substitute
 from penstock.disk import make_folder, unpack_json, write_json
 from penstock.errors import PenstockError, fail
 from penstock.plan import nodes as p
+from penstock.plan.closings import Closing, closings
 from penstock.plan.explain import explain
 from penstock.runtime.jobs.checkpoint import begun
 from penstock.runtime.jobs.compute import Compute
@@ -72,6 +73,11 @@ class Planned:
         """Whether the same input leads to the same output, whenever it is read: nothing expires by the wall clock, and no expression is random."""
         expires = any(isinstance(n, p.Join) and n.ttl_ms for n in self.query.root.walk())
         return not expires and not _CHANGING.search(explain(self.query))
+
+    @cached_property
+    def closings(self) -> frozenset[Closing]:
+        """The watermarks before which it emits nothing but late rows; empty if it can emit at any time."""
+        return closings(self.query) if self.membership is None else frozenset()
 
     @cached_property
     def signature(self) -> Signature:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.catalog.objects import ObjectInfo
 from penstock.plan import nodes as p
+from penstock.plan.closings import closings
 from penstock.plan.explain import explain
 from penstock.runtime.engine import Engine
 from penstock.runtime.jobs.job import Job
@@ -31,7 +32,7 @@ def explain_query(engine: Engine, statement: Explained, query: p.Query) -> list[
     limits = state_limits({} if isinstance(statement, st.Select) else statement.query.options)
     compiled, company = engine.jobs.planner.compile(None, "explain", query, engine.catalog.by_id, limits, "")
     lines = _lines(engine, query, compiled, _notes(query, compiled))
-    return [*lines, *_job(engine, compiled, company)]
+    return [*lines, *_job(engine, query, compiled, company)]
 
 
 def explain_analyze(engine: Engine, statement: Explained, query: p.Query) -> list[str]:
@@ -43,7 +44,7 @@ def explain_analyze(engine: Engine, statement: Explained, query: p.Query) -> lis
     planned = engine.jobs.planned[object_id]
     figures = job.kept(object_id)
     lines = _lines(engine, planned.query, planned.compiled, _notes(planned.query, planned.compiled, figures))
-    lines += _job(engine, planned.compiled, planned.membership or planned.alone)
+    lines += _job(engine, planned.query, planned.compiled, planned.membership or planned.alone)
     return [*lines, *_figures(engine, object_id, job)]
 
 
@@ -53,7 +54,7 @@ def explain_object(engine: Engine, info: ObjectInfo, *, analyze: bool) -> list[s
     job = engine.jobs.by_object.get(info.id)
     figures = job.kept(planned.output_ids[0]) if analyze and job is not None else []
     lines = _lines(engine, planned.query, planned.compiled, _notes(planned.query, planned.compiled, figures))
-    lines += _job(engine, planned.compiled, planned.membership or planned.alone)
+    lines += _job(engine, planned.query, planned.compiled, planned.membership or planned.alone)
     if not analyze:
         return lines
     trouble = engine.jobs.trouble(info)
@@ -113,10 +114,11 @@ def _lines(engine: Engine, query: p.Query, compiled: Compiled, note: Callable[[p
     return lines
 
 
-def _job(engine: Engine, compiled: Compiled, company: Membership | str) -> list[str]:
+def _job(engine: Engine, query: p.Query, compiled: Compiled, company: Membership | str) -> list[str]:
     """With whom a query shares its job, or why it has one of its own."""
     if isinstance(company, str):
-        return [f"job: its own, because {company}"]
+        gathers = ["gathers rows until a window closes"] if closings(query) else []
+        return [f"job: its own, because {company}", *gathers]
     names = ", ".join(engine.catalog.by_id(i).name for i in company.objects)
     kind = "keyed queries" if compiled.operators else "queries without state"
     return [f"job: shared by {kind} on {names}"]

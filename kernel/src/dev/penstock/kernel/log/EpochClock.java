@@ -32,6 +32,8 @@ public final class EpochClock {
   private static final ObjectMapper JSON = new ObjectMapper();
   /** The object that always holds one row, which nobody has inserted. */
   private static final int UNIT = 0;
+  /** An epoch of so many rows costs less for a row than one of fewer, and not less than one of more. */
+  private static final long GATHERED_ROWS = 50_000;
 
   private final LogIndex index;
   private final EpochInputs inputs;
@@ -53,6 +55,8 @@ public final class EpochClock {
   private LogOffset target;
   /** When the target was chosen, by the monotonic clock; 0 if it was not. */
   private long chosen;
+  /** Somebody waits for everything up to this LSN. */
+  private long wanted;
   private boolean looked;
   private boolean resume;
 
@@ -71,7 +75,13 @@ public final class EpochClock {
     inputs = new EpochInputs(index, objects, spec.get("maxRows").asLong());
     pollMs = spec.get("pollMs").asLong();
     startLsn = spec.get("start").asLong();
-    pace = new EpochPace(spec.get("everyMs").asLong(), spec.path("ttlMs").asLong());
+    long[][] closings = new long[spec.path("closings").size()][];
+    for (int i = 0; i < closings.length; i++) {
+      JsonNode c = spec.get("closings").get(i);
+      closings[i] = new long[] {c.get(0).asLong(), c.get(1).asLong()};
+    }
+    pace = new EpochPace(
+        spec.get("everyMs").asLong(), spec.path("ttlMs").asLong(), spec.path("gatherMs").asLong(), closings);
     progress = new EpochProgress(eventTime, startLsn);
     List<StateSize> sizes = new ArrayList<>();
     for (JsonNode size : spec.path("sizes")) {
@@ -292,12 +302,16 @@ public final class EpochClock {
         long head = inputs.bounded(base.lsn, limit);
         int slots = roster.ready(base.roster, limit);
         if (inputs.changed(base.lsn, head) || slots > base.roster) {
-          looked = false;
-          pace.begun();
           long reached = Math.max(head, roster.reach(base.roster, slots));
-          return Timeline.advance(index, followed, base, reached, slots);
-        }
-        if (pace.expires() && ownBeat(base)) {
+          LogOffset ahead = Timeline.advance(index, followed, base, reached, slots);
+          long gathers = slots > base.roster || end != null ? 0 : gathers(base, ahead);
+          if (gathers <= 0) {
+            looked = false;
+            pace.begun();
+            return ahead;
+          }
+          wait = Math.min(wait, gathers);
+        } else if (pace.expires() && ownBeat(base)) {
           looked = false;
           return beat(base);
         }
@@ -313,6 +327,18 @@ public final class EpochClock {
       }
       index.wait(wait);
     }
+  }
+
+  /**
+   * Milliseconds for which rows can wait that an epoch would read: it would emit nothing, because it closes no window, and nobody waits for it. Zero or less: an epoch begins.
+   */
+  private long gathers(LogOffset base, LogOffset ahead) {
+    long left = pace.gathers();
+    boolean due = left <= 0
+        || inputs.changed(base.lsn, wanted)
+        || pace.closes(base.wm(), ahead.wm())
+        || inputs.rows(base.lsn, ahead.lsn) >= GATHERED_ROWS;
+    return due ? 0 : left;
   }
 
   private static LogOffset beat(LogOffset base) {
@@ -386,6 +412,10 @@ public final class EpochClock {
   public boolean awaitSettled(long lsn, long timeoutMs) throws InterruptedException {
     Deadline deadline = Deadline.in(timeoutMs);
     synchronized (index) {
+      if (lsn > wanted) {
+        wanted = lsn;
+        index.notifyAll();
+      }
       while (!settled(lsn)) {
         long wait = deadline.left();
         if (wait <= 0) {

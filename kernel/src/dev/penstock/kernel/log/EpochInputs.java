@@ -56,6 +56,17 @@ final class EpochInputs {
     return false;
   }
 
+  /** How many rows the log has in (after, upTo]. */
+  long rows(long after, long upTo) {
+    long rows = 0;
+    for (int o : objects) {
+      for (LogTrack.Entry e : index.entries(o, after, upTo)) {
+        rows += e.rows;
+      }
+    }
+    return rows;
+  }
+
   /** How far an epoch goes that begins after an LSN: whole commits, not more rows than an epoch may hold, but all seeds. */
   long bounded(long after, long head) {
     long most = maxRows;

@@ -1,23 +1,52 @@
 package dev.penstock.kernel.log;
 
 /**
- * When a job may begin an epoch according to the wall clock: the ticks of EMIT EVERY, and the expiry of rows.
+ * When a job may begin an epoch according to the wall clock: the ticks of EMIT EVERY, the expiry of rows, and how long a job gathers rows that emits
+ * nothing until a window closes.
  * All waits use the monotonic clock; the wall clock only determines the ticks.
  */
 final class EpochPace {
   private final long everyMs;
   private final long ttlMs;
+  private final long gatherMs;
+  private final long[][] closings;
   private Deadline tick = Deadline.in(0);
+  private Deadline gathered = Deadline.in(0);
   private Deadline sweep;
 
   /**
    * @param everyMs the time between two ticks, which lie on multiples of it; 0: an epoch may begin at any time
    * @param ttlMs how long rows are kept by the wall clock; 0: for ever
+   * @param gatherMs how long a job gathers rows after it has begun an epoch; 0: not at all
+   * @param closings the watermarks at which its windows close: pairs of a step and one of them
    */
-  EpochPace(long everyMs, long ttlMs) {
+  EpochPace(long everyMs, long ttlMs, long gatherMs, long[][] closings) {
     this.everyMs = everyMs;
     this.ttlMs = ttlMs;
+    this.gatherMs = gatherMs;
+    this.closings = closings;
     this.sweep = ttlMs > 0 ? Deadline.in(ttlMs) : null;
+  }
+
+  /** Milliseconds for which the job goes on gathering rows; zero or less: it does not. */
+  long gathers() {
+    return gatherMs > 0 ? gathered.left() : 0;
+  }
+
+  /** Whether a window closes between two watermarks. */
+  boolean closes(long from, long to) {
+    if (to == JobTime.NONE || from == to) {
+      return false;
+    }
+    if (from == JobTime.NONE) {
+      return true;
+    }
+    for (long[] c : closings) {
+      if (Math.floorDiv(to - c[1], c[0]) > Math.floorDiv(from - c[1], c[0])) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** Milliseconds until an epoch may begin; zero or less: now. */
@@ -34,6 +63,9 @@ final class EpochPace {
   void begun() {
     if (everyMs > 0) {
       tick = Deadline.in(everyMs - Math.floorMod(System.currentTimeMillis(), everyMs));
+    }
+    if (gatherMs > 0) {
+      gathered = Deadline.in(gatherMs);
     }
     if (ttlMs > 0) {
       sweep = Deadline.in(ttlMs + 1);
