@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -181,7 +182,17 @@ class Life:
                 self.churn()
             except PenstockError as error:
                 self.started_again(error)
-                self.compare()
+                self.survive(self.compare)
+
+    def survive(self, *steps: Callable[[], None]) -> None:
+        """Repeats the steps until the JVM lives through all of them."""
+        while True:
+            try:
+                for step in steps:
+                    step()
+                return
+            except PenstockError as error:
+                self.started_again(error)
 
     def started_again(self, error: PenstockError) -> None:
         """Starts the database again when its JVM has ended; anything else is a defect."""
@@ -198,15 +209,9 @@ def jvm() -> int | None:
 
 def main() -> None:
     life = Life(Task(**json.loads(sys.argv[1])))
-    while True:
-        try:
-            life.prepare()
-            life.compare()
-            break
-        except PenstockError as error:
-            life.started_again(error)
+    life.survive(life.prepare, life.compare)
     life.go_on()
-    life.compare()
+    life.survive(life.compare)
     life.db.close()
     say(ended=life.made)
 
