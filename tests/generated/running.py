@@ -104,9 +104,9 @@ class Running:
         for table in group.tables:
             self.db.execute(table.ddl())
         self._done = 0
-        self._views = {b.name: b.select.sql for b in group.bases}
-        for name, sql in self._views.items():
-            self.db.execute(group.view(name, sql))
+        self._views = {b.name: b.select.sql for b in group.bases if b.select.spark}
+        for base in group.bases:
+            self.db.execute(group.view(base.name, base.select.sql))
 
     def load(self) -> None:
         """Performs the first commit already, so that the views are made over rows that are there."""

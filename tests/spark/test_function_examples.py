@@ -87,7 +87,12 @@ def _item(text: str) -> exp.Expression | None:
 
 
 def _values(table: pa.Table) -> list[Any]:
-    return [[str(c.type).replace(" not null", ""), [repr(v) for v in c.to_pylist()]] for c in table.columns]
+    return [[_type(c.type), [repr(v) for v in c.to_pylist()]] for c in table.columns]
+
+
+def _type(given: pa.DataType) -> str:
+    """Arrow's name of a type, whatever DuckDB or Spark call the elements of a list."""
+    return re.sub(r"list<\w+: ", "list<element: ", str(given).replace(" not null", ""))
 
 
 def _spark(spark: SparkSession, text: str) -> list[Any] | None:
