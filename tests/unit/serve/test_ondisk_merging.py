@@ -77,8 +77,8 @@ def test_small_merges_do_not_wait_for_a_large_one(tmp_path: Path, monkeypatch: p
     for _ in range(100):
         epoch += 1
         s.apply(1, change(epoch * 500), epoch=epoch, lsn=epoch)
-        s._disk.writing.run(lambda: None)
-        s._disk.merging[False].run(lambda: None)
+        s._objects.workers.writing.run(lambda: None)
+        s._objects.workers.merging[False].run(lambda: None)
         most = max(most, len(s.on_disk()[1].segments))
     # Without small merges there would be one for each of a hundred changes.
     assert most < 40
