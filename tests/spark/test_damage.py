@@ -13,7 +13,6 @@ import pytest
 from tests.effort import EFFORT, times
 from tests.spark.conftest import CONFIG, MASTER, Opener
 from tests.spark.damaging import (
-    DAMAGES,
     SCRIPT,
     build,
     check,
@@ -125,10 +124,14 @@ def test_each_finding(built: Built, tmp_path: Path, case: str) -> None:
 
 @pytest.mark.skipif(EFFORT == 1, reason="many minutes; `make test-long` runs it")
 def test_every_kind_of_file_with_every_kind_of_damage(built: Built, tmp_path: Path) -> None:
-    for i, (_, path, how) in enumerate(damages(built.folder)):
+    for i, (what, path, how, damage) in enumerate(damages(built.folder)):
         folder = built.again(tmp_path / str(i))
-        DAMAGES[how](folder / path.relative_to(built.folder))
-        outcome(folder, built)
+        damage(folder / path.relative_to(built.folder))
+        try:
+            outcome(folder, built)
+        except AssertionError as error:
+            raise AssertionError(f"{what}, {how}") from error
+        shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("seed", range(times(1)))
