@@ -33,13 +33,17 @@ from tests.unit.runtime.storing import settings
 from penstock.api.database import Transaction
 from penstock.disk import crash_point
 from penstock.disk.crash import Armed
+from penstock.runtime.closed import closed_database
 from penstock.runtime.engine import Engine
+from penstock.runtime.jobs.remote import remote
+from penstock.runtime.jobs.savepoints import import_checkpoint
 
 STEPS = {
     "log.written": 30, "log.synced": 30, "log.rolled": 4, "log.trimmed": 2, "file.written": 40, "file.replaced": 40, "checkpoint.linked": 3, "checkpoint.written": 3,
     "checkpoint.pruned": 2, "ddl.started": 4, "ddl.written": 4, "ddl.removing": 8, "epoch.recorded": 30, "sink.begun": 12, "sink.written": 12, "sink.prepared": 12,
     "sink.decided": 12, "files.renamed": 12, "sink.committed": 12, "sink.announced": 12, "restore.prepared": 1, "restore.decided": 1, "restore.moved": 3,
-    "restore.replaced": 1, "restore.finished": 1, "files.taken_back": 2, "sink.taken_back": 1,
+    "restore.replaced": 1, "restore.finished": 1, "files.taken_back": 2, "sink.taken_back": 1, "upload.copied": 3,
+    "upload.listed": 3, "upload.pruned": 2,
 }  # fmt: skip
 """The named steps, and at which pass of each a life is killed, at most."""
 LIFE = 25
@@ -72,8 +76,11 @@ class Life:
         self._saved: dict[int, int] = {}
 
     def run(self) -> None:
+        place = (self._folder / "there").as_uri()
+        self._check_uploaded(place)
         small = settings(
-            log={"wal_mode": "sync", "segment_bytes": 4096, "retain_bytes": 8192}, checkpoint={"interval_ms": 0}
+            log={"wal_mode": "sync", "segment_bytes": 4096, "retain_bytes": 8192},
+            checkpoint={"interval_ms": 0, "url": place},
         )
         self._patch.setattr("tests.unit.runtime.engines.Engine", lambda folder, _: Engine(folder, small))
         if not self._syncs:
@@ -88,6 +95,19 @@ class Life:
         self.compare()
         self.db.engine.close()
         say(ended=True)
+
+    def _check_uploaded(self, place: str) -> None:
+        """Every checkpoint that is listed elsewhere is whole, and the newest makes a database."""
+        there = remote(place)
+        ids = there.ids()
+        for id in ids:
+            there.verify(id)
+        if ids and self._chance.random() < 0.2:
+            copy = self._folder / "copy"
+            shutil.rmtree(copy, ignore_errors=True)
+            import_checkpoint(place, copy)
+            with closed_database(copy) as storage:
+                assert {o.name for o in storage.catalog.objects()} >= {"t", "s", "a", "b", "c", "d", "f"}
 
     def compare(self) -> None:
         db = self.db

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import google_crc32c
 
-from penstock.disk import inner, make_folder, pack_json, read_json, sync_folder, unpack_json, write_json
+from penstock.disk import crash_point, inner, make_folder, pack_json, read_json, sync_folder, unpack_json, write_json
 from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs.place import Place
 from penstock.runtime.storage.checkpoints import MANIFEST, CheckpointStore, listed
@@ -102,9 +102,11 @@ class RemoteCheckpoints:
                 if self.place.write(f"{_OBJECTS}/{name}", folder / path, size) != crc:
                     self.place.remove(f"{_OBJECTS}/{name}")
                     raise fail("PSK-6001", f"{store.path(id) / path} is damaged: its checksum does not match.")
+        crash_point("upload.copied")
         made = Uploaded(id, manifest.lsn, manifest.time_ms, len(manifest.jobs), manifest.bytes, files)
         content = {**made.__dict__, "files": {path: list(known) for path, known in files.items()}}
         self.place.put(f"{_LISTS}/{id}.json", pack_json(content, _FORMAT))
+        crash_point("upload.listed")
         return True
 
     def _claim(self, owner: str) -> None:
@@ -136,6 +138,7 @@ class RemoteCheckpoints:
         gone = known[:-keep]
         for id in gone:
             self.place.remove(f"{_LISTS}/{id}.json")
+            crash_point("upload.pruned")
         needed: set[str] = set()
         for id in known[-keep:]:
             try:
