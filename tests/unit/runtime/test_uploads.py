@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.s3 import CREDENTIALS, ObjectStore, object_store
-from tests.unit.runtime.storing import in_contents, make, opened, part
+from tests.unit.runtime.engines import database
+from tests.unit.runtime.storing import in_contents, make, opened, part, settings
 
 from penstock.config.settings import CheckpointSettings
 from penstock.errors import PenstockError
+from penstock.runtime.engine import Engine
 from penstock.runtime.jobs.remote import RemoteCheckpoints, identity, remote
 from penstock.runtime.jobs.restoring import fetch_missing
 from penstock.runtime.jobs.savepoints import export_checkpoint, import_checkpoint
 from penstock.runtime.jobs.saving import capture_all, save
+from penstock.runtime.statements.totals import database_status
 from penstock.runtime.storage.storage import Storage
 from penstock.runtime.storage.totals import DatabaseCounts
 from penstock.runtime.uploads import Uploads
@@ -129,6 +133,25 @@ def test_two_databases_do_not_share_a_place(tmp_path: Path) -> None:
             remote((tmp_path / "copy" / "there").as_uri(), tmp_path / "copy")
         with pytest.raises(PenstockError, match=r"PSK-6008.*has the checkpoints of a database"):
             export_checkpoint(storage.checkpoints, id, place)
+
+
+def test_a_copy_of_a_database_does_not_mix_its_checkpoints_with_those_of_the_original(tmp_path: Path) -> None:
+    place = (tmp_path / "there").as_uri()
+    with opened(tmp_path / "db") as storage:
+        remote(place).upload(storage.checkpoints, saved(storage, 1), identity(storage.checkpoints.folder))
+    shutil.copytree(tmp_path / "db", tmp_path / "copy")
+    with opened(tmp_path / "copy") as storage:
+        # It has the same identity, and what is there is its own.
+        owner = identity(storage.checkpoints.folder)
+        assert not remote(place).upload(storage.checkpoints, 1, owner)
+        other = saved(storage, 2)
+    with opened(tmp_path / "db") as storage:
+        remote(place).upload(storage.checkpoints, saved(storage, 3), owner)
+        remote(place).upload(storage.checkpoints, saved(storage, 4), owner)
+    with opened(tmp_path / "copy") as storage:
+        for id in (other, saved(storage, 5)):
+            with pytest.raises(PenstockError, match=r"PSK-6008.*has checkpoint 3, which this database has not made"):
+                remote(place).upload(storage.checkpoints, id, owner)
 
 
 def test_a_damaged_checkpoint_is_not_uploaded(tmp_path: Path) -> None:
@@ -270,3 +293,41 @@ def test_the_store_has_the_prefix_of_its_url(tmp_path: Path, monkeypatch: pytest
 
 def _upload(storage: Storage, store: ObjectStore, prefix: str) -> None:
     remote(store.url(prefix)).upload(storage.checkpoints, saved(storage, 1), identity(storage.checkpoints.folder))
+
+
+def test_a_database_uploads_its_checkpoints_and_goes_back_to_one_that_is_only_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "there"
+    given = settings(checkpoint={"interval_ms": 0, "max_retained": 3, "url": place.as_uri()})
+    monkeypatch.setattr("tests.unit.runtime.engines.Engine", lambda folder, _: Engine(folder, given))
+    with database(tmp_path / "db", monkeypatch) as db:
+        db.run("CREATE TABLE t (k BIGINT NOT NULL, v VARCHAR, PRIMARY KEY (k))")
+        db.engine.start()
+        db.insert("t", (1, "x"))
+        (first,) = db.run("CHECKPOINT")["checkpoint"].to_pylist()
+        up = db.engine.uploads
+        with up._changed:
+            assert up._changed.wait_for(lambda: up.last == first, 60)
+        assert db.run("SHOW CHECKPOINTS")["uploaded"].to_pylist() == [True]
+        whole = database_status(db.engine)
+        assert (whole.uploads_completed, whole.uploads_failed, whole.uploaded_id) == (1, 0, first)
+        assert whole.upload_error is None
+        db.insert("t", (2, "y"))
+    # The last checkpoint was uploaded before the end.
+    assert remote(place.as_uri()).ids() == [first, first + 1]
+    with database(tmp_path / "db", monkeypatch) as db:
+        db.engine.start()
+        shutil.rmtree(db.engine.storage.checkpoints.path(first))
+        assert db.rows("t") == {(1, "x"): 1, (2, "y"): 1}
+        with pytest.raises(PenstockError, match="PSK-6005"):
+            db.run("RESTORE FROM CHECKPOINT 99")
+        db.run(f"RESTORE FROM CHECKPOINT {first}")
+        assert db.rows("t") == {(1, "x"): 1}
+        shutil.rmtree(place)
+        place.write_text("")
+        (made,) = db.run("CHECKPOINT")["checkpoint"].to_pylist()
+        up = db.engine.uploads
+        with up._changed:
+            assert up._changed.wait_for(lambda: up.error is not None, 60)
+        assert made > first and "PSK-6008" in str(database_status(db.engine).upload_error)

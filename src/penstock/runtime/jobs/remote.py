@@ -89,11 +89,18 @@ class RemoteCheckpoints:
     def upload(self, store: CheckpointStore, id: int, owner: str) -> bool:
         """Copies what is not there yet; False if all of it is. Raises PSK-6005 if the checkpoint is no longer kept, PSK-6001 if it is damaged, PSK-6008 if the place is another database's."""
         self._claim(owner)
-        if id in self.ids():
-            return False
+        known = self.ids()
         with store.lent(id) as (folder, manifest):
             data = (folder / MANIFEST).read_bytes()
             files = listed(manifest) | {MANIFEST: (len(data), int(google_crc32c.value(data)))}
+            if known and known[-1] >= id:
+                if known[-1] == id and self.get(id).files == files:
+                    return False
+                raise fail(
+                    "PSK-6008",
+                    f"{self.place.url} has checkpoint {known[-1]}, which this database has not made.",
+                    hint="A copy of the database uploads there, or the folder is an older one. Choose another checkpoint.url.",
+                )
             there = self.place.sizes(_OBJECTS)
             for path, (size, crc) in files.items():
                 name = _object(path, size, crc)
