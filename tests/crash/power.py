@@ -21,40 +21,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.crash.child import Life, Task, say
+from tests.crash.disks import LARGE, Disk, possible, run
 from tests.crash.harness import ROOT, Child
 
 from penstock.disk.crash import VARIABLE
 
-MEBIBYTE = 1 << 20
-SIZE = 768 * MEBIBYTE
-# The kernel would write metadata every 5 s.
-OPTIONS = "loop,noatime,commit=3600"
 LIFE = 100_000
-
-
-def possible() -> bool:
-    """Whether this process may mount images."""
-    tools = all(shutil.which(t) for t in ("mkfs.ext4", "mount", "umount", "unshare"))
-    return sys.platform == "linux" and os.geteuid() == 0 and tools and Path("/dev/loop-control").exists()
-
-
-def run(*command: object) -> None:
-    subprocess.run([str(c) for c in command], check=True, capture_output=True)
-
-
-class Disk:
-    """An image, and the folder where it is mounted."""
-
-    def __init__(self, folder: Path) -> None:
-        self.image, self.mounted = folder / "disk", folder / "mounted"
-        self.mounted.mkdir()
-        with self.image.open("wb") as file:
-            file.truncate(SIZE)
-        run("mkfs.ext4", "-q", self.image)
-        run("mount", "-o", OPTIONS, self.image, self.mounted)
-
-    def remove(self) -> None:
-        run("umount", "-l", self.mounted)
 
 
 class Cutter:
@@ -63,7 +35,7 @@ class Cutter:
     def __init__(self, folder: Path, seed: int) -> None:
         self._folder = folder
         self._chance = random.Random(seed)
-        self._disk = Disk(folder)
+        self._disk = Disk(folder, LARGE)
         self._child = Child(Task(str(self._disk.mounted), "", LIFE))
 
     def cut(self, number: int) -> tuple[Path, int]:

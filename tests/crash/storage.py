@@ -1,7 +1,9 @@
-"""Kills a database without a JVM again and again: `python -m tests.crash.storage [--kills N] [--seed S]`.
+"""Kills a database without a JVM again and again: `python -m tests.crash.storage [--kills N] [--seed S] [--power]`.
 
 Everything is real but Spark, in whose place queries copy their input. So a life takes a fraction of a second, and each step of the log, the catalogue, checkpoints,
 restores, statements and sinks is met hundreds of times. Each life is a fork of one process that has loaded everything; it compares every object with what must be there.
+
+With `--power`, as root on Linux, each kill is a power cut: the database is on a disk of its own (`tests.crash.disks`), and the next life has what was synced, and nothing else.
 """
 
 from __future__ import annotations
@@ -24,19 +26,24 @@ from pathlib import Path
 os.environ.setdefault("PENSTOCK_CRASH_AT", "never")
 
 import pytest
+from tests.crash.disks import SMALL, Disk, possible
 from tests.unit.runtime.engines import Database
 from tests.unit.runtime.storing import settings
 
 from penstock.api.database import Transaction
 from penstock.disk import crash_point
 from penstock.disk.crash import Armed
+from penstock.runtime.closed import closed_database
 from penstock.runtime.engine import Engine
+from penstock.runtime.jobs.remote import remote
+from penstock.runtime.jobs.savepoints import import_checkpoint
 
 STEPS = {
     "log.written": 30, "log.synced": 30, "log.rolled": 4, "log.trimmed": 2, "file.written": 40, "file.replaced": 40, "checkpoint.linked": 3, "checkpoint.written": 3,
     "checkpoint.pruned": 2, "ddl.started": 4, "ddl.written": 4, "ddl.removing": 8, "epoch.recorded": 30, "sink.begun": 12, "sink.written": 12, "sink.prepared": 12,
     "sink.decided": 12, "files.renamed": 12, "sink.committed": 12, "sink.announced": 12, "restore.prepared": 1, "restore.decided": 1, "restore.moved": 3,
-    "restore.replaced": 1, "restore.finished": 1, "files.taken_back": 2, "sink.taken_back": 1,
+    "restore.replaced": 1, "restore.finished": 1, "files.taken_back": 2, "sink.taken_back": 1, "upload.copied": 3,
+    "upload.listed": 3, "upload.pruned": 2,
 }  # fmt: skip
 """The named steps, and at which pass of each a life is killed, at most."""
 LIFE = 25
@@ -60,19 +67,24 @@ def say(**facts: object) -> None:
 class Life:
     """One life, in a process of its own."""
 
-    def __init__(self, folder: Path, chance: random.Random) -> None:
+    def __init__(self, folder: Path, chance: random.Random, *, syncs: bool) -> None:
         self._folder = folder
         self._chance = chance
+        self._syncs = syncs
         self._patch = pytest.MonkeyPatch()
         self.made = 0
         self._saved: dict[int, int] = {}
 
     def run(self) -> None:
+        place = (self._folder / "there").as_uri()
+        self._check_uploaded(place)
         small = settings(
-            log={"wal_mode": "sync", "segment_bytes": 4096, "retain_bytes": 8192}, checkpoint={"interval_ms": 0}
+            log={"wal_mode": "sync", "segment_bytes": 4096, "retain_bytes": 8192},
+            checkpoint={"interval_ms": 0, "url": place},
         )
         self._patch.setattr("tests.unit.runtime.engines.Engine", lambda folder, _: Engine(folder, small))
-        self._patch.setattr(os, "fsync", lambda fd: None)
+        if not self._syncs:
+            self._patch.setattr(os, "fsync", lambda fd: None)
         self.db = Database(self._folder / "db", self._patch)
         self.db.run(SCRIPT.format(files=self._folder / "files"))
         self.db.engine.start()
@@ -83,6 +95,19 @@ class Life:
         self.compare()
         self.db.engine.close()
         say(ended=True)
+
+    def _check_uploaded(self, place: str) -> None:
+        """Every checkpoint that is listed elsewhere is whole, and the newest makes a database."""
+        there = remote(place)
+        ids = there.ids()
+        for id in ids:
+            there.verify(id)
+        if ids and self._chance.random() < 0.2:
+            copy = self._folder / "copy"
+            shutil.rmtree(copy, ignore_errors=True)
+            import_checkpoint(place, copy)
+            with closed_database(copy) as storage:
+                assert {o.name for o in storage.catalog.objects()} >= {"t", "s", "a", "b", "c", "d", "f"}
 
     def compare(self) -> None:
         db = self.db
@@ -140,7 +165,7 @@ class Life:
 class Child:
     """A fork that lives one life."""
 
-    def __init__(self, folder: Path, crash_at: str, seed: int) -> None:
+    def __init__(self, folder: Path, crash_at: str, seed: int, *, syncs: bool) -> None:
         self.first: int | None = None
         """The number of commits with which it began."""
         self.made: int | None = None
@@ -157,7 +182,7 @@ class Child:
             try:
                 assert isinstance(crash_point, Armed)
                 crash_point.arm(crash_at)
-                Life(folder, random.Random(seed)).run()
+                Life(folder, random.Random(seed), syncs=syncs).run()
                 code = 0
             except BaseException:
                 traceback.print_exc()
@@ -192,8 +217,9 @@ class Child:
 class Harness:
     """Lives of one database, one after the other."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, seed: int, disk: Disk | None = None) -> None:
+        self._folder = disk.mounted if disk is not None else folder
+        self._disk = disk
         self._chance = random.Random(seed)
         self.kills: Counter[str] = Counter()
         self.lives = 0
@@ -209,7 +235,7 @@ class Harness:
 
     def _live(self, step: str | None) -> None:
         at = f"{step}:{self._chance.randint(1, STEPS.get(step, 1))}" if step is not None else "never"
-        child = Child(self._folder, at, self._chance.randrange(1 << 30))
+        child = Child(self._folder, at, self._chance.randrange(1 << 30), syncs=self._disk is not None)
         until = time.monotonic() + (SOON_S if step is not None else self._chance.uniform(0.05, 1.5))
         while child.listen(until):
             if time.monotonic() >= until:
@@ -226,6 +252,8 @@ class Harness:
             assert child.first in allowed, f"{child.first} commits are there, {allowed} were to be"
             self.made, self._or = child.made, child.restoring
         self.kills[step or "at a moment"] += code == -signal.SIGKILL
+        if self._disk is not None and code == -signal.SIGKILL:
+            self._disk.cut()
         if self.lives % 25 == 0:
             sys.stdout.write(f"{self.kills.total()} kills in {self.lives} lives, {self.made} commits\n")
             sys.stdout.flush()
@@ -235,14 +263,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--power", action="store_true", help="cut the power, as root")
     options = parser.parse_args()
+    if options.power and not possible():
+        sys.exit("Only root can mount the images, with mkfs.ext4 and loop devices.")
     folder = Path(tempfile.mkdtemp(prefix="penstock-storage-crash-"))
+    disk = Disk(folder, SMALL) if options.power else None
     sys.stdout.write(f"seed {options.seed}, folder {folder}\n")
     sys.stdout.flush()
-    harness = Harness(folder, options.seed)
+    harness = Harness(folder, options.seed, disk)
     begun = time.monotonic()
     try:
         harness.run(options.kills)
+        if disk is not None:
+            disk.remove()
         # After a failure the folder is the evidence.
         shutil.rmtree(folder, ignore_errors=True)
     finally:

@@ -7,6 +7,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ CREATE MATERIALIZED VIEW windows AS
 CREATE STREAM even AS SELECT v FROM s WHERE v % 2 = 0;
 CREATE MATERIALIZED VIEW joined AS SELECT s.v, t.v AS w FROM s JOIN t ON s.k = t.k;
 """
+
+EARLIER = "earlier"
 
 VIEWS = ("sums", "windows", "even", "joined", "t")
 
@@ -59,7 +62,7 @@ def delivered(folder: Path) -> Counter[int]:
 
 
 def build(folder: Path, out: Path, **config: Any) -> int:
-    """Makes the database in two lives, with a checkpoint in the first; returns the number of rows."""
+    """Makes the database in two lives, with a checkpoint in the first; returns the number of rows. `EARLIER`, beside it, is how it was after the first."""
     config = {"checkpoint.interval_ms": 0} | config
     with penstock.open(folder, master=MASTER, config=config) as db:
         db.execute(SCRIPT)
@@ -70,6 +73,7 @@ def build(folder: Path, out: Path, **config: Any) -> int:
         db.execute("CHECKPOINT")
         db.source("s").insert(rows(40, 60))
         db.flush()
+    shutil.copytree(folder, folder.with_name(EARLIER))
     with penstock.open(folder, master=MASTER, config=config) as db:
         for first in (60, 70):
             db.source("s").insert(rows(first, first + 10))
@@ -112,6 +116,14 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:10])
+
+
+def cut_end(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
 def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     if data:
@@ -134,6 +146,8 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "deleted": Path.unlink,
     "empty": empty,
     "cut": cut,
+    "cut short": cut_short,
+    "cut at the end": cut_end,
     "flipped": flip,
     "flipped at the end": flip_end,
     "zeros": zeros,
@@ -184,8 +198,13 @@ def power_cut(folder: Path, chance: random.Random) -> None:
             chance.choice(losses)(path)
 
 
-def damages(folder: Path) -> Iterator[tuple[str, Path, str]]:
-    """Each kind of file with each kind of damage, at its newest file."""
+def damages(folder: Path) -> Iterator[tuple[str, Path, str, Callable[[Path], object]]]:
+    """Each kind of file with each kind of damage, at its newest file; and as it was in the first life, if it was another then."""
     for what, paths in kinds(folder).items():
-        for how in DAMAGES:
-            yield what, paths[-1], how
+        for how, damage in DAMAGES.items():
+            yield what, paths[-1], how, damage
+        for path in reversed(paths):
+            before = folder.with_name(EARLIER) / path.relative_to(folder)
+            if before.is_file() and before.read_bytes() != path.read_bytes():
+                yield what, path, "as it was earlier", partial(shutil.copyfile, before)
+                break

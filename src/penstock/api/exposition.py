@@ -157,6 +157,13 @@ def _checkpoints(engine: Engine) -> Iterator[Metric]:
     counts, kept = engine.storage.totals.database, engine.checkpoints.kept
     for outcome, count in (("completed", counts.completed), ("failed", counts.failed)):
         yield CounterMetricFamily(f"penstock_checkpoints_{outcome}", f"Checkpoints that {outcome}.", value=count)
+    for outcome, count in (("completed", counts.uploaded), ("failed", counts.upload_failed)):
+        yield CounterMetricFamily(f"penstock_checkpoint_uploads_{outcome}", f"Uploads that {outcome}.", value=count)
+    if engine.uploads.enabled:
+        failing = engine.uploads.error is not None
+        yield _gauge("penstock_checkpoint_upload_failing", "1 if the last upload failed.", int(failing))
+    if engine.uploads.last is not None:
+        yield _gauge("penstock_checkpoint_uploaded_id", "The newest checkpoint at checkpoint.url.", engine.uploads.last)
     if kept:
         last = kept[-1]
         yield _gauge("penstock_checkpoint_last_id", "The newest checkpoint.", last.id)

@@ -122,7 +122,7 @@ def _settings(given: Settings) -> Settings:
         update={
             "log": given.log.model_copy(update={"wal_mode": "async"}),
             "spark": given.spark.model_copy(update={"class_archive": False}),
-            "checkpoint": given.checkpoint.model_copy(update={"interval_ms": 0}),
+            "checkpoint": given.checkpoint.model_copy(update={"interval_ms": 0, "url": ""}),
             "logging": given.logging.model_copy(update={"file": False, "status": False}),
         }
     )

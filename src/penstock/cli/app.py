@@ -262,22 +262,28 @@ def checkpoints() -> None:
 Database = Annotated[Path, typer.Argument(metavar="FOLDER", help="The database's folder.")]
 
 
+Where = Annotated[
+    str, typer.Argument(metavar="PLACE", help="The folder of a database, or where checkpoints are uploaded to.")
+]
+
+
 @checkpoint.command("list", cls=Command)
-def list_checkpoints(folder: Database, output: Output = Format.TABLE, debug: Debug = False) -> None:
-    """Show the checkpoints of a folder, which may be in use.
+def list_checkpoints(place: Where, output: Output = Format.TABLE, debug: Debug = False) -> None:
+    """Show the checkpoints of a folder, which may be in use, or of the place that checkpoint.url names.
 
     [bold]Examples[/bold]
 
     \b
       penstock checkpoint list ./data
+      penstock checkpoint list s3://backups/shop
     """
     from penstock.cli.checkpoints import list_checkpoints
 
-    raise typer.Exit(list_checkpoints(folder, verify=False, output=output))
+    raise typer.Exit(list_checkpoints(place, verify=False, output=output))
 
 
 @checkpoint.command("verify", cls=Command)
-def verify_checkpoints(folder: Database, output: Output = Format.TABLE, debug: Debug = False) -> None:
+def verify_checkpoints(place: Where, output: Output = Format.TABLE, debug: Debug = False) -> None:
     """Read all of every checkpoint and compare the checksums; exit code 1 if one is damaged.
 
     [bold]Examples[/bold]
@@ -287,7 +293,7 @@ def verify_checkpoints(folder: Database, output: Output = Format.TABLE, debug: D
     """
     from penstock.cli.checkpoints import list_checkpoints
 
-    raise typer.Exit(list_checkpoints(folder, verify=True, output=output))
+    raise typer.Exit(list_checkpoints(place, verify=True, output=output))
 
 
 @checkpoint.command("restore", cls=Command)
@@ -345,8 +351,16 @@ def export_checkpoint(
 
 
 @checkpoint.command("import", cls=Command)
-def import_checkpoint(place: Url, folder: Database, debug: Debug = False) -> None:
-    """Make a database from an exported checkpoint, in a new folder.
+def import_checkpoint(
+    place: Url,
+    folder: Database,
+    id: Annotated[
+        int | None,
+        typer.Option("--id", metavar="ID", help="Of uploaded checkpoints, which one; the newest without it."),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Make a database from an exported or uploaded checkpoint, in a new folder.
 
     Sinks go on where they were: only one of both databases may deliver.
 
@@ -354,10 +368,11 @@ def import_checkpoint(place: Url, folder: Database, debug: Debug = False) -> Non
 
     \b
       penstock checkpoint import s3://backups/shop ./copy
+      penstock checkpoint import s3://backups/shop ./copy --id 7
     """
     from penstock.cli.checkpoints import import_
 
-    raise typer.Exit(import_(place, folder))
+    raise typer.Exit(import_(place, folder, id))
 
 
 @checkpoint.command("prune", cls=Command)

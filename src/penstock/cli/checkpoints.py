@@ -13,6 +13,7 @@ from penstock.cli.render import print_result
 from penstock.errors import PenstockError, fail
 from penstock.log import FolderLock
 from penstock.runtime.closed import restore_closed
+from penstock.runtime.jobs.remote import RemoteCheckpoints, remote
 from penstock.runtime.jobs.savepoints import export_checkpoint, import_checkpoint
 from penstock.runtime.storage.checkpoints import CheckpointStore, Manifest
 from penstock.runtime.storage.layout import Layout
@@ -29,10 +30,14 @@ _SCHEMA = pa.schema(
 )
 
 
-def list_checkpoints(folder: Path, *, verify: bool, output: Format) -> int:
-    """Prints the checkpoints of a folder; `verify` reads all of each. Returns 1 if one is damaged."""
-    store = _store(folder)
-    rows = [_row(store, id, verify=verify) for id in store.ids()]
+def list_checkpoints(place: str, *, verify: bool, output: Format) -> int:
+    """Prints the checkpoints of a folder, or of a place that they were uploaded to; `verify` reads all of each. Returns 1 if one is damaged."""
+    if "://" in place:
+        there = remote(place)
+        rows = [_uploaded(there, id, verify=verify) for id in there.ids()]
+    else:
+        store = _store(Path(place))
+        rows = [_row(store, id, verify=verify) for id in store.ids()]
     print_result(pa.Table.from_pylist(rows, schema=_SCHEMA), output, console.out())
     return int(any(r["status"] not in ("complete", "verified") for r in rows))
 
@@ -65,9 +70,9 @@ def export(folder: Path, id: int, url: str) -> int:
     return 0
 
 
-def import_(url: str, folder: Path) -> int:
-    """Makes a database from a savepoint."""
-    manifest = import_checkpoint(url, folder)
+def import_(url: str, folder: Path, id: int | None) -> int:
+    """Makes a database from a savepoint, or from an uploaded checkpoint."""
+    manifest = import_checkpoint(url, folder, id)
     sys.stdout.write(f"imported commit {manifest.lsn}, {manifest.bytes} bytes\n")
     return 0
 
@@ -77,6 +82,21 @@ def _store(folder: Path) -> CheckpointStore:
     if not layout.catalog.is_file():
         raise fail("PSK-0009", f"{folder} is not the folder of a database.")
     return CheckpointStore(layout.checkpoints)
+
+
+def _uploaded(there: RemoteCheckpoints, id: int, *, verify: bool) -> dict[str, object]:
+    try:
+        found = there.verify(id) if verify else there.get(id)
+    except PenstockError as error:
+        return {"id": id, "status": str(error)}
+    return {
+        "id": id,
+        "lsn": found.lsn,
+        "time": found.time_ms,
+        "queries": found.queries,
+        "bytes": found.bytes,
+        "status": "verified" if verify else "complete",
+    }
 
 
 def _row(store: CheckpointStore, id: int, *, verify: bool) -> dict[str, object]:

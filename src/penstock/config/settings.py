@@ -207,6 +207,12 @@ class CheckpointSettings(Section):
         ge=1,
         description="How long a checkpoint may take: CHECKPOINT waits so long for queries (PSK-0010), and its files are written to disk within the same time, or it is given up (PSK-6014).",
     )
+    url: str = Field(
+        default="",
+        pattern=r"^([a-z][a-z0-9+.-]*://[^@]*)?$",
+        description="Where each completed checkpoint is copied to, besides: `file:///mnt/backups/shop`, or `s3://bucket/prefix`, whose credentials are those of the environment. `max_retained` of them are kept there, too. "
+        "A database can be made from any of them (`penstock checkpoint import`). Nothing waits for it; the status shows a failure. No two databases can share a place.",
+    )
 
 
 class ServeSettings(Section):

@@ -7,7 +7,7 @@ occurrence, and the other places read its output. Stateless subplans are not sha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -71,9 +71,9 @@ def _outline(node: p.Node) -> tuple[object, ...]:
     return tuple(n.object_id if isinstance(n, p.Scan) else type(n) for n in node.walk())
 
 
-def shape(node: p.Node) -> str:
+def shape(node: p.Node, write: Callable[[p.Expr], str] = p.Expr.sql) -> str:
     """A canonical text of the subplan, independent of internal column names, and of the order of AND where no condition can fail. Equal shapes
-    compute the same rows."""
+    compute the same rows. `write` gives the text of an expression."""
     names: dict[str, str] = {}
     types: dict[str, str] = {}
     for n in node.walk():
@@ -81,25 +81,26 @@ def shape(node: p.Node) -> str:
             names.setdefault(column, f"@{len(names)}")
         if isinstance(n, p.Scan):
             types.update(n.types)
-    return repr(_form(node, _Naming(names, types)))
+    return repr(_form(node, _Naming(names, types, write)))
 
 
 class _Naming(NamedTuple):
-    """The numbers and the known types of columns, by their internal names."""
+    """The numbers and the known types of columns, by their internal names, and how expressions are written."""
 
     names: Mapping[str, str]
     types: Mapping[str, str]
+    write: Callable[[p.Expr], str]
 
 
 def _text(value: p.Expr, naming: _Naming) -> str:
     if _names_matter(value):
-        return value.sql()
+        return naming.write(value)
     if isinstance(value.node, exp.And):
         parts = split(value)
         # A row that fails in one condition may be kept from it by another that comes first.
         if all(total(part, naming.types) for part in parts):
-            return " AND ".join(sorted(f"({renamed(part, naming.names).sql()})" for part in parts))
-    return renamed(value, naming.names).sql()
+            return " AND ".join(sorted(f"({naming.write(renamed(part, naming.names))})" for part in parts))
+    return naming.write(renamed(value, naming.names))
 
 
 def _form(value: Any, naming: _Naming) -> Any:

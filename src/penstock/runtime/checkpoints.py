@@ -105,6 +105,7 @@ class Checkpoints:
             self._engine.storage.checkpoints.prune(keep)
             self._kept = self._kept[-keep:]
         self._tell()
+        self._engine.uploads.wake()
         return made
 
     def _tell(self) -> None:

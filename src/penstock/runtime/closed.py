@@ -13,7 +13,7 @@ from penstock.config import load_settings
 from penstock.connect import Access
 from penstock.errors import fail
 from penstock.log import FolderLock
-from penstock.runtime.jobs.restoring import carried_out, planned, prepared
+from penstock.runtime.jobs.restoring import carried_out, fetch_missing, planned, prepared
 from penstock.runtime.jobs.saving import capture_all, save
 from penstock.runtime.storage.restoring import finish
 from penstock.runtime.storage.storage import Storage
@@ -63,6 +63,7 @@ def restore_closed(folder: Path, id: int, *, backup: bool, keep_delivered: bool)
     """Takes a database back to a checkpoint; returns its last commit, and the checkpoint that has the state before."""
     with closed_database(folder) as storage:
         access = Access.of(storage.settings, storage.layout.root)
+        fetch_missing(storage, id)
         restoration = planned(storage, id, access, keep_delivered=keep_delivered)
         saved = save(storage, capture_all(storage)).id if backup else None
         made = prepared(storage, restoration)

@@ -40,6 +40,7 @@ from penstock.runtime.storage.storage import FED, Storage
 from penstock.runtime.storage.writes import TableWriter
 from penstock.runtime.ticker import Ticker
 from penstock.runtime.tracing import Tracing
+from penstock.runtime.uploads import Uploads
 from penstock.serve.hub import Hub
 from penstock.serve.store import ViewStore
 from penstock.spark.compile import UNIT_OBJECT
@@ -113,6 +114,7 @@ class Engine:
             say("opening the log")
             self.storage = Storage(self.folder, settings)
             undo.callback(self.storage.close)
+            self.uploads = Uploads.of(self.storage, temporary=self.temporary)
             self._forget_unowned()
             say("starting Spark")
             self._connect()
@@ -124,6 +126,8 @@ class Engine:
             self._recover_all()
             self.ticker = Ticker(self)
             undo.pop_all()
+        # The last process may have ended before it uploaded its last checkpoint.
+        self.uploads.wake()
 
     def _recover_all(self) -> None:
         begin = time.monotonic()
@@ -389,6 +393,7 @@ class Engine:
                 lookup.close()
             if not self.temporary:
                 self._save()
+            self.uploads.close(self.settings.engine.shutdown_timeout_ms / 1000)
         if not faulted and self.settings.spark.class_archive:
             with suppress(PenstockError):
                 keep_classes()

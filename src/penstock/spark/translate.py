@@ -72,7 +72,8 @@ def translate(error: BaseException) -> PenstockError:
     if isinstance(error, PySparkException):
         condition = error.getCondition() or ""
         text = error.getMessage() or text
-    if (found := _DAMAGED.search(f"{error} {text}")) is not None:
+    # Of state Spark says that it cannot be loaded, and the file is in the cause.
+    if (found := _DAMAGED.search(f"{error} {text} {getattr(error, '_stackTrace', '')}")) is not None:
         return fail("PSK-6001", found[1], hint="Restore the file from a backup.")
     if any(sign in text for sign in _TOO_LARGE):
         return fail("PSK-7009", "The result is too large to be held in memory.")

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from penstock.cli.app import app
 from penstock.errors import PenstockError
+from penstock.runtime.jobs.remote import identity, remote
+from penstock.runtime.jobs.saving import capture_all, save
 
 
 @pytest.fixture
@@ -43,3 +45,25 @@ def test_checkpoints_are_listed_verified_and_pruned(folder: Path) -> None:
 def test_a_folder_without_a_database_is_refused(tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["checkpoint", "list", str(tmp_path)])
     assert isinstance(answer.exception, PenstockError) and answer.exception.code == "PSK-0009"
+
+
+def test_uploaded_checkpoints_are_listed_verified_and_imported(tmp_path: Path) -> None:
+    place = tmp_path / "there"
+    with opened(tmp_path / "db") as storage:
+        make(storage, "t")
+        for _ in range(2):
+            id = save(storage, capture_all(storage)).id
+            remote(place.as_uri()).upload(storage.checkpoints, id, identity(storage.checkpoints.folder))
+    run = CliRunner().invoke
+
+    def shown(how: str) -> tuple[int, list[tuple[int, str]]]:
+        answer = run(app, ["checkpoint", how, place.as_uri(), "--format", "json"])
+        return answer.exit_code, [(r["id"], r["status"]) for r in json.loads(answer.stdout)]
+
+    assert shown("list") == (0, [(1, "complete"), (2, "complete")])
+    assert shown("verify") == (0, [(1, "verified"), (2, "verified")])
+    answer = run(app, ["checkpoint", "import", place.as_uri(), str(tmp_path / "copy"), "--id", "1"])
+    assert answer.exit_code == 0 and answer.stdout.startswith("imported commit")
+    next(f for f in place.rglob("body.*")).write_bytes(b"")
+    code, rows = shown("verify")
+    assert code == 1 and "PSK-6009" in rows[0][1] + rows[1][1]

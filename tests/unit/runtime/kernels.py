@@ -349,7 +349,7 @@ class HostKernel(Kernel):
             self._taken = self._number, lsn
         start = json.dumps({"lsn": self._lsn, "roster": self._roster})
         end = json.dumps({"lsn": lsn, "roster": roster})
-        self._write({"version": 1, "epoch": self._number, "start": start, "end": end})
+        self._write({"version": 1, "partitions": 1, "before": [], "epoch": self._number, "start": start, "end": end})
         error = self._world.epochs.popleft() if self._world.epochs else None
         batches, objects, slots = [], [], []
         for slot, place in sorted(places.items()):

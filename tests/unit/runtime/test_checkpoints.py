@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -36,10 +38,22 @@ def epoch(folder: Path, number: int, lsn: int) -> None:
     (state / f"{number}_x.sst").write_bytes(LARGE + bytes([number]))
 
 
+BEFORE, AFTER = ["3:a", "", "2:b", "5:c"], ["4:d", "1:e", "2:b", "6:f"]
+"""What the parts of the state are called: two partitions at two depths."""
+
+
 def shared(folder: Path, lsn: int, *, done: bool) -> None:
     """The position of a shared job."""
     offset = json.dumps({"lsn": lsn, "roster": 3})
-    text = json.dumps({"version": 2, "start": json.dumps({"lsn": 1}), "end": offset} | ({"after": []} if done else {}))
+    known = {
+        "version": 2,
+        "epoch": 4,
+        "start": json.dumps({"lsn": 1}),
+        "end": offset,
+        "partitions": 2,
+        "before": BEFORE,
+    }
+    text = json.dumps(known | ({"after": AFTER} if done else {}))
     (folder / "checkpoint").mkdir(parents=True, exist_ok=True)
     (folder / "checkpoint" / "epoch").write_text(f"{text}\n{google_crc32c.value(text.encode())}")
 
@@ -186,3 +200,37 @@ def test_a_job_does_not_go_back_to_where_the_log_is_gone(storage: Storage) -> No
 def test_offsets_ahead_of_the_log_are_damage(storage: Storage) -> None:
     epoch(storage.layout.job(7), 1, 5)
     assert "the log ends with" in str(Recovery(storage).damage(storage.layout.job(7)))
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_state_of_later_epochs_is_no_part_of_a_checkpoint(tmp_path: Path, done: bool) -> None:
+    """Spark removes what is some versions older than the newest that it finds."""
+    shared(tmp_path, 40, done=done)
+    for n, place in enumerate(("1/0", "1/1", "2/0", "2/1")):
+        folder = tmp_path / "checkpoint" / "state" / place
+        folder.mkdir(parents=True)
+        (folder / "a-0001.sst").write_bytes(b"s")
+        for version in range(1, 9):
+            (folder / f"{version}_x{n}.changelog").write_bytes(b"c")
+            (folder / f"{version}_x{n}.zip").write_bytes(b"z")
+    saved = capture(tmp_path)
+    assert saved is not None
+    with zipfile.ZipFile(io.BytesIO(saved.small)) as archive:
+        names = archive.namelist()
+    assert sum(n.endswith(".sst") for n in names) == 4
+    for place, name in zip(("1/0", "1/1", "2/0", "2/1"), AFTER if done else BEFORE, strict=True):
+        kept = {
+            int(n.rpartition("/")[2].partition("_")[0]) for n in names if f"state/{place}/" in n and ".sst" not in n
+        }
+        assert kept == set(range(1, int(name.partition(":")[0] or 0) + 1)), place
+
+
+def test_a_shared_job_that_moves_on_too_fast_is_captured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared(tmp_path, 40, done=True)
+    numbers = iter([4, 13, 14, 22, 22, 22])
+
+    def number(epoch: dict[str, object]) -> int:
+        return next(numbers)
+
+    monkeypatch.setattr("penstock.runtime.jobs.saved._number", number)
+    assert capture(tmp_path) is not None and list(numbers) == [22, 22]

@@ -270,6 +270,27 @@ def test_settle_has_a_waiting_query_try_now_and_reports_it_when_it_fails_again(
     assert time.monotonic() - begin < 30 and in_contents(q.storage, q.view) == {(1, "x"): 1}
 
 
+def test_settle_waits_while_a_query_goes_back_from_checkpoint_to_checkpoint(make_query: Callable[..., Query]) -> None:
+    damaged = fail("PSK-6001", "State is damaged.")
+    tried: list[int] = []
+
+    def mend(error: PenstockError, attempt: int) -> bool:
+        tried.append(attempt)
+        return attempt < 4
+
+    q = make_query(mend=mend)
+    q.world.epochs = deque([damaged] * 4)
+    lsn = q.insert()
+    assert q.job.settle(lsn, time.monotonic() + 30) is True
+    assert tried == [0, 1, 2, 3] and in_contents(q.storage, q.view) == {(1, "x"): 1}
+    # There is an end to it.
+    q.world.epochs = deque([damaged] * 5)
+    lsn = q.insert(2)
+    with pytest.raises(PenstockError, match=r"State is damaged"):
+        q.job.settle(lsn, None)
+    assert tried == [0, 1, 2, 3, 0, 1, 2, 3, 4] and q.job.state is JobState.FAILED
+
+
 def test_a_query_that_works_again_and_has_nothing_to_do_is_settled(
     make_query: Callable[..., Query], waits: list[int]
 ) -> None:

@@ -12,7 +12,8 @@ from tests.unit.runtime.test_checkpoints import epoch, files
 
 from penstock.disk import read_json, write_json
 from penstock.errors import PenstockError
-from penstock.runtime.jobs.savepoints import export_checkpoint, import_checkpoint, prefix_of
+from penstock.runtime.jobs.place import prefix_of
+from penstock.runtime.jobs.savepoints import export_checkpoint, import_checkpoint
 from penstock.runtime.jobs.saving import capture_all, save
 from penstock.runtime.storage.checkpoints import FORMAT, MANIFEST
 

@@ -166,3 +166,29 @@ def test_the_fingerprint_of_an_earlier_version_is_compared(tmp_path: Path, monke
         assert "an earlier version has planned it otherwise" in trouble.error.detail
         db.insert("t", (3, "z"))
         assert db.engine.catalog.plans[a.id].startswith("{") and db.engine.jobs.trouble(a) is None
+
+
+def test_a_signature_of_the_first_format_is_compared_in_that_format_and_noted_in_the_present_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with database(tmp_path, monkeypatch) as db:
+        db.run("CREATE TABLE t (k BIGINT NOT NULL, v VARCHAR, PRIMARY KEY (k))")
+        db.run("CREATE MATERIALIZED VIEW a AS SELECT DISTINCT CAST(k + 1 AS STRING) AS s FROM t WHERE NOT v IS NULL")
+        db.run("CREATE MATERIALIZED VIEW b AS SELECT DISTINCT k FROM t")
+        infos = {name: db.engine.catalog.get(name) for name in "ab"}
+        first = {}
+        for name, info in infos.items():
+            assert info is not None
+            planned = db.engine.jobs.plan(info)
+            first[name], now = planned.signature_of(1), planned.signature
+            assert first[name].format == 1 and now.format == 2 and (name == "b" or first[name].plan != now.plan)
+        edited(db, "a", first["a"].to_text())
+        edited(db, "b", replace(first["b"], states=(("Distinct", "other"),)).to_text())
+    with database(tmp_path, monkeypatch) as db:
+        db.engine.start()
+        a, b = db.engine.catalog.get("a"), db.engine.catalog.get("b")
+        assert a is not None and b is not None
+        assert "goes on with its state" not in caplog.text and db.engine.jobs.trouble(a) is None
+        assert json.loads(db.engine.catalog.plans[a.id])["format"] == 2
+        trouble = db.engine.jobs.trouble(b)
+        assert trouble is not None and trouble.error is not None and trouble.error.code == "PSK-6003"

@@ -207,6 +207,8 @@ def test_every_epoch_is_delivered_in_order(make_world: Callable[..., World]) -> 
     runner = w.run()
     assert settled(runner) and w.away.epochs == [1, 2, 3]
     w.storage.commit([part(w.stream, (1, "x", -1), (9, "y", 2))])
+    # Otherwise it may be in one transaction with the next.
+    assert settled(runner)
     w.storage.commit([part(w.stream)])
     lsn = w.emit()
     assert settled(runner)
@@ -399,6 +401,30 @@ def test_a_call_that_never_returns_is_reported(
     w.away.gate.set()
     eventually(lambda: runner.durable_lsn == w.storage.log.head, "the delivery")
     assert runner.state is SinkState.RUNNING and runner.error is None
+
+
+def test_each_attempt_that_takes_too_long_gives_the_next_one_more_time(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise an epoch that is too large for the timeout would be tried for ever."""
+    allowed: list[float] = []
+
+    def write(self: Writer, epoch: int, lsn: int, table: pa.Table) -> None:
+        allowed.append(runner._timeout_s)
+        if len(allowed) < 8:
+            runner._call = ("write", time.monotonic() - runner._timeout_s)
+            runner.look()
+        self.away.written.append((epoch, lsn, added(table)))
+
+    monkeypatch.setattr(Writer, "write", write)
+    w = make_world(sink_options={"write_timeout": "60 seconds"})
+    runner = w.run()
+    w.emit()
+    eventually(lambda: runner.durable_lsn == w.storage.log.head, "the delivery")
+    assert allowed == [60, 120, 240, 480, 960, 960, 960, 960]
+    w.emit()
+    eventually(lambda: runner.durable_lsn == w.storage.log.head, "the delivery")
+    assert runner._timeouts == 0 and runner.error is None
 
 
 def test_a_write_timeout_of_zero_is_refused(make_world: Callable[..., World]) -> None:

@@ -91,7 +91,7 @@ class Object:
 
     @property
     def index(self) -> KeyIndex | None:
-        found = self.store._layouts[self.id].recent
+        found = self.store._objects.layouts[self.id].recent
         assert found is not None
         return found.index
 
@@ -174,14 +174,14 @@ def test_indexes_share_a_limit(store: ViewStore) -> None:
         store.settle()
     assert all(o.index is not None for o in objects)
     assert objects[2].index is not None
-    store._indexer._most_bytes = objects[2].index.size * 2 + 1_000
+    store._objects.indexer._most_bytes = objects[2].index.size * 2 + 1_000
     objects[0].check((2,))
     objects.append(Object(store, [pa.int64()], 4))
     objects[3].write(rows)
     objects[3].check((1,))
     store.settle()
     assert [o.index is not None for o in objects] == [True, False, False, True], "the least recently used leave"
-    store._indexer._most_bytes = 1_000
+    store._objects.indexer._most_bytes = 1_000
     objects[1].check((5,))
     store.settle()
     assert objects[1].index is None

@@ -14,8 +14,8 @@ from tests.effort import times
 from tests.unit.ducks import reuse
 
 from penstock.errors import PenstockError, fail
+from penstock.serve import objects as objects_module
 from penstock.serve import recent
-from penstock.serve import store as store_module
 from penstock.serve.store import ViewStore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("x", pa.float64())])
@@ -56,14 +56,14 @@ def everything(store: ViewStore, name_id: int = 1) -> dict[int, tuple[Any, ...]]
 def test_small_changes_wait_until_somebody_reads_more_than_a_row(store: ViewStore) -> None:
     store.apply(1, change(((1, "a", 1.0), 1)), epoch=1, lsn=5)
     store.apply(1, change(((1, "a", 1.0), -1), ((1, "b", 2.0), 1)), epoch=2, lsn=6)
-    assert store._waiting
+    assert store._objects.waiting
     assert (store.position(1), store.count(1)) == ((2, 6), 1)
     assert read(store, 1) == [(1, "b", 2.0)]
     assert read(store, 2) == []
     assert store.lookup(1, key(None)).num_rows == 0
     rows, epoch, lsn = store.snapshot(1)
     assert (rows.to_pylist(), epoch, lsn) == ([{"id": 1, "name": "b", "x": 2.0}], 2, 6)
-    assert not store._waiting
+    assert not store._objects.waiting
     assert read(store, 1) == [(1, "b", 2.0)]
     store.apply(1, change(((1, "b", 2.0), -1)), epoch=3, lsn=7)
     assert read(store, 1) == []
@@ -99,8 +99,8 @@ def test_of_a_key_that_changes_again_and_again_the_first_and_the_last_row_go_to_
     store.apply(1, change(((1, "a", 1.0), 1), ((2, "b", 0.5), 1)), epoch=1, lsn=1)
     assert len(everything(store)) == 2
     written: list[int] = []
-    insert = store_module._insert
-    monkeypatch.setattr(store_module, "_insert", lambda *a: (written.append(a[2].num_rows), insert(*a)))
+    insert = objects_module._insert
+    monkeypatch.setattr(objects_module, "_insert", lambda *a: (written.append(a[2].num_rows), insert(*a)))
     last: Row = (1, "a", 1.0)
     for i in range(2, 200):
         now: Row = (1, "a", float(i))
@@ -117,15 +117,15 @@ def test_of_a_key_that_changes_again_and_again_the_first_and_the_last_row_go_to_
 def test_a_row_that_does_not_take_back_what_waits_goes_to_duckdb_at_once(store: ViewStore) -> None:
     store.apply(1, change(((1, "a", 1.0), 1)), epoch=1, lsn=1)
     store.apply(1, change(((1, "a", 2.0), 1)), epoch=2, lsn=2)
-    assert not store._waiting
+    assert not store._objects.waiting
     assert sorted(r["x"] for r in store.snapshot(1)[0].to_pylist()) == [1.0, 2.0]
 
 
 def test_not_more_than_so_many_rows_wait(store: ViewStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "_MOST_WAITING", 10)
+    monkeypatch.setattr(objects_module, "_MOST_WAITING", 10)
     for i in range(1, 26):
         store.apply(1, change(((i, "a", None), 1)), epoch=i, lsn=i)
-        assert len(store._layouts[1].recent.waiting) <= 5  # type: ignore[union-attr]
+        assert len(store._objects.layouts[1].recent.waiting) <= 5  # type: ignore[union-attr]
     assert len(everything(store)) == 25
 
 
@@ -142,16 +142,16 @@ def test_a_dropped_object_leaves_nothing(store: ViewStore) -> None:
 @pytest.mark.parametrize("store", ["memory"], indirect=True)
 def test_only_the_object_at_fault_is_damaged(store: ViewStore, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    monkeypatch.setattr(store, "_on_damage", lambda name_id, why: seen.append(name_id))
+    monkeypatch.setattr(store._objects, "_on_damage", lambda name_id, why: seen.append(name_id))
     store.apply_many([(1, change(((1, "a", 1.0), 1)), 1), (2, change(((2, "b", 2.0), 1)), 1)], lsn=1)
-    insert = store_module._insert
+    insert = objects_module._insert
 
     def fails(con: Any, layout: Any, table: pa.Table) -> None:
         if layout.id == 1:
             raise fail("PSK-7009", "Full.")
         insert(con, layout, table)
 
-    monkeypatch.setattr(store_module, "_insert", fails)
+    monkeypatch.setattr(objects_module, "_insert", fails)
     assert everything(store, 2) == {2: (2, "b", 2.0)}
     assert seen == [1]
     for attempt in (lambda: store.snapshot(1), lambda: store.lookup(1, key(1))):
@@ -165,10 +165,10 @@ def test_the_cache_is_bounded(store: ViewStore, monkeypatch: pytest.MonkeyPatch)
         store.apply(1, change(((i, "a", None), 1)), epoch=i, lsn=i)
     store.apply(1, change(((21, "long" * 1_000, None), 1)), epoch=21, lsn=21)
     assert len(everything(store)) == 21
-    assert len(store._cache._rows) <= 5
+    assert len(store._objects.cache._rows) <= 5
     assert [read(store, i) for i in range(1, 21)] == [[(i, "a", None)] for i in range(1, 21)]
     assert read(store, 21) == [(21, "long" * 1_000, None)]
-    assert len(store._cache._rows) == 5
+    assert len(store._objects.cache._rows) == 5
 
 
 @pytest.mark.parametrize("seed", range(times(3, quick=2)))

@@ -315,7 +315,7 @@ def test_a_compaction_that_fails_is_not_silent(store: ViewStore, error: BaseExce
         raise error
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(store._compactor, "_replace", broken)
+        patched.setattr(store._objects.compactor, "_replace", broken)
         store.apply(1, changes(dict.fromkeys(range(30), 1)), epoch=1, lsn=1)
         store.settle()
     with pytest.raises(PenstockError, match=rf"PSK-.*{error.args[0]}"):
@@ -323,7 +323,7 @@ def test_a_compaction_that_fails_is_not_silent(store: ViewStore, error: BaseExce
     store.apply(2, changes(dict.fromkeys(range(30), 1)), epoch=1, lsn=1)
     store.settle()
     assert contents(store, 2)[2] == 30
-    assert store._layouts[2].base_rows == 30
+    assert store._objects.layouts[2].base_rows == 30
 
 
 def test_a_compaction_that_lacks_memory_is_tried_again(store: ViewStore, caplog: pytest.LogCaptureFixture) -> None:
@@ -335,14 +335,14 @@ def test_a_compaction_that_lacks_memory_is_tried_again(store: ViewStore, caplog:
             raise fault.error
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(store._compactor, "_replace", full)
+        patched.setattr(store._objects.compactor, "_replace", full)
         store.apply(1, changes(dict.fromkeys(range(30), 1)), epoch=1, lsn=1)
         store.settle()
     assert "not compacted" in caplog.text
     assert contents(store, 1)[2] == 30
     store.apply(1, changes(dict.fromkeys(range(30, 60), 1)), epoch=2, lsn=2)
     store.settle()
-    assert store._layouts[1].base_rows == 60
+    assert store._objects.layouts[1].base_rows == 60
     assert contents(store, 1) == (Counter(range(60)), 2, 60)
 
 

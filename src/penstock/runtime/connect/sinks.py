@@ -33,6 +33,8 @@ T = TypeVar("T")
 _LOOK_S = 0.5
 _STOP_S = 10.0
 _CANCEL_S = 2.0
+_DOUBLED = 4
+"""So often the write timeout is doubled."""
 _ENTRIES = 1000
 """The largest number of epochs in one transaction."""
 _ROWS = 200_000
@@ -99,6 +101,7 @@ class SinkRunner:
         self._call: tuple[str, float] | None = None
         self._late: PenstockError | None = None
         self._failures = 0
+        self._timeouts = 0
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._done = threading.Condition()
@@ -126,7 +129,8 @@ class SinkRunner:
         self._life.attempt(SinkState.STOPPED)
 
     def _open(self) -> None:
-        self._timeout_s = write_timeout_s(self._storage.settings, self._info)
+        # An epoch may be too large for the timeout: more time for each attempt in a row, or it would be tried for ever.
+        self._timeout_s = write_timeout_s(self._storage.settings, self._info) * 2 ** min(self._timeouts, _DOUBLED)
         at = self._file.read()
         if at.lsn > self._storage.log.head:
             raise fail(
@@ -205,6 +209,7 @@ class SinkRunner:
             return
         with self._done:
             self._failures += 1
+            self._timeouts += error.code == "PSK-5016"
             self.error = error
             self._life.to(SinkState.RETRYING)
             self._done.notify_all()
@@ -348,6 +353,8 @@ class SinkRunner:
             self.durable_lsn = self.durable_lsn if lsn is None else lsn
             self.error = None
             self._failures = 0
+            if lsn is not None:
+                self._timeouts = 0
             self._done.notify_all()
 
     def settle(self, deadline: float | None) -> bool:

@@ -288,16 +288,16 @@ class Job:
     def settle(self, lsn: int, deadline: float | None) -> bool:
         """Waits until everything up to an LSN is recorded; False after the timeout.
 
-        A job that waits for its next attempt retries immediately. Raises the cause if the job fails twice during the wait.
+        A job that waits for its next attempt retries immediately. Raises the cause if the job fails twice during the wait; that it goes back to an older checkpoint, and to another if that is damaged too, is no failure.
         """
-        known = self._failures
+        known = self._failures - self._mends
         while True:
             state = self.state
             if state is JobState.RETRYING:
                 self._wake.set()
             if state is JobState.STOPPED:
                 raise fail("PSK-7006", f"{self.name} was stopped.", hint="START PIPELINE starts it again.")
-            if self.error is not None and (state is JobState.FAILED or self._failures > known + 1):
+            if self.error is not None and (state is JobState.FAILED or self._failures - self._mends > known + 1):
                 raise self.error
             left = 0.25 if deadline is None else min(0.25, deadline - time.monotonic())
             if state is JobState.RUNNING:

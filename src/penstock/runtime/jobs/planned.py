@@ -84,6 +84,13 @@ class Planned:
         """What its state is made by."""
         return signature(self.query, self.compiled.operators, self.partitions, shared=self.membership is not None)
 
+    def signature_of(self, format: int) -> Signature:
+        """The same in the format of an earlier version."""
+        if format == self.signature.format:
+            return self.signature
+        operators, shared = self.compiled.operators, self.membership is not None
+        return signature(self.query, operators, self.partitions, shared=shared, format=format)
+
 
 class Planner:
     """Plans queries of one database."""
@@ -128,7 +135,8 @@ class Planner:
             if known != earlier(planned.query):
                 raise _changed(info, ["an earlier version has planned it otherwise"])
             was = now.by_earlier()
-        found = was.differences(now)
+        # What an earlier version has noted is compared in its own format, and noted in the present one.
+        found = was.differences(planned.signature_of(was.format))
         if lost := [d.text for d in found if d.lost]:
             raise _changed(info, lost)
         if found:

@@ -11,6 +11,7 @@ from penstock.connect import Access, make_sink
 from penstock.errors import PenstockError, fail
 from penstock.log import Log
 from penstock.log.floors import Abandoned
+from penstock.runtime.jobs.remote import identity, remote
 from penstock.runtime.jobs.saved import put_back
 from penstock.runtime.storage.checkpoints import CATALOG, CheckpointStore, Manifest
 from penstock.runtime.storage.layout import Layout
@@ -25,6 +26,15 @@ class Restoration:
 
     manifest: Manifest
     kept: frozenset[int]
+
+
+def fetch_missing(storage: Storage, id: int) -> None:
+    """Gets a checkpoint that is no longer kept here from where the database has uploaded it to. Nobody else makes or removes checkpoints meanwhile. Raises PSK-6008, PSK-6009, PSK-7004."""
+    store, url = storage.checkpoints, storage.settings.checkpoint.url
+    if url and id not in store.ids():
+        there = remote(url, storage.layout.root)
+        if there.is_of(identity(store.folder)) and id in there.ids():
+            there.fetch_into(store, id)
 
 
 def planned(storage: Storage, id: int, access: Access, *, keep_delivered: bool) -> Restoration:
@@ -125,4 +135,4 @@ def carried_out(storage: Storage, made: Prepared, restoration: Restoration) -> C
     return lambda: decide(storage.layout.root, made, restoration.manifest)
 
 
-__all__ = ["Restoration", "carried_out", "planned", "prepared", "put_back_all"]
+__all__ = ["Restoration", "carried_out", "fetch_missing", "planned", "prepared", "put_back_all"]

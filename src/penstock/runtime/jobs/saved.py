@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ from penstock.spark.offsets import Reached, epoch_in, numbered, offset_in, reach
 _LARGE = 128 << 10
 """A larger file is linked and not copied."""
 LEDGER = "state"
+_NUMBERED = re.compile(r"(\d+)(?:_[^.]+)?\.(?:changelog|zip|delta|snapshot)")
 _RETAINED = 8
 """Spark keeps the state of ten epochs: what is listed is whole if fewer have passed meanwhile."""
 _ATTEMPTS = 5
@@ -56,7 +58,8 @@ def _capture(job: Path) -> Saved | None:
         data = (checkpoint / "epoch").read_bytes()
         epoch = epoch_in(data)
         small["checkpoint/epoch"] = data
-        reached, newest = reached_in(epoch, done="after" in epoch), None
+        reached, newest = reached_in(epoch, done="after" in epoch), _number(epoch)
+        made = _versions(epoch)
     else:
         committed = numbered(checkpoint / "commits")
         if not committed:
@@ -71,20 +74,48 @@ def _capture(job: Path) -> Saved | None:
         if offset is None:
             return None
         reached = Reached(int(json.loads(offset)["lsn"]), 0)
+        made = None
     large: dict[str, Path] = {}
     for path in _state(checkpoint / "state"):
         name = path.relative_to(job).as_posix()
+        # Spark's number of a version is that of the epoch after it.
+        last = newest + 1 if made is None else made.get(path.parent.relative_to(checkpoint).as_posix(), 0)
+        if _version(path) > last:
+            continue
         if path.stat().st_size > _LARGE:
             large[name] = path
         else:
             small[name] = path.read_bytes()
-    if newest is not None and numbered(checkpoint / "commits")[-1] - newest > _RETAINED:
+    now = (
+        numbered(checkpoint / "commits")[-1] if made is None else _number(epoch_in((checkpoint / "epoch").read_bytes()))
+    )
+    if now - newest > _RETAINED:
         raise FileNotFoundError
     return Saved(reached, _packed(small), large)
 
 
+def _number(epoch: Mapping[str, object]) -> int:
+    return int(str(epoch["epoch"]))
+
+
+def _versions(epoch: Mapping[str, object]) -> dict[str, int]:
+    """The version of each part of the state that an epoch of a shared job has made, or reads if it is not done, by its folder."""
+    names, partitions = epoch.get("after", epoch["before"]), int(str(epoch["partitions"]))
+    assert isinstance(names, list)
+    return {
+        f"state/{i // partitions + 1}/{i % partitions}": int(str(name).partition(":")[0] or 0)
+        for i, name in enumerate(names)
+    }
+
+
+def _version(file: Path) -> int:
+    """The version of a change log or snapshot of state; 0 of any other file."""
+    found = _NUMBERED.fullmatch(file.name)
+    return int(found[1]) if found is not None else 0
+
+
 def _state(folder: Path) -> Iterator[Path]:
-    """All files of state. Those of later versions do no harm: a version is known by a name of its own."""
+    """All files of state. Those of later versions than that of the epoch are left out: Spark keeps the newest that it finds, and would remove those that the epoch needs."""
     for parent, _, files in os.walk(folder):
         for file in sorted(files):
             if not file.endswith(".tmp"):

@@ -12,10 +12,11 @@ from penstock.plan import nodes as p
 from penstock.plan.explain import explain
 from penstock.plan.repeats import shape
 from penstock.plan.succession import operators
+from penstock.plan.wording import worded
 from penstock.spark.kernel import NATIVE_FORMAT, SPARK_VERSION, STATE_FORMATS
 from penstock.spark.operators import Operator
 
-_FORMAT = 1
+_FORMAT = 2
 _NATIVE = "Spark's own operators"
 _EARLIER = 3
 """The state format in the fingerprints of earlier versions."""
@@ -31,7 +32,8 @@ class Difference(NamedTuple):
 @dataclass(frozen=True)
 class Signature:
     """`plan` is a hash of the whole plan, `states` has one of each stateful part, by its operator; `formats` are those of the kernel's state; `path` says who runs each operator: Spark
-    (native), the kernel, or the kernel in a job that queries share. `partitions` are those that the state was begun with. All hashes are of the structure of the plan, not of a text of it."""
+    (native), the kernel, or the kernel in a job that queries share. `partitions` are those that the state was begun with. All hashes are of the structure of the plan, not of a text of it; those
+    of format 1 have expressions as the SQL library writes them, which another version of it may do otherwise."""
 
     plan: str
     states: tuple[tuple[str, str], ...]
@@ -39,9 +41,10 @@ class Signature:
     path: tuple[str, ...]
     partitions: int
     spark: str
+    format: int = _FORMAT
 
     def to_text(self) -> str:
-        return json.dumps({"format": _FORMAT, **asdict(self)}, sort_keys=True, separators=(",", ":"))
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
@@ -56,6 +59,7 @@ class Signature:
             path=tuple(found["path"]),
             partitions=int(found["partitions"]),
             spark=str(found["spark"]),
+            format=int(found["format"]),
         )
 
     def differences(self, now: Signature) -> list[Difference]:
@@ -96,25 +100,33 @@ class Signature:
         return replace(now, partitions=self.partitions) if self.states else now
 
 
-def signature(query: p.Query, ran: Sequence[Operator], partitions: int, *, shared: bool) -> Signature:
-    """The signature of a query as this version runs it."""
+def signature(
+    query: p.Query, ran: Sequence[Operator], partitions: int, *, shared: bool, format: int = _FORMAT
+) -> Signature:
+    """The signature of a query as this version runs it, in a format."""
+    write = p.Expr.sql if format == 1 else _worded
     nodes = operators(query)
     names = [type(n).__name__ for n in nodes]
     path = tuple("shared" if shared else "native" if o.native else "kernel" for o in ran)
     formats = {name: STATE_FORMATS[name] for name in sorted(set(names))}
     return Signature(
-        plan=_hash(f"{query.emit} {shape(query.root)}"),
-        states=tuple((name, _hash(shape(n))) for name, n in zip(names, nodes, strict=True)),
+        plan=_hash(f"{query.emit} {shape(query.root, write)}"),
+        states=tuple((name, _hash(shape(n, write))) for name, n in zip(names, nodes, strict=True)),
         formats=formats | ({_NATIVE: NATIVE_FORMAT} if "native" in path else {}),
         path=path,
         partitions=partitions,
         spark=SPARK_VERSION,
+        format=format,
     )
 
 
 def earlier(query: p.Query) -> str:
     """The fingerprint that earlier versions would have."""
     return hashlib.sha256(f"{_EARLIER} {explain(query)}".encode()).hexdigest()[:16]
+
+
+def _worded(expr: p.Expr) -> str:
+    return worded(expr.node)
 
 
 def _hash(text: str) -> str:

@@ -395,7 +395,10 @@ def _show_checkpoints(engine: Engine) -> pa.Table:
         "bytes": ([c.bytes for c in kept], pa.int64()),
         "duration_ms": ([c.duration_ms for c in kept], pa.int64()),
     }
-    return pa.table({name: pa.array(values, pa.int64()).cast(kind) for name, (values, kind) in columns.items()})
+    shown = pa.table({name: pa.array(values, pa.int64()).cast(kind) for name, (values, kind) in columns.items()})
+    uploads = engine.uploads
+    there = [c.id in uploads.there if uploads.enabled else None for c in kept]
+    return shown.append_column("uploaded", pa.array(there, pa.bool_()))
 
 
 def _show_log(engine: Engine) -> pa.Table:

@@ -8,7 +8,7 @@ from penstock.catalog.objects import Kind
 from penstock.errors import fail
 from penstock.log import Part
 from penstock.runtime.engine import Engine
-from penstock.runtime.jobs.restoring import carried_out, planned, prepared
+from penstock.runtime.jobs.restoring import carried_out, fetch_missing, planned, prepared
 
 _SHOWN = (Kind.TABLE, Kind.LOOKUP, Kind.STREAM, Kind.VIEW)
 
@@ -23,12 +23,19 @@ class Restored:
 
 
 def restore(engine: Engine, id: int, *, backup: bool = True, keep_delivered: bool = False) -> Restored:
-    """Takes the whole database back to a checkpoint. After a crash it is the old database or the restored one.
+    """Takes the whole database back to a checkpoint; one that is only at `checkpoint.url` is fetched first. After a crash it is the old database or the restored one.
 
     LSNs and epochs go on after those that there were. Subscribers get a resync, and subscriptions to queries of their own end (PSK-5023). Sinks take back what they have delivered since; if one cannot, the restore is
     refused (PSK-5022) unless what was delivered is kept. A sink created since is dropped, and its target stays as it is.
     """
-    with engine.checkpoints.alone, engine.ddl:
+    with engine.checkpoints.alone:
+        engine.check_open()
+        fetch_missing(engine.storage, id)
+        return _restore(engine, id, backup=backup, keep_delivered=keep_delivered)
+
+
+def _restore(engine: Engine, id: int, *, backup: bool, keep_delivered: bool) -> Restored:
+    with engine.ddl:
         engine.check_open()
         restoration = planned(engine.storage, id, engine.access, keep_delivered=keep_delivered)
         why = fail("PSK-6007", f"The database is being restored from checkpoint {id}.")

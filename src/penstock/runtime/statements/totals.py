@@ -16,7 +16,7 @@ _QUERIES = frozenset({"stream", "materialized view"})
 @dataclass(frozen=True)
 class DatabaseStatus:
     """`opened`: how often it was opened. `rows_in`: rows of sources and tables; `rows_out`: of streams and views; `rows_delivered`: of sinks; all since they were created. `pending_…`: what waits for
-    queries and sinks. `recovery_ms`: how long the last open took. `rolled_back`: queries that went back to a checkpoint, ever; `restored`: the checkpoint that the database was last restored from.
+    queries and sinks. `uploaded_id`: the newest checkpoint at `checkpoint.url`, and `upload_error` why the next one is not there yet. `recovery_ms`: how long the last open took. `rolled_back`: queries that went back to a checkpoint, ever; `restored`: the checkpoint that the database was last restored from.
     """
 
     state: str
@@ -45,6 +45,10 @@ class DatabaseStatus:
     checkpoint_id: int | None
     checkpoint_bytes: int | None
     checkpoint_ms: int | None
+    uploads_completed: int
+    uploads_failed: int
+    uploaded_id: int | None
+    upload_error: str | None
     recovery_ms: int
     rolled_back: int
     restored: int | None
@@ -85,6 +89,10 @@ def database_status(engine: Engine, objects: Sequence[ObjectStatus] | None = Non
         checkpoint_id=last.id if last is not None else None,
         checkpoint_bytes=last.bytes if last is not None else None,
         checkpoint_ms=last.duration_ms if last is not None else None,
+        uploads_completed=counts.uploaded,
+        uploads_failed=counts.upload_failed,
+        uploaded_id=engine.uploads.last,
+        upload_error=str(engine.uploads.error) if engine.uploads.error is not None else None,
         recovery_ms=engine.recovery_ms,
         rolled_back=counts.rolled_back,
         restored=engine.storage.restored,

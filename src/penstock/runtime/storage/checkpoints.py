@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +35,7 @@ from penstock.disk import (
 from penstock.errors import fail
 from penstock.log.maps import map_file
 from penstock.runtime.storage.format import FORMAT as FOLDER
+from penstock.runtime.storage.lending import lent, remove_left
 
 FORMAT = 3
 CATALOG = "catalog.json"
@@ -90,23 +91,29 @@ class Manifest:
         return CATALOG in self.files
 
 
+def listed(manifest: Manifest) -> dict[str, tuple[int, int]]:
+    """All files of a checkpoint but the manifest, with sizes and checksums."""
+    large = {f"{key}/{name}": known for key, job in manifest.jobs.items() for name, known in job.large.items()}
+    return {BODY: manifest.body, **large, **manifest.files}
+
+
 class CheckpointStore:
     """The checkpoints of a database. One thread at a time writes."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._sums: dict[int, tuple[int, int]] = {}
         """Of files that never change, or only grow, by inode: how many bytes of it are on disk, and their checksum."""
 
     def ids(self) -> list[int]:
         """The checkpoints that were completed, oldest first."""
-        return sorted(int(f.name) for f in self._folder.glob("*") if f.name.isdecimal())
+        return sorted(int(f.name) for f in self.folder.glob("*") if f.name.isdecimal())
 
     def next_id(self) -> int:
         """An id that no checkpoint has had. Raises PSK-6001 if that is unknown."""
         try:
             last = read_json(
-                self._folder / _LAST,
+                self.folder / _LAST,
                 FORMAT,
                 lost="The last id is unknown.",
                 hint="Write a new one, or remove the file.",
@@ -188,25 +195,54 @@ class CheckpointStore:
         known = self.ids()
         gone = known[:-keep] if keep else known
         if gone and gone[-1] == known[-1]:
-            write_json(self._folder / _LAST, known[-1], FORMAT)
+            write_json(self.folder / _LAST, known[-1], FORMAT)
         for id in gone:
             # Without its manifest it is no checkpoint, whatever else is still there.
             (self.path(id) / MANIFEST).unlink(missing_ok=True)
             crash_point("checkpoint.pruned")
             shutil.rmtree(self.path(id), ignore_errors=True)
-        for left in self._folder.glob(f"*{_NEW}"):
+        for left in self.folder.glob(f"*{_NEW}"):
             shutil.rmtree(left, ignore_errors=True)
+        remove_left(self.folder)
         if gone:
-            kept = {f.stat().st_ino for f in self._folder.rglob("*") if f.is_file()}
+            kept = self._inodes()
             self._sums = {inode: known for inode, known in self._sums.items() if inode in kept}
         return gone
 
+    def _inodes(self) -> set[int]:
+        """Of the files of all checkpoints."""
+        found = set()
+        for id in self.ids():
+            for parent, _, files in os.walk(self.path(id)):
+                found |= {os.stat(f"{parent}/{name}").st_ino for name in files}
+        return found
+
+    @contextmanager
+    def lent(self, id: int) -> Iterator[tuple[Path, Manifest]]:
+        """A folder with all files of a checkpoint, and its manifest, for the time of a block, even if it is pruned meanwhile. Raises PSK-6005 if there is none, PSK-6001 if something is missing, PSK-7004."""
+        if id not in self.ids():
+            known = ", ".join(map(str, self.ids())) or "none"
+            raise fail("PSK-6005", f"There is no checkpoint {id}. Kept are: {known}.")
+        manifest = self.manifest(id)
+        with ExitStack() as stack:
+            try:
+                folder = stack.enter_context(lent(self.folder, id, (*listed(manifest), MANIFEST)))
+            except FileNotFoundError as why:
+                if id not in self.ids() or not (self.path(id) / MANIFEST).exists():
+                    raise fail("PSK-6005", f"Checkpoint {id} was removed.") from why
+                raise fail(
+                    "PSK-6001", f"{why.filename} is missing. Checkpoint {id} cannot be used.", hint=_HINT
+                ) from why
+            except OSError as why:
+                raise unwritable(self.path(id), why) from why
+            yield folder, manifest
+
     def path(self, id: int) -> Path:
-        return self._folder / str(id)
+        return self.folder / str(id)
 
     def draft(self, id: int) -> CheckpointDraft:
         """A checkpoint that is being made. Nothing is left of it unless it is completed."""
-        return CheckpointDraft(self, id, self._folder / f"{id}{_NEW}")
+        return CheckpointDraft(self, id, self.folder / f"{id}{_NEW}")
 
 
 class CheckpointDraft:
@@ -214,21 +250,21 @@ class CheckpointDraft:
 
     def __init__(self, store: CheckpointStore, id: int, folder: Path) -> None:
         self.id = id
+        self.folder = folder
         self._store = store
-        self._folder = folder
         self._files: dict[str, int] = {}
 
     def __enter__(self) -> Self:
-        shutil.rmtree(self._folder, ignore_errors=True)
-        make_folder(self._folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        make_folder(self.folder)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            self._store.forget_sums(self._folder / name for name in self._files)
-        shutil.rmtree(self._folder, ignore_errors=True)
+            self._store.forget_sums(self.folder / name for name in self._files)
+        shutil.rmtree(self.folder, ignore_errors=True)
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise unwritable(self._store.path(self.id), error) from error
 
@@ -243,7 +279,7 @@ class CheckpointDraft:
         self._files[name] = len(data)
 
     def _target(self, name: str) -> Path:
-        target = self._folder / name
+        target = self.folder / name
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return target
 
@@ -269,10 +305,10 @@ class CheckpointDraft:
                     f"Checkpoint {self.id} took longer than {until - begun:.1f} s: {len(sums)} of {len(self._files)} files were written to disk.",
                     hint="The next one goes on with the rest. checkpoint.timeout_ms allows more time.",
                 )
-            sums[name] = (size, self._store.sum(self._folder / name, size))
+            sums[name] = (size, self._store.sum(self.folder / name, size))
         crash_point("checkpoint.linked")
         data = body.to_bytes()
-        write_durably(self._folder / BODY, data)
+        write_durably(self.folder / BODY, data)
         whole = {
             key: replace(job, large={name: sums.pop(f"{key}/{name}") for name in job.large})
             for key, job in jobs.items()
@@ -292,11 +328,11 @@ class CheckpointDraft:
             files=sums,
             folder=FOLDER,
         )
-        write_json(self._folder / MANIFEST, asdict(manifest), FORMAT)
-        for folder, _, _ in os.walk(self._folder):
+        write_json(self.folder / MANIFEST, asdict(manifest), FORMAT)
+        for folder, _, _ in os.walk(self.folder):
             sync_folder(Path(folder))
         crash_point("checkpoint.written")
-        os.replace(self._folder, target)
+        os.replace(self.folder, target)
         sync_folder(target.parent)
         return manifest
 
@@ -321,4 +357,5 @@ __all__ = [
     "Manifest",
     "SavedJob",
     "SavedSink",
+    "listed",
 ]

@@ -44,6 +44,8 @@ class DatabaseCounts:
     completed: int = 0
     failed: int = 0
     rolled_back: int = 0
+    uploaded: int = 0
+    upload_failed: int = 0
 
 
 class Totals:

@@ -13,6 +13,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,12 +27,11 @@ from penstock.serve.ondisk.memory import Memory
 from penstock.serve.ondisk.merge import merged
 from penstock.serve.ondisk.segment import Segment, write_segment
 from penstock.serve.ondisk.snapshot import Snapshot
+from penstock.serve.ondisk.tiers import is_large, spans
 from penstock.serve.worker import Worker
 
 _logger = logging.getLogger(__name__)
 
-_ALIKE = 4
-"""So many files of one level are merged, and a level has files that are so many times as large as those of the next lower one."""
 _MOST_FROZEN = 2
 _MOST_FILES = 40
 """A read by key may have to look at each. A writer waits when there are more, until they are merged."""
@@ -43,21 +43,22 @@ class _Given(Exception):
 
 
 class Workers:
-    """The threads that write for all objects: one for changes, and one for merges, which take longer. `files` is held while a manifest and its files change."""
+    """The threads that write for all objects: one for changes, and two for merges, of which one has the large ones: those that are small need not wait for them, so there are few files at any time.
+    `files` is held while a manifest and its files change."""
 
     def __init__(self) -> None:
         self.writing = Worker("penstock-flusher")
-        self.merging = Worker("penstock-merger")
+        self.merging = {large: Worker(f"penstock-merger-{int(large)}") for large in (False, True)}
         self.files = threading.RLock()
         self.closed = False
 
     def settle(self) -> None:
-        self.writing.run(lambda: None)
-        self.merging.run(lambda: None)
+        for worker in (self.writing, *self.merging.values()):
+            worker.run(lambda: None)
 
     def close(self, timeout: float) -> bool:
         self.closed = True
-        ended = [w.close(timeout) for w in (self.writing, self.merging)]
+        ended = [w.close(timeout) for w in (self.writing, *self.merging.values())]
         return all(ended)
 
 
@@ -91,7 +92,10 @@ class DiskContents:
         self._refused = False
         self._memory = Memory(form)
         self._frozen: tuple[_Frozen, ...] = ()
-        self._merging = False
+        self._merging: set[bool] = set()
+        """Which merges are under way or wait for their thread: small ones, large ones."""
+        self._claimed: dict[bool, tuple[Segment, ...]] = {}
+        """The files that are being merged."""
         # Both change together, under `files` and `_room`.
         self._saved = manifest or Manifest(0, 0, 0, 1, form.kind.value, form.keys, ())
         self._segments = tuple(Segment(folder / f.name, form, f) for f in self._saved.files)
@@ -130,7 +134,7 @@ class DiskContents:
 
     @property
     def is_merging(self) -> bool:
-        return self._merging
+        return bool(self._merging)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -153,6 +157,8 @@ class DiskContents:
                     written += self._filled(memory)
                     memory = Memory(self.form)
             written += self._filled(memory)
+            if written:
+                written[-1].facts = replace(written[-1].facts, count=count)
             make_folder(self._folder)
             with self._workers.files:
                 self._publish(tuple(written), replace(self._saved, epoch=epoch, lsn=lsn, count=count))
@@ -164,7 +170,7 @@ class DiskContents:
 
     def _filled(self, memory: Memory) -> list[Segment]:
         rows, _ = memory.whole()
-        return [self._written([rows], rows.num_rows, weighted=self._has_weights(rows))] if rows.num_rows else []
+        return [self._written([rows], rows.num_rows, None, weighted=self._has_weights(rows))] if rows.num_rows else []
 
     def _has_weights(self, rows: pa.Table) -> bool:
         return self.form.kind is not Kind.APPENDED and bool((rows[WEIGHT].to_numpy() != 1).any())
@@ -189,7 +195,7 @@ class DiskContents:
                 self._room.wait(0.5)
 
     def _is_behind(self) -> bool:
-        return len(self._frozen) > _MOST_FROZEN or (self._merging and len(self._segments) > _MOST_FILES)
+        return len(self._frozen) > _MOST_FROZEN or (bool(self._merging) and len(self._segments) > _MOST_FILES)
 
     def save(self, epoch: int, lsn: int, count: int) -> None:
         """Writes everything; the caller has the object's position, and nobody adds meanwhile. Raises PSK-7004."""
@@ -266,7 +272,8 @@ class DiskContents:
             with self._room:
                 self._refused = False
                 self._room.notify_all()
-        self._merge_if_due()
+            # A writer that is always ahead must not put it off.
+            self._merge_if_due()
 
     def _flush_one(self, frozen: _Frozen) -> None:
         self._check_there()
@@ -275,7 +282,8 @@ class DiskContents:
         if rows.num_rows:
             if not self._segments:
                 rows = self._without_dead(rows)
-            written = (self._written([rows], rows.num_rows, weighted=self._has_weights(rows)),)
+            weighted = self._has_weights(rows)
+            written = (self._written([rows], rows.num_rows, frozen.count, weighted=weighted),)
         crash_point("contents.written")
         with self._workers.files:
             self._check_there()
@@ -291,14 +299,14 @@ class DiskContents:
         write_manifest(self._folder, manifest)
         self._saved = manifest
 
-    def _written(self, parts: Iterable[pa.Table], most_rows: int, *, weighted: bool) -> Segment:
+    def _written(self, parts: Iterable[pa.Table], most_rows: int, count: int | None, *, weighted: bool) -> Segment:
         with self._workers.files:
             number = self._saved.next
             self._saved = replace(self._saved, next=number + 1)
         make_folder(self._folder)
         path = self._folder / f"{number}.seg"
         facts = write_segment(path, self.form, parts, most_rows, weighted=weighted)
-        return Segment(path, self.form, facts)
+        return Segment(path, self.form, replace(facts, count=count))
 
     def _without_dead(self, rows: pa.Table) -> pa.Table:
         """The oldest rows of all: there is nothing that they could take back."""
@@ -318,63 +326,61 @@ class DiskContents:
     # Merging
 
     def _merge_if_due(self) -> None:
-        with self._room:
-            if self._merging or self._due(self._segments) is None or self._gone:
-                return
-            self._merging = True
-        self._workers.merging.start()
-        self._workers.merging.leave(self._merge)
+        for large, worker in self._workers.merging.items():
+            with self._room:
+                if large in self._merging or self._gone or not self._due(large):
+                    continue
+                self._merging.add(large)
+            worker.start()
+            worker.leave(partial(self._merge, large))
 
-    def _due(self, segments: tuple[Segment, ...]) -> int | None:
-        """From where on the files are to be merged."""
-        files = [s.facts for s in segments]
-        rows = sum(f.rows for f in files)
-        if len(files) > 1 and rows > 2 * self._saved.count and rows - self._saved.count > files[-1].rows:
-            return 0  # Most of it has been replaced.
-        found = None
-        start = len(files)
-        for level in sorted({self._level(f.size) for f in files}):
-            while start and self._level(files[start - 1].size) <= level:
-                start -= 1
-            if len(files) - start >= _ALIKE:
-                found = start
-        return found
+    def _due(self, large: bool) -> tuple[Segment, ...]:
+        """The files that one of the threads is to merge: neighbours, of which the other thread has none. The caller holds `_room`."""
+        free = self._segments
+        others = self._claimed.get(not large)
+        # Files that have been replaced just now are not there any more.
+        if others and others[0] in free:
+            at = free.index(others[0])
+            free = free[:at] if large else free[at + len(others) :]
+        facts = [s.facts for s in free]
+        count = self._saved.count if len(free) == len(self._segments) else None
+        found = [
+            (start, end)
+            for start, end in spans(facts, self._part_bytes, count)
+            if is_large(facts[start:end], self._part_bytes) == large
+        ]
+        return free[slice(*found[-1])] if found else ()
 
-    def _level(self, size: int) -> int:
-        level = 0
-        while size >= _ALIKE * self._part_bytes:
-            size //= _ALIKE
-            level += 1
-        return level
-
-    def _merge(self) -> None:
-        again = False
+    def _merge(self, large: bool) -> None:
+        refused = False
         try:
-            start = self._due(segments := self._segments)
-            if start is not None:
-                self._merge_files(start, segments[start:])
+            with self._workers.files, self._room:
+                old = self._claimed[large] = self._due(large)
+                oldest = self._segments[:1] == old[:1]
+            if old:
+                self._merge_files(old, oldest=oldest)
         except _Given:
             pass
         except PenstockError as why:
+            refused = True
             if why.code != "PSK-7004":
                 self._failed(why)
             else:
                 _logger.warning("files of object %d were not merged: %s", self.form.id, why.detail)
         except Exception as why:
+            refused = True
             self._failed(fail("PSK-8001", f"Files could not be merged: {type(why).__name__}: {why}"))
-        else:
-            again = self._due(self._segments) is not None
         finally:
             with self._room:
-                self._merging = again
+                self._claimed.pop(large, None)
+                self._merging.discard(large)
                 self._room.notify_all()
-        if again:
+        if not refused:
             # Other objects come first.
-            self._workers.merging.leave(self._merge)
+            self._merge_if_due()
 
-    def _merge_files(self, start: int, old: tuple[Segment, ...]) -> None:
-        """Replaces neighbouring files by one. Newer ones may be added meanwhile, and nothing else changes the list."""
-        oldest = start == 0
+    def _merge_files(self, old: tuple[Segment, ...], *, oldest: bool) -> None:
+        """Replaces neighbouring files by one. Raises PSK-8001 if there are more or fewer rows than the changes add up to: one was retracted that was not there, or was there already."""
         rows = sum(s.facts.rows for s in old)
         if self.form.kind is Kind.APPENDED:
             parts, weighted = self._checked(t for s in old for t in s.scan()), False
@@ -383,12 +389,17 @@ class DiskContents:
             weighted = not (oldest and self.form.kind is Kind.KEYED)
             if oldest:
                 parts = (self._without_dead(t) for t in parts)
-        new = self._written(parts, rows, weighted=weighted)
+        count = old[-1].facts.count
+        new = self._written(parts, rows, count, weighted=weighted)
+        if oldest and self.form.kind is Kind.KEYED and count is not None and new.facts.rows != count:
+            new.path.unlink(missing_ok=True)
+            raise self.form.broken()
         crash_point("contents.merged")
         with self._workers.files:
             self._check_there()
             now = self._segments
-            segments = (*now[:start], *((new,) if new.facts.rows else ()), *now[start + len(old) :])
+            at = now.index(old[0])
+            segments = (*now[:at], *((new,) if new.facts.rows else ()), *now[at + len(old) :])
             self._publish(segments, self._saved)
             with self._room:
                 self._segments = segments

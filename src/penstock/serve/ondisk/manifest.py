@@ -11,7 +11,7 @@ from penstock.serve.ondisk.form import Form
 from penstock.serve.ondisk.segment import Facts
 
 MANIFEST = "contents.json"
-_FORMAT = 1
+_FORMAT = 2
 _LOST = "The contents of its object are unknown."
 _HINT = "An older checkpoint may be whole: penstock checkpoint verify says which are."
 

@@ -41,13 +41,14 @@ _INDEX = (("offset", pa.int64()), ("length", pa.int64()), ("rows", pa.int64()), 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a manifest has of a file. `last` is its greatest key, if that is a number."""
+    """What a manifest has of a file. `last` is its greatest key, if that is a number; `count` the rows that its object had with it and all older ones, if that is known."""
 
     name: str
     size: int
     rows: int
     check: int
     last: int | None
+    count: int | None = None
 
 
 class _Index:

@@ -297,7 +297,7 @@ public final class EpochClock {
       long wait = poll.left();
       long tick = pace.left();
       if (tick <= 0) {
-        Long end = ends.higher(base.lsn);
+        Long end = end(base);
         long limit = end == null ? index.head() : Math.min(end, index.head());
         long head = inputs.bounded(base.lsn, limit);
         int slots = roster.ready(base.roster, limit);
@@ -327,6 +327,12 @@ public final class EpochClock {
       }
       index.wait(wait);
     }
+  }
+
+  /** Where the next epoch must end; null: anywhere. An epoch in which members began may have read nothing new. */
+  private Long end(LogOffset base) {
+    boolean begins = ends.contains(base.lsn) && roster.ready(base.roster, base.lsn) > base.roster;
+    return begins ? Long.valueOf(base.lsn) : ends.higher(base.lsn);
   }
 
   /**
