@@ -132,6 +132,12 @@ class BatchingWriter:
             if len(self._rows) == 1 or len(self._rows) >= self._max_rows:
                 self._lock.notify_all()
 
+    def pace(self, max_rows: int, max_delay: float) -> None:
+        """Other limits from now on."""
+        with self._lock:
+            self._max_rows, self._max_delay = max_rows, max_delay
+            self._lock.notify_all()
+
     @property
     def pending(self) -> int:
         """Rows that are not committed yet."""
