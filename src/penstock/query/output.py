@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.catalog.objects import ObjectInfo
+from penstock.errors import PenstockError
 from penstock.serve.change import Change
 from penstock.serve.subscription import Subscription
 from penstock.serve.suspension import raisable
@@ -111,7 +112,12 @@ class Output:
             if part is None:
                 break
             wait = 0.0 if out else max(0.0, deadline - time.monotonic())
-            found = part.changes.fetch(None if count is None else count - len(out), wait)
+            try:
+                found = part.changes.fetch(None if count is None else count - len(out), wait)
+            except PenstockError:
+                if self._moot(part):
+                    continue
+                raise
             out += [_placed(c, part) for c in found]
             if not self._over(part):
                 break
@@ -142,6 +148,12 @@ class Output:
         """What is to be read first: of the oldest version of which something may be left. None when it is closed."""
         with self._lock:
             return self._parts[0] if self._parts else None
+
+    def _moot(self, part: _Part) -> bool:
+        """Whether an error was that of a version that is replaced, and has not cost any of its output. It is raised once, and the output follows."""
+        with self._lock:
+            replaced = bool(self._parts) and self._parts[-1] is not part
+        return replaced and isinstance(part.changes, Subscription) and part.changes.error is None
 
     def _over(self, part: _Part) -> bool:
         """Whether everything of an older version has been read; then it goes."""
