@@ -26,7 +26,7 @@ from penstock.query.lifecycle import STEPS, QueryState
 from penstock.query.output import Output
 from penstock.query.runs import Runs
 from penstock.query.swapping import Swap, check_same_inputs
-from penstock.runtime.engine import Engine
+from penstock.runtime.engine import QUERIES, Engine
 from penstock.runtime.jobs.job import Job
 from penstock.runtime.lifecycle import Lifecycle, State
 from penstock.runtime.statements.ddl import add_query
@@ -259,15 +259,20 @@ class StreamingQuery:
             rows = [data]
         elif isinstance(data, list):
             rows = data
-        count = len(rows) if rows is not None else getattr(data, "num_rows", None) or len(data)  # type: ignore[arg-type]
-        if not self._admitted(count):
+        count = len(rows) if rows is not None else _size(data)
+        # Of a stream the number of rows is known when it has been read.
+        if not self._admitted(1 if count is None else count):
             return
         if rows is not None:
             for row in rows:
                 writer.write(row)
         else:
             writer.flush()
-            self._sources[self._name(source)].insert(data)
+            handle = self._sources[self._name(source)]
+            lsn = handle.insert(data)
+            if count is None:
+                count = self._engine.log.amount(handle._id, after=lsn - 1, up_to=lsn)[1]
+        assert count is not None
         spent = time.perf_counter_ns() - begin
         # The gate is enough: a swap holds the lock while it waits for the gate.
         self._direct += rows is None
@@ -299,7 +304,7 @@ class StreamingQuery:
             latencies = sorted(self._latencies)
             p99 = latencies[min(len(latencies) - 1, len(latencies) * 99 // 100)] if latencies else 0
             return QueryMetrics(
-                ring0_events_in=self._in,
+                ring0_events_in=self._in - sum(w.refused for w in self._writers.values()),
                 ring0_events_out=runs.passed,
                 ring0_events_dropped=max(0, runs.taken - runs.passed),
                 ring0_total_ns=self._spent_ns,
@@ -381,11 +386,16 @@ class StreamingQuery:
     def _settle(self, timeout: float | None) -> None:
         assert self._info is not None
         deadline = None if timeout is None else time.monotonic() + timeout
-        if not self._engine.jobs.settle(self._info, self._engine.log.head, deadline):
+        if not self._caught_up(self._info, deadline):
             raise fail("PSK-0010", f"The query has not caught up within {timeout} s.")
         error = self._engine.jobs.uncomputed([self._info])
         if error is not None:
             raise error
+
+    def _caught_up(self, info: ObjectInfo, deadline: float | None) -> bool:
+        """Waits until a version, and the queries that it reads from, have processed everything so far; False at the deadline."""
+        jobs, head = self._engine.jobs, self._engine.log.head
+        return all(jobs.settle(o, head, deadline) for o in jobs.upstream([info]) if o.kind in QUERIES)
 
     def _make_inputs(self) -> dict[str, ObjectInfo]:
         """A private copy of each source that the query reads."""
@@ -468,6 +478,14 @@ class StreamingQuery:
             for object_id in [*ids, *([self._info.id] if self._info is not None else [])]:
                 if engine.catalog.has_id(object_id):
                     drop(engine, engine.catalog.by_id(object_id), cascade=True)
+
+
+def _size(data: object) -> int | None:
+    """The number of rows, if the data know it."""
+    try:
+        return len(data)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def _stands(inputs: dict[str, ObjectInfo]) -> str:

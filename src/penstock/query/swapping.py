@@ -19,7 +19,7 @@ from penstock.query.output import Difference
 from penstock.runtime.engine import Engine
 from penstock.runtime.statements.continuing import continue_with
 from penstock.runtime.statements.rebuild import check_computed
-from penstock.runtime.statements.subscribe import origin_of
+from penstock.runtime.statements.subscribe import origin_of, published_head
 from penstock.runtime.storage.contents import complete, read_entry
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.serve.change import Change
@@ -125,7 +125,7 @@ class Swap:
             made = self._new._make_output(self._inputs, after)
             undo.callback(query._drop_one, made)
             for _ in range(2):  # What came while it caught up takes less time.
-                engine.jobs.settle(made, engine.log.head, None)
+                query._caught_up(made, None)
             check_computed(engine, made, "The new version")
             yield made
             undo.pop_all()
@@ -137,23 +137,25 @@ class Swap:
         old, new = _Folded(engine, self._info, "old"), _Folded(engine, made, "new")
         changes = query._subscribed(made, SubscribeOptions())
         if changing:
-            old.reach(engine.log.head)
-            new.reach(engine.log.head)
+            old.reach(published_head(engine, self._info))
+            new.reach(published_head(engine, made))
         # The old version has just ended an epoch when the gate is closed, so what is left is one more.
         query._flush()
         self._settle_old(None)
         with self._standing_still():
-            if not engine.jobs.settle(made, engine.log.head, self._deadline):
+            if not query._caught_up(made, self._deadline):
                 raise fail("PSK-0010", f"The new version has not caught up within {query.config.pause_timeout:g} s.")
             check_computed(engine, made, "The new version")
-            engine.storage.await_published(made.id)
+            if changing:
+                # What is in the log and not published yet may not reach the readers any more.
+                old.reach(published_head(engine, self._info))
+            published_head(engine, made)
             # What both have processed is of the old version.
             while changes.next(0) is not None:
                 pass
             figures = changes.figures
             now = Point(figures.epoch, figures.lsn, figures.input_lsn)
             if changing:
-                old.reach(engine.log.head)
                 new.reach(now.lsn)
             difference = Difference() if changing else None
             with uninterrupted():

@@ -137,6 +137,7 @@ def test_the_cache_keeps_the_plans_that_were_used_last(db: Any) -> None:
         ({"state_store": StateStore.MMAP}, "PSK-1012"),
         ({"max_cache_entries": -1}, "PSK-0009"),
         ({"max_pending": 0}, "PSK-0009"),
+        ({"pause_timeout": -1.0}, "PSK-0009"),
     ],
 )
 def test_a_configuration_that_cannot_be_met_is_refused(config: dict[str, Any], expected: str) -> None:
@@ -267,6 +268,7 @@ def test_a_new_jvm_does_not_start_a_query_that_is_paused(db: Any, monkeypatch: p
         [("a", 2)],
         pa.table({"symbol": ["a"], "price": pa.array([2], pa.int64())}),
         pa.RecordBatch.from_pylist([{"symbol": "a", "price": 2}]),
+        pa.table({"symbol": ["a"], "price": pa.array([2], pa.int64())}).to_reader(),
     ],
 )
 def test_a_row_rows_or_a_batch(db: Any, data: object) -> None:
@@ -310,6 +312,7 @@ def test_an_invalid_row_is_refused_and_the_others_are_not(db: Any) -> None:
             q.flush()
         q.flush()
         assert [r["symbol"] for c in q.poll_output() for r in c.rows()] == ["a"]
+        assert (q.metrics().ring0_events_in, q.metrics().bridge_batches_flushed) == (1, 1)
 
 
 def test_rows_of_a_query_are_its_own(db: Any) -> None:
@@ -613,6 +616,45 @@ def test_one_swap_at_a_time_and_none_of_a_query_that_ends(db: Any, monkeypatch: 
         swapping_thread.join(SOON_S)
         assert not swapping_thread.is_alive()
         assert [e.code for e in found] == ["PSK-0006"] and new.state is QueryState.READY
+    assert {k: v for k, v in db.fake.state().items() if k != "log"} == before
+
+
+@pytest.mark.parametrize("moment", ["built", "still"])
+def test_a_jvm_that_exits_during_a_swap_leaves_the_old_version(
+    db: Any, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    db.fake.run(TWO)
+    db.fake.insert("one", (1, "a"))
+    engine, gone = db._engine, fail("PSK-7005", "The JVM exited.")
+    before = {k: v for k, v in db.fake.state().items() if k != "log"}
+    with query(db, "SELECT k, v FROM one") as q:
+        q.start()
+        q.flush(SOON_S)
+        have: Counter[tuple[Any, ...]] = Counter()
+        last = folded(q.poll_output(), have)
+        checks = iter([moment == "built", moment == "still"])
+
+        def check(*_: Any) -> None:
+            if next(checks, False):
+                engine._died(gone)
+                engine.check_open()
+
+        new = q.compile_new_version("SELECT k, v FROM two")
+        with monkeypatch.context() as patch:
+            patch.setattr(swapping, "check_computed", check)
+            with pytest.raises(PenstockError, match="PSK-7005"):
+                q.swap(new)
+        engine.start()
+        assert q.state is QueryState.RUNNING and new.state is QueryState.READY
+        db.fake.insert("one", (2, "b"))
+        q.flush(SOON_S)
+        with pytest.raises(PenstockError, match="PSK-7005"):  # Once, in its place.
+            q.poll_output()
+        last = folded(q.poll_output(), have, last)
+        assert +have == Counter({(("k", k), ("v", v)): 1 for k, v in ((1, "a"), (2, "b"))})
+        q.swap(new)
+        folded(q.poll_output(timeout=SOON_S), have, last)
+        assert not +have
     assert {k: v for k, v in db.fake.state().items() if k != "log"} == before
 
 
