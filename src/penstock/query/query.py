@@ -291,7 +291,7 @@ class StreamingQuery:
     def poll_output(self, count: int | None = None, timeout: float = 0.0) -> list[Change]:
         """The output so far, at most `count` changes, waiting at most `timeout` seconds for the first. Raises errors of the query."""
         self._expect("poll_output", QueryState.RUNNING, QueryState.PAUSED)
-        self._runs.note(self._job)
+        self._runs.see(self._job)
         return self._output.fetch(count, timeout)
 
     # Figures

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.errors import PenstockError
 from penstock.runtime.jobs.job import Job
@@ -11,63 +11,100 @@ from penstock.runtime.jobs.job import Job
 
 @dataclass
 class _Run:
+    """The figures of one job. What it had done before it was that of the query does not count: `skipped`, and the epochs `before`."""
+
+    job: Job
     epochs: int = 0
     rows: int = 0
     taken: int = 0
     passed: int = 0
+    times: dict[int, int] = field(default_factory=dict)
+    skipped: tuple[int, int, int, int] = (0, 0, 0, 0)
+    before: frozenset[int] = frozenset()
+
+    def see(self) -> None:
+        """What is known without the JVM."""
+        figures = self.job.figures
+        self.epochs, self.rows = figures.epochs, sum(figures.rows_out.values())
+
+    def ask(self) -> None:
+        self.see()
+        kernel, (again, passed_again) = self.job.kernel, self.job.figures.repeated
+        with suppress(PenstockError):  # Of a JVM that has exited, what was known before.
+            self.taken, self.passed = kernel.rows_in - again, kernel.rows_passed() - passed_again
+
+    def time(self) -> None:
+        with suppress(PenstockError):
+            self.times |= {batch: ms for batch, ms in self.job.kernel.durations().items() if batch not in self.before}
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        return self.epochs, self.rows, self.taken, self.passed
 
 
 class Runs:
     """The figures of all jobs that the query has had: one for each time that it was started, resumed or swapped."""
 
     def __init__(self) -> None:
+        # A run has its job, so that no later job has its id.
         self._of: dict[int, _Run] = {}
-        self._jobs: dict[int, Job] = {}
-        self._times: dict[tuple[int, int], int] = {}
-        self._skipped: set[tuple[int, int]] = set()
         self.reached = 0
 
+    def _run(self, job: Job) -> _Run:
+        self.reached = max(self.reached, job.figures.reached)
+        return self._of.setdefault(id(job), _Run(job))
+
+    def see(self, job: Job | None) -> None:
+        """Notes what costs nothing."""
+        if job is not None:
+            self._run(job).see()
+
+    def count(self, job: Job | None) -> None:
+        """Notes everything but the durations of epochs, which take milliseconds."""
+        if job is not None:
+            self._run(job).ask()
+
+    def time(self, job: Job | None) -> None:
+        if job is not None:
+            self._run(job).time()
+
     def note(self, job: Job | None) -> None:
-        if job is None:
-            return
-        kernel, figures = job.kernel, job.figures
-        rows = sum(figures.rows_out.values())
-        # Kept here, so that no later job has its id.
-        self._jobs[id(job)] = job
-        self.reached = max(self.reached, figures.reached)
-        found = self._of.setdefault(id(job), _Run())
-        found.epochs, found.rows = figures.epochs, rows
-        with suppress(PenstockError):  # Of a JVM that has exited, what was known before.
-            found.taken, found.passed = kernel.rows_in - figures.repeated[0], kernel.rows_passed() - figures.repeated[1]
-            now = {(id(job), batch): ms for batch, ms in kernel.durations().items()}
-            self._times.update({key: ms for key, ms in now.items() if key not in self._skipped})
+        self.count(job)
+        self.time(job)
 
     def skip(self, job: Job | None) -> None:
         """What a job has done so far does not count: another one has done it as well."""
         if job is not None:
-            self.note(job)
-            self._skipped |= {key for key in self._times if key[0] == id(job)}
-            for key in self._skipped:
-                self._times.pop(key, None)
-            done = self._of[id(job)]
-            self._of[-id(job)] = _Run(-done.epochs, -done.rows, -done.taken, -done.passed)
+            run = self._run(job)
+            run.ask()
+            run.skipped = run.counts
 
-    @property
-    def taken(self) -> int:
-        return sum(f.taken for f in list(self._of.values()))
+    def skip_times(self, job: Job | None) -> None:
+        """The same for the durations of its epochs."""
+        if job is not None:
+            run = self._run(job)
+            run.time()
+            run.before, run.times = frozenset(run.times), {}
 
-    @property
-    def passed(self) -> int:
-        return sum(f.passed for f in list(self._of.values()))
+    def _sum(self, figure: int) -> int:
+        return sum(r.counts[figure] - r.skipped[figure] for r in list(self._of.values()))
 
     @property
     def epochs(self) -> int:
-        return sum(f.epochs for f in list(self._of.values()))
+        return self._sum(0)
 
     @property
     def rows(self) -> int:
-        return sum(f.rows for f in list(self._of.values()))
+        return self._sum(1)
+
+    @property
+    def taken(self) -> int:
+        return self._sum(2)
+
+    @property
+    def passed(self) -> int:
+        return self._sum(3)
 
     @property
     def total_ms(self) -> int:
-        return sum(list(self._times.values()))
+        return sum(sum(r.times.values()) for r in list(self._of.values()))

@@ -164,10 +164,13 @@ class Swap:
                 if difference is not None:
                     query._output.insert(difference)
                 query._output.follow(made, changes)
-                query._runs.note(query._job)
+                ended = query._job
+                query._runs.count(ended)
                 query._info = made
                 query._runs.skip(query._job)
                 self._take_over()
+        query._runs.skip_times(query._job)
+        query._runs.time(ended)
         if difference is not None:
             _fill(difference, query, old, new, last, now)
         with engine.ddl:
