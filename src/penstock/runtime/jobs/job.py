@@ -32,7 +32,7 @@ _LASTING = frozenset({"PSK-7004"})
 
 @dataclass
 class JobFigures:
-    """Counted since the job was started."""
+    """Counted since the job was started. An epoch that was recorded before, and is repeated after a stop or a crash, counts only as `repeated`."""
 
     epochs: int = 0
     rows_out: dict[int, int] = field(default_factory=dict)
@@ -47,6 +47,8 @@ class JobFigures:
     """The LSN up to which the recorded epochs have processed the log."""
     begun: int = 0
     """The last LSN when the job was started."""
+    repeated: tuple[int, int] = (0, 0)
+    """Rows that repeated epochs have read, and that have passed their stateless steps."""
 
 
 @dataclass(frozen=True)
@@ -152,16 +154,21 @@ class Job:
         begin = time.perf_counter()
         if self.spec.guard is not None:
             self.spec.guard.check(self.kernel.state())
-        if self.spec.recorder.record(epoch, self._stopping.is_set):
+        recorder = self.spec.recorder
+        repeated = isinstance(recorder, Recorder) and recorder.repeats(epoch)
+        if recorder.record(epoch, self._stopping.is_set):
             self.spec.erred()
         for path in epoch.files:
             path.unlink(missing_ok=True)
         figures = self.figures
-        figures.epochs += 1
-        objects = self.spec.recorder.objects(epoch)
+        if repeated:
+            # They come first, and the next epoch begins when this one is done.
+            figures.repeated = self.kernel.rows_in, self.kernel.rows_passed()
+        figures.epochs += not repeated
+        objects = recorder.objects(epoch)
         self.spec.taken([of for of in objects if of is not None], epoch.lsn)
         for of, output in zip(objects, epoch.batches, strict=True):
-            if of is not None:
+            if of is not None and not repeated:
                 figures.rows_out[of] = figures.rows_out.get(of, 0) + sum(b.num_rows for b in output)
         figures.watermark = epoch.watermark
         figures.reached = max(figures.reached, epoch.lsn)

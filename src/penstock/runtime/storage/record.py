@@ -129,16 +129,22 @@ class Recorder:
     def _number(self) -> int:
         return max(self._storage.log.job_epoch(i) for i in self._owned)
 
+    def repeats(self, epoch: Epoch, beyond: Covered | None = None) -> bool:
+        """Whether an epoch is recorded already."""
+        last = self.recorded()
+        if last is None:
+            return False
+        last = max(last, beyond or last, key=lambda c: c.position)
+        # Before format 3 the log had numbers alone.
+        earlier = not last.reach and self._base + epoch.number <= self._number()
+        return covered_by(epoch).position <= last.position or earlier
+
     def parts(self, epoch: Epoch, beyond: Covered | None = None) -> Parts:
         """What an epoch adds to the log; nothing if it is there already. `beyond` is the last epoch that is recorded of the whole job."""
         number = self._base + epoch.number
         covers = covered_by(epoch)
-        last = self.recorded()
-        if last is not None:
-            last = max(last, beyond or last, key=lambda c: c.position)
-            # Before format 3 the log had numbers alone.
-            if covers.position <= last.position or (not last.reach and number <= self._number()):
-                return Parts([], [], False)
+        if self.repeats(epoch, beyond):
+            return Parts([], [], False)
         tables = [
             _ordered(pa.Table.from_batches(b, s), o)
             for b, s, o in zip(epoch.batches, self._schemas, self._outputs, strict=True)
