@@ -74,3 +74,28 @@ def test_rows_are_those_that_were_asked_for(interpreted: Opener) -> None:
             with pytest.raises(penstock.PenstockError) as refused:
                 db.execute(statement)
             assert refused.value.code == code, (statement, str(refused.value))
+
+
+def test_missing_windows_are_filled(interpreted: Opener) -> None:
+    db = interpreted()
+    db.execute("""
+        CREATE SOURCE s (k STRING, v INT, ts TIMESTAMP, WATERMARK FOR ts);
+        CREATE STREAM bars AS SELECT k, window_start, sum(v) AS v FROM s GROUP BY k, TUMBLE(ts, INTERVAL '1' MINUTE) EMIT ON WINDOW CLOSE;
+        CREATE MATERIALIZED VIEW filled AS
+          SELECT f.k, minute(g.t) AS m, coalesce(b.v, 0) AS v, last_value(b.v) IGNORE NULLS OVER (PARTITION BY f.k ORDER BY g.t) AS known
+          FROM (SELECT k, min(window_start) AS first, max(window_start) AS last FROM bars GROUP BY k) f,
+            LATERAL generate_series(f.first, f.last, INTERVAL '1' MINUTE) AS g(t)
+            LEFT JOIN bars b ON b.k = f.k AND b.window_start = g.t;
+    """)
+    for rows, expected in (
+        ("('a', 1, '00:10'), ('b', 5, '01:10'), ('a', 2, '03:10')", [("a", 0, 1, 1), ("b", 1, 5, 5)]),
+        (
+            "('a', 3, '04:30'), ('z', 0, '09:00')",
+            [("a", 0, 1, 1), ("a", 1, 0, 1), ("a", 2, 0, 1), ("a", 3, 2, 2), ("a", 4, 3, 3), ("b", 1, 5, 5)],
+        ),
+    ):
+        db.execute(
+            f"INSERT INTO s SELECT k, v, CAST('2026-01-01 00:' || t AS TIMESTAMP) FROM VALUES {rows} AS x(k, v, t)"
+        )
+        settle(db)
+        assert bag(db.sql("SELECT * FROM filled").fetchall()) == bag(expected)
