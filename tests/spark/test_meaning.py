@@ -48,7 +48,6 @@ VALUES: list[tuple[str, object]] = [
     ("max(struct(d, n)).d", 4),
     ("max((d, a)).a", None),
     ("array_agg(struct(d, a AS name) ORDER BY d)[1]", {"d": 2, "name": "z"}),
-    ("max(arrays_zip(array(d), array(n)))[0]['0']", 4),
     ("max(levenshtein('kitten', 'sitting', 2))", -1),
     ("max(extract(week FROM DATE '2019-08-12'))", 33),
     ("max(date_add(DATE '2024-01-31', d))", dt.date(2024, 2, 4)),

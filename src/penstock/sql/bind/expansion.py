@@ -11,7 +11,7 @@ from sqlglot import exp
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import PenstockError
 from penstock.sql.bind.context import Context
-from penstock.sql.bind.ctes import cte_of, is_cte, own_object
+from penstock.sql.bind.ctes import cte_of, is_cte, is_object, own_object
 from penstock.sql.bind.inlining import inlined
 from penstock.sql.bind.presentation import present
 from penstock.sql.query import ParsedQuery
@@ -109,10 +109,22 @@ def _expand(ctx: Context, tree: exp.Expression, made: dict[int, exp.CTE]) -> Non
             present(tree, info)
 
 
+def _in_view(table: exp.Table) -> bool:
+    cte = table.find_ancestor(exp.CTE)
+    while cte is not None and not cte.alias.startswith(_CTE):
+        cte = cte.find_ancestor(exp.CTE)
+    return cte is not None
+
+
 def _separate(tree: exp.Expression) -> None:
-    """Gives nested CTEs names of their own: the SQL library moves all of them to the top, where they would hide objects and each other."""
+    """Gives nested CTEs names of their own: the SQL library moves all of them to the top, where they would hide objects and each other.
+
+    So do CTEs that would hide an object which a function reads. Those of views are before them.
+    """
     top = tree.args.get("with_")
-    nested = {id(c): i for i, c in enumerate(tree.find_all(exp.CTE)) if c.parent is not top}
+    hidden = {t.name.lower() for t in tree.find_all(exp.Table) if is_object(t) and not _in_view(t)}
+    ctes = enumerate(tree.find_all(exp.CTE))
+    nested = {id(c): i for i, c in ctes if c.parent is not top or c.alias.lower() in hidden}
     read = [(t, c) for t in tree.find_all(exp.Table) if (c := cte_of(t)) is not None and id(c) in nested]
     for table, cte in read:
         if table.args.get("alias") is None:
