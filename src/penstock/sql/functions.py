@@ -59,7 +59,7 @@ def translate(node: exp.Expression) -> exp.Expression:
     return call(new, *node.expressions) if new is not None else node
 
 
-_NOW = frozenset(
+NOW = frozenset(
     {
         "now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "current_timestamp", "current_date", "current_time",
         "curdate", "localtimestamp", "localtime",
@@ -68,7 +68,7 @@ _NOW = frozenset(
 
 
 def is_now(node: exp.Expression) -> bool:
-    return name_of(node) in _NOW
+    return name_of(node) in NOW
 
 
 GENERATORS: dict[str, int] = {
@@ -82,6 +82,22 @@ GENERATORS: dict[str, int] = {
     "range": 1,
     "generate_series": 1,
 }
+
+
+OWN = frozenset(
+    {
+        *_RENAMED,
+        *GENERATORS,
+        "string_to_array",
+        "strpos",
+        "table",
+        "descriptor",
+        "proctime",
+        "nearest",
+        "current_setting",
+    }
+)
+"""Names that mean something in a statement, although Spark has no function of that name."""
 
 
 def called_aggregate(node: exp.Expression) -> AggregateFunction | None:

@@ -41,8 +41,13 @@ def generate(
         base = exp.Explode if name == "explode_outer" else exp.Posexplode
         node = base(this=node.this if not isinstance(node, exp.Anonymous) else node.expressions[0])
     if names is None:
-        if name.startswith("posexplode"):
-            names = ["pos", "col"]
+        if name.startswith(("explode", "posexplode")):
+            names = ["pos"] if name.startswith("pos") else []
+            names += (
+                ["key", "value"]
+                if _is_map(ctx, node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
+                else ["col"]
+            )
         elif name in ("inline", "stack"):
             raise ctx.fail(
                 "PSK-1012",
@@ -64,6 +69,11 @@ def generate(
         raise CannotDecorrelate
     made = Generate(child, to_expr(ctx, node, call), internals, outer)
     return made, [Col(n, i) for n, i in zip(names, internals, strict=True)]
+
+
+def _is_map(ctx: Context, argument: object) -> bool:
+    """Whether an argument is known to be a MAP: of one, both keys and values are columns."""
+    return isinstance(argument, exp.Column) and ctx.types.get(argument.name, "").startswith("map<")
 
 
 def refuse_series(ctx: Context, call: exp.Expression) -> None:
