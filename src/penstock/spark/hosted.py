@@ -6,6 +6,7 @@ it runs, and an epoch costs the same whether there is one or a hundred. Queries 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,19 @@ from penstock.spark.operators import StateFigures
 from penstock.spark.session import jvm, releasing
 from penstock.spark.translate import translate, translated
 
-_KEYED = (p.Aggregate, p.Distinct, p.TopN, p.Analytic, p.SetOp, p.Join)
+_KEYED = (
+    p.Aggregate,
+    p.Extremes,
+    p.Distinct,
+    p.TopN,
+    p.Analytic,
+    p.SetOp,
+    p.TemporalFilter,
+    p.Join,
+    p.AsofJoin,
+    p.TemporalJoin,
+    p.ProbeJoin,
+)
 """Nodes whose operator can be one of a shared job."""
 
 _BESIDE = (p.Scan, p.Filter, p.Project, p.Generate, p.Union, p.WindowAssign)
@@ -36,12 +49,12 @@ _BESIDE = (p.Scan, p.Filter, p.Project, p.Generate, p.Union, p.WindowAssign)
 
 @dataclass(frozen=True)
 class Membership:
-    """What a shared job needs of a query: its code in the kernel, the schema of its rows, the objects that it reads, those whose watermarks it follows, and how many operators
-    it has.
+    """What a shared job needs of a query: its code in the kernel, what its rows look like (the kernel's `PackedOutput`), the objects that it reads, those whose watermarks it follows, and how many
+    operators it has.
     """
 
     member: Any
-    schema: str
+    layout: str
     objects: tuple[int, ...]
     timed: tuple[Timed, ...] = ()
     operators: int = 1
@@ -66,8 +79,6 @@ def unfit(query: p.Query) -> str | None:
         return "it has a pace of its own, EMIT EVERY"
     if any(isinstance(n, p.Join) and n.ttl_ms for n in keyed):
         return "rows expire, state_ttl"
-    if keyed and (query.root.times or any(_timed(n) for n in keyed)):
-        return "it follows event time"
     return None
 
 
@@ -82,17 +93,8 @@ def _unreplicated(node: p.LookupJoin) -> str | None:
     return None
 
 
-def _timed(node: p.Node) -> bool:
-    """Whether an operator waits for time, whatever it puts out."""
-    if isinstance(node, p.Join):
-        return node.time_bound is not None
-    return isinstance(node, p.Aggregate) and node.session is not None
-
-
 def membership(compiled: Compiled) -> Membership | str:
     """A query that was compiled for a shared job as a member of one, or why it cannot be one."""
-    if compiled.event_time or (compiled.timed and compiled.operators):
-        return "it follows event time"
     try:
         member = jvm().Member.of(compiled.frame._jdf)
     except Py4JJavaError as error:
@@ -104,7 +106,8 @@ def membership(compiled: Compiled) -> Membership | str:
     objects = tuple(o for o in compiled.objects if o != UNIT_OBJECT)
     timed = tuple(sorted(compiled.timed, key=lambda t: t.object_id))
     tables = {n.object_id for join in compiled.replicas for n in join.children[1].walk() if isinstance(n, p.Scan)}
-    return Membership(member, str(member.schema()), objects, timed, len(compiled.operators), tuple(sorted(tables)))
+    layout = {"schema": json.loads(member.schema()), "outputs": compiled.slots, "befores": compiled.befores}
+    return Membership(member, json.dumps(layout), objects, timed, len(compiled.operators), tuple(sorted(tables)))
 
 
 def compile_host(spark: SparkSession, infos: Sequence[ObjectInfo], timed: Sequence[Timed]) -> HostPlan:
@@ -137,13 +140,18 @@ class HostPlan:
 
 @dataclass(frozen=True)
 class Place:
-    """A member of a running job: the object that it maintains, and what its rows look like."""
+    """A member of a running job: the objects that it maintains, the query and, where rows can be late, their stream; and what their rows look like."""
 
-    object_id: int
+    object_ids: tuple[int, ...]
     membership: Membership
-    schema: pa.Schema
+    schemas: tuple[pa.Schema, ...]
     seeds: tuple[Seed, ...]
     state_limit: int
+
+    @property
+    def object_id(self) -> int:
+        """The query."""
+        return self.object_ids[0]
 
 
 class HostJob(KernelJob):
@@ -225,7 +233,7 @@ class HostJob(KernelJob):
             for s in place.seeds:
                 slices = packed_slices(s.batches, s.checks)
                 self._clock.seedOf(slot, s.object_id, s.lsn, s.columns, s.path, slices)
-            self._clock.join(slot, place.membership.schema, place.state_limit)
+            self._clock.join(slot, place.membership.layout, place.state_limit)
             self._joined = max(self._joined, slot)
 
     def become(self, slot: int, place: Place) -> None:
@@ -252,9 +260,12 @@ class HostJob(KernelJob):
         self._places.pop(slot, None)
 
     def _unpack(self, packet: bytes) -> Epoch:
+        # The stream of late rows has the slot of its query, negated.
+        signs = (1, -1)
         places = dict(self._places)
-        outputs = {slot: place.schema for slot, place in places.items()}
-        return self._epoch(packet, outputs, {slot: places[slot].object_id for slot in places})
+        outputs = {s * slot: schema for slot, place in places.items() for s, schema in zip(signs, place.schemas, strict=False)}
+        objects = {s * slot: i for slot, place in places.items() for s, i in zip(signs, place.object_ids, strict=False)}
+        return self._epoch(packet, outputs, objects)
 
     def _figures(self) -> dict[int, dict[int, StateFigures]]:
         """What each operator of each member keeps, by slot and number."""

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.catalog.objects import Hosting, ObjectInfo, Slot, Solo
+from penstock.catalog.objects import Hosting, ObjectInfo, Role, Slot, Solo
 from penstock.catalog.types import stored_schema
 from penstock.disk import make_folder
 from penstock.errors import PenstockError, fail
@@ -163,7 +163,7 @@ class HostedJobs:
                     host = self._running.get(key)
                     if host is not None and host.job.state is JobState.RUNNING:
                         # In this order: if it fails at once, it is taken out again.
-                        self._jobs.by_object[info.id] = host.job
+                        self._list(info.id, host.job)
                         host.join(info, self._catalog.hosted[key].members[info.id], planned)
                     else:
                         self._stop(key)
@@ -182,9 +182,20 @@ class HostedJobs:
             with uninterrupted():
                 self._forget(key, info.id)
 
+    def _list(self, object_id: int, job: Job | None) -> None:
+        """Notes which job maintains a query and the stream of its late rows; None: none does."""
+        late = self._jobs.storage.owned(object_id, Role.LATE_ROWS)
+        places = (h.places[object_id][1] for h in list(self._running.values()) if object_id in h.places)
+        known = (place.object_ids for place in places)
+        for i in next(known, (object_id,) if late is None else (object_id, late.id)):
+            if job is None:
+                self._jobs.by_object.pop(i, None)
+            else:
+                self._jobs.by_object[i] = job
+
     def _forget(self, key: str, object_id: int) -> None:
         self._take(key, object_id)
-        self._jobs.by_object.pop(object_id, None)
+        self._list(object_id, None)
         host = self._running.get(key)
         if host is not None:
             host.leave(object_id)
@@ -218,7 +229,7 @@ class HostedJobs:
 
     def become(self, info: ObjectInfo, version: ObjectInfo, planned: Planned) -> None:
         """The jobs that run follow `inherit`, at rest."""
-        self._jobs.by_object.pop(version.id, None)
+        self._list(version.id, None)
         now = self.key(info.id)
         for key, other in self._running.items():
             if key != now and info.id in other.places:
@@ -226,7 +237,7 @@ class HostedJobs:
         host = self._running.get(now) if now is not None else None
         if now is not None and host is not None:
             host.become(info, version, self._catalog.hosted[now].members[info.id], planned)
-            self._jobs.by_object[info.id] = host.job
+            self._list(info.id, host.job)
 
     def depart(self, info: ObjectInfo) -> None:
         """A query without state leaves its job, and goes on where it is when it is started again."""
@@ -237,7 +248,7 @@ class HostedJobs:
             if self._position(key, self._catalog.hosted[key], info.id) is None:
                 raise fail("PSK-6018", f"How far {info.name} has read is unknown.", hint="RESTART it first.")
             self._take(key, info.id, resumes=True)
-            self._jobs.by_object.pop(info.id, None)
+            self._list(info.id, None)
             if key in self._running:
                 self._running[key].leave(info.id)
 
@@ -255,8 +266,8 @@ class HostedJobs:
         # Whoever waits for it hears of this before the job goes on without it. The statement that creates it may not have put it into the catalogue yet.
         if object_id in host.places:
             self._jobs.refused(object_id, error)
+        self._list(object_id, None)
         host.leave(object_id)
-        self._jobs.by_object.pop(object_id, None)
 
         def close() -> None:
             with self._jobs.ddl:
@@ -356,7 +367,7 @@ class HostedJobs:
         host = self._running.pop(key, None)
         if host is not None:
             for i in list(host.places):
-                self._jobs.by_object.pop(i, None)
+                self._list(i, None)
             host.job.stop()
 
     def jobs(self) -> list[Job]:
@@ -433,14 +444,23 @@ class _Host:
     def _enter(self, info: ObjectInfo, slot: Slot, planned: Planned) -> None:
         assert planned.membership is not None
         seeds = tuple(Seed(o, slot.start, 0, "", ()) for o in self._common.objects) if slot.start else planned.seeds
-        place = Place(info.id, planned.membership, stored_schema(info), seeds, planned.limits.query)
+        late = self._jobs.storage.owned(info.id, Role.LATE_ROWS)
+        outputs = [info] if late is None else [info, late]
+        place = Place(
+            tuple(o.id for o in outputs),
+            planned.membership,
+            tuple(stored_schema(o) for o in outputs),
+            seeds,
+            planned.limits.query,
+        )
         recorder = Recorder(
-            self._jobs.storage, [info], planned.compiled.outputs, slot.base, errors=[self._jobs.errors_of(info)]
+            self._jobs.storage, outputs, planned.compiled.outputs, slot.base, errors=[self._jobs.errors_of(info)]
         )
         guard = StateGuard.of(info.name, planned.limits, self._jobs.budget)
-        self._recorder.members[slot.slot] = MemberRecorder.Member(info.id, recorder, guard)
+        late_id = None if late is None else late.id
+        self._recorder.members[slot.slot] = MemberRecorder.Member(info.id, recorder, guard, late_id)
         self.places[info.id] = (slot.slot, place)
-        self._objects.append(info.id)
+        self._objects += place.object_ids
 
     @property
     def boundary(self) -> AbstractContextManager[object]:
@@ -451,11 +471,8 @@ class _Host:
         """A member maintains another object from here on, whose own member leaves."""
         with self._lock:
             self.leave(info.id)
-            self.places.pop(version.id)
-            self._objects.remove(version.id)
+            self._unlist(self.places.pop(version.id)[1])
             self._recorder.members.pop(slot.slot)
-            if self._made is not None:
-                self._made.figures.rows_out.pop(version.id, None)
             self._enter(info, slot, planned)
             if self._kernel is not None:
                 self._kernel.become(slot.slot, self.places[info.id][1])
@@ -463,16 +480,28 @@ class _Host:
     def leave(self, object_id: int) -> None:
         with self._lock:
             self._untidy = True
-            slot, _ = self.places.pop(object_id, (0, None))
+            slot, place = self.places.pop(object_id, (0, None))
             gone = self._recorder.members.pop(slot, None)
             if gone is not None and gone.guard is not None:
                 gone.guard.forget()
-            if object_id in self._objects:
-                self._objects.remove(object_id)
-            if self._made is not None:
-                self._made.figures.rows_out.pop(object_id, None)
+            if place is not None:
+                self._unlist(place)
             if self._kernel is not None and slot:
                 self._kernel.leave(slot)
+
+    def _unlist(self, place: Place) -> None:
+        """Forgets what a member maintains. Its late rows stay counted."""
+        for i in place.object_ids:
+            self._objects.remove(i)
+            if self._made is not None:
+                self._made.figures.rows_out.pop(i, None)
+                self._jobs.count_late(i, self._made.figures.late.pop(i, 0))
+
+    def _count_late(self) -> None:
+        """The job ends."""
+        late = self.job.figures.late
+        for i in list(late):
+            self._jobs.count_late(i, late.pop(i))
 
     def kept(self) -> Mapping[int, Sequence[StateFigures]]:
         """What each member keeps."""
@@ -554,6 +583,7 @@ class _Host:
             recorder=self._recorder,
             failed=lambda error: jobs.teller(self._told())(error),
             healed=lambda: jobs.healer(self._told())(),
+            ended=lambda late: self._count_late(),
             erred=jobs.erred,
             blamed=self._blamed,
             mend=self._mend,

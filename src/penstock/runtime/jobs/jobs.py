@@ -297,7 +297,7 @@ class Jobs:
             mend=lambda error, n: self.recovery.mend(self._beginning(info, planned), error, n),
             taken=self.taken,
             tracing=self.tracing,
-            ended=self._count_late(owner or info),
+            ended=partial(self.count_late, (owner or info).id),
             erred=self.erred,
             interrupt=asks.interrupt if asks is not None else lambda: None,
             guard=StateGuard.of(info.name, planned.limits, self.budget),
@@ -319,11 +319,10 @@ class Jobs:
         known = [(i, o.depends_on) for i in objects if (o := self.storage.find(i)) is not None]
         self.storage.totals.take(known, lsn)
 
-    def _count_late(self, info: ObjectInfo) -> Callable[[int], None]:
-        def ended(late: int) -> None:
-            self.storage.totals.of(info.id).late += late
-
-        return ended
+    def count_late(self, object_id: int, rows: int) -> None:
+        """Rows of a query were late, in a job that does not count them any more."""
+        if rows:
+            self.storage.totals.of(object_id).late += rows
 
     def teller(self, infos: Sequence[ObjectInfo]) -> Callable[[PenstockError], None]:
         """A callback that reports a failure to subscribers."""
@@ -547,7 +546,9 @@ class Jobs:
 
     def late_rows(self, info: ObjectInfo) -> int:
         """Rows that were too late for every window of a stream or view."""
-        return self.storage.totals.of(info.id).late + sum(j.late_rows for j in self.of(info))
+        ids = [info.id, *(o.id for o in self.probes(info))]
+        now = sum(job.late_rows(i) for i in ids if (job := self.by_object.get(i)) is not None)
+        return self.storage.totals.of(info.id).late + now
 
     # Progress
 
@@ -599,7 +600,7 @@ class Jobs:
         if job.state is not JobState.RUNNING or not job.figures.reached or not job.complete:
             return False
         planned = self.planned.get(info.id)
-        if planned is None or planned.compiled.event_time:
+        if planned is None or (planned.compiled.event_time and planned.membership is None):
             return False  # Only the kernel knows whether the watermark has taken effect.
         ends = [last.lsn for i in info.depends_on if (last := self.storage.log.last_entry(i)) is not None]
         return all(min(end, target) <= job.figures.reached for end in ends)

@@ -131,7 +131,7 @@ def _figures(engine: Engine, object_id: int, job: Job) -> list[str]:
     company = f" (with {others} others in one job)" if others else ""
     lines = [
         f"running as {engine.catalog.by_id(object_id).name}{company}: {job.state.value}, {epochs} epochs, LSN {lsn}, watermark {watermark}",
-        f"rows: {job.kernel.rows_in} in, {job.rows_out(object_id)} out, {job.late_rows} late",
+        f"rows: {job.kernel.rows_in} in, {job.rows_out(object_id)} out, {job.late_rows(object_id)} late",
     ]
     durations = job.kernel.progress().get("durationMs", {})
     if durations:

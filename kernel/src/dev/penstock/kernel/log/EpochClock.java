@@ -178,10 +178,10 @@ public final class EpochClock {
     }
   }
 
-  /** A query is a member: unless it has begun before, it begins with the next epoch. {@code schema} is that of its rows, as JSON, {@code limit} that of its state in bytes; 0: none. */
-  public void join(int slot, String schema, long limit) {
+  /** A query is a member: unless it has begun before, it begins with the next epoch. {@code layout} is that of its rows ({@link PackedOutput}), {@code limit} that of its state in bytes; 0: none. */
+  public void join(int slot, String layout, long limit) {
     synchronized (index) {
-      roster.join(slot, schema, limit);
+      roster.join(slot, layout, limit);
       index.notifyAll();
     }
   }
@@ -199,10 +199,10 @@ public final class EpochClock {
     ledger.leave(slot);
   }
 
-  /** The schemas of the members' rows, by slot. */
-  Map<Integer, String> schemas() {
+  /** What the members' rows look like, by slot. */
+  Map<Integer, String> layouts() {
     synchronized (index) {
-      return roster.schemas();
+      return roster.layouts();
     }
   }
 
