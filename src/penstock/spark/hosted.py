@@ -21,10 +21,11 @@ from pyspark.sql.types import IntegerType, LongType, StructType
 from penstock.catalog.objects import ObjectInfo
 from penstock.errors import PenstockError
 from penstock.plan import nodes as p
+from penstock.plan.closings import Closing
 from penstock.spark.bridge import Epoch, KernelJob, Seed
 from penstock.spark.compile import UNIT_OBJECT, Compiled, Timed, log_schema, unit_schema
 from penstock.spark.index import packed_slices
-from penstock.spark.operators import StateFigures
+from penstock.spark.operators import Operator, StateFigures
 from penstock.spark.session import jvm, releasing
 from penstock.spark.translate import translate, translated
 
@@ -80,6 +81,20 @@ def unfit(query: p.Query) -> str | None:
     if any(isinstance(n, p.Join) and n.ttl_ms for n in keyed):
         return "rows expire, state_ttl"
     return None
+
+
+def faster_alone(operators: Sequence[Operator]) -> bool:
+    """Whether a query with these operators takes in many rows faster in a job of its own: Spark adds rows up in code that it generates for the whole plan, and rows of a join that looks for the nearest one
+    travel in bundles.
+    """
+    return any(o.native or o.name in ("AsofJoin", "ProbeJoin", "TemporalJoin") for o in operators)
+
+
+def maybe_faster_alone(query: p.Query) -> bool:
+    """The same, as far as the plan tells."""
+    keyed = [n for n in query.root.walk() if not isinstance(n, p.Linear)]
+    native = len(keyed) == 1 and isinstance(keyed[0], p.Aggregate) and keyed[0].mode is p.EmitMode.CLOSE
+    return native or any(isinstance(n, (p.AsofJoin, p.ProbeJoin, p.TemporalJoin)) for n in keyed)
 
 
 def _unreplicated(node: p.LookupJoin) -> str | None:
@@ -147,6 +162,8 @@ class Place:
     schemas: tuple[pa.Schema, ...]
     seeds: tuple[Seed, ...]
     state_limit: int
+    closings: frozenset[Closing] = frozenset()
+    """The watermarks before which it emits nothing; none: it can emit at any time."""
 
     @property
     def object_id(self) -> int:
@@ -233,7 +250,8 @@ class HostJob(KernelJob):
             for s in place.seeds:
                 slices = packed_slices(s.batches, s.checks)
                 self._clock.seedOf(slot, s.object_id, s.lsn, s.columns, s.path, slices)
-            self._clock.join(slot, place.membership.layout, place.state_limit)
+            closings = json.dumps([[c.step_ms, c.first_ms] for c in place.closings])
+            self._clock.join(slot, place.membership.layout, place.state_limit, closings)
             self._joined = max(self._joined, slot)
 
     def become(self, slot: int, place: Place) -> None:
@@ -306,4 +324,4 @@ class HostJob(KernelJob):
             jvm().HostTable.drop(self._job)
 
 
-__all__ = ["HostJob", "HostPlan", "Membership", "Place", "compile_host", "membership", "unfit"]
+__all__ = ["HostJob", "HostPlan", "Membership", "Place", "compile_host", "faster_alone", "maybe_faster_alone", "membership", "unfit"]

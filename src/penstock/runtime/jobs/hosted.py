@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from penstock.catalog.types import stored_schema
 from penstock.disk import make_folder
 from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs.checkpoint import begun, mark_sealed, reached
+from penstock.runtime.jobs.hostkey import HostKey
 from penstock.runtime.jobs.job import Job, JobSpec
 from penstock.runtime.jobs.limits import StateGuard
 from penstock.runtime.jobs.planned import Planned
@@ -30,8 +31,7 @@ from penstock.runtime.lifecycle import JobState
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.record import MemberRecorder, Recorder, last_covered
 from penstock.spark.bridge import Seed
-from penstock.spark.compile import Timed
-from penstock.spark.hosted import HostJob, Membership, Place, compile_host
+from penstock.spark.hosted import HostJob, Place, compile_host
 from penstock.spark.operators import StateFigures
 from penstock.spark.seeds import write_seed
 
@@ -43,29 +43,6 @@ _FAILED = re.compile(r"member (\d+) of a shared job failed: (.*)")
 
 _OF_ONE = ("PSK-1", "PSK-6")
 """Errors that are those of one query, and do not pass."""
-
-
-@dataclass(frozen=True)
-class _Key:
-    """What queries have in common that share a job: whether they keep state, the objects that they read, and those whose watermarks they follow."""
-
-    state: bool
-    objects: tuple[int, ...]
-    timed: tuple[Timed, ...]
-
-    @staticmethod
-    def of(member: Membership) -> _Key:
-        return _Key(member.operators > 0, tuple(sorted(member.objects)), member.timed)
-
-    def __str__(self) -> str:
-        followed = "".join(f"_{t.object_id}.{t.lag_ms}" for t in self.timed)
-        return ("" if self.state else "s") + "-".join(map(str, self.objects)) + followed
-
-    @staticmethod
-    def read(text: str) -> _Key:
-        objects, *followed = text.removeprefix("s").split("_")
-        timed = tuple(Timed(*map(int, f.split("."))) for f in followed)
-        return _Key(not text.startswith("s"), tuple(map(int, objects.split("-"))), timed)
 
 
 class HostedJobs:
@@ -84,6 +61,10 @@ class HostedJobs:
 
     def member(self, object_id: int) -> bool:
         return self.key(object_id) is not None
+
+    def fits(self, key: str, planned: Planned) -> bool:
+        """Whether a query could be a member of a job."""
+        return planned.membership is not None and str(HostKey.of(planned.membership)) == key
 
     def all(self) -> list[str]:
         return list(self._catalog.hosted)
@@ -120,7 +101,7 @@ class HostedJobs:
         """The LSN after which a new query reads. Trimmed entries can reappear after a crash; they are not part of its input."""
         log = self._jobs.storage.log
         head = log.head
-        empty = not planned.seeds and all(log.first_entry(o) is None for o in _Key.read(key).objects)
+        empty = not planned.seeds and all(log.first_entry(o) is None for o in HostKey.read(key).objects)
         return head if empty else 0
 
     def _take(self, key: str, object_id: int, *, resumes: bool = False) -> None:
@@ -135,7 +116,7 @@ class HostedJobs:
     def _position(self, key: str, hosting: Hosting, object_id: int) -> Solo | None:
         """Where a member goes on; None if it begins again."""
         slot = hosting.members.get(object_id)
-        if slot is None or _Key.read(key).state or not self._catalog.has_id(object_id):
+        if slot is None or HostKey.read(key).state or not self._catalog.has_id(object_id):
             return None
         log = self._jobs.storage.log
         covered = (last_covered(log, [i], s.base) for i, s in hosting.members.items() if self._catalog.has_id(i))
@@ -154,7 +135,7 @@ class HostedJobs:
     def join(self, info: ObjectInfo, planned: Planned) -> None:
         """Makes a query a member of the job over its objects, which is started if there is none."""
         assert planned.membership is not None
-        key = str(_Key.of(planned.membership))
+        key = str(HostKey.of(planned.membership))
         before = self._catalog.solo.get(info.id)
         with uninterrupted():
             self._give(key, info, planned)
@@ -326,7 +307,7 @@ class HostedJobs:
 
     def _place(self, key: str, hosting: Hosting) -> Beginning:
         """A job with its members: each reads from its own beginning."""
-        common = _Key.read(key)
+        common = HostKey.read(key)
         reads = dict.fromkeys(common.objects, hosting.start)
         for i, slot in self._members(key).items():
             planned = self._jobs.planned.get(i)
@@ -381,7 +362,7 @@ class HostedJobs:
     def renew(self, object_id: int) -> None:
         """An object has changed its columns: jobs that read it are started again, and know them."""
         for key in self.all():
-            if object_id in _Key.read(key).objects and key in self._running:
+            if object_id in HostKey.read(key).objects and key in self._running:
                 self._stop(key)
                 self._jobs.attempt(self.members(key), lambda key=key: self.start(key))  # type: ignore[misc]
 
@@ -418,7 +399,7 @@ class _Host:
         self._sweeping: set[int] = set()
         self._objects: list[int] = []
         self._name = f"{jobs.compute.uid}-hosted-{key}"
-        self._common = _Key.read(key)
+        self._common = HostKey.read(key)
         read = [jobs.storage.catalog.by_id(o) for o in self._common.objects]
         self._plan = compile_host(jobs.compute.spark, read, self._common.timed)
 
@@ -452,6 +433,7 @@ class _Host:
             tuple(stored_schema(o) for o in outputs),
             seeds,
             planned.limits.query,
+            planned.closings,
         )
         recorder = Recorder(
             self._jobs.storage, outputs, planned.compiled.outputs, slot.base, errors=[self._jobs.errors_of(info)]
@@ -553,6 +535,7 @@ class _Host:
                 places=dict(self.places.values()),
                 contents=contents,
                 parallelism=jobs.compute.parallelism,
+                gather_ms=jobs.gather_ms(self._common.objects),
                 recorded=self._recorder.resume(),
             )
             return self._kernel

@@ -262,9 +262,6 @@ class Jobs:
         asks = self._asks(info)
         owner = storage.info(info.owner_id) if info.role is Role.PROBE and info.owner_id is not None else None
         recorder = Recorder(storage, outputs, planned.compiled.outputs, solo.base, asks, [self.errors_of(info)])
-        # Writers wait until the query has read what they wrote, so it reads at once.
-        inputs = [found for i in planned.compiled.objects if (found := storage.find(i)) is not None]
-        limited = any(any(limits(i, storage.settings)) for i in inputs)
 
         def make() -> KernelJob:
             return KernelJob(
@@ -282,7 +279,7 @@ class Jobs:
                 state_limit=planned.limits.query,
                 codegen=planned.codegen,
                 recorded=recorder.recorded(),
-                gather_ms=settings.gather_ms if planned.closings and not limited else 0,
+                gather_ms=self.gather_ms(planned.compiled.objects),
                 closings=planned.closings,
             )
 
@@ -304,6 +301,12 @@ class Jobs:
             pace=self.pace(),
             read=partial(self.rows_read, planned.compiled.objects),
         )
+
+    def gather_ms(self, objects: Iterable[int]) -> int:
+        """How long a job may gather rows of these objects. Where writers wait until a query has read what they wrote, it reads at once."""
+        inputs = [found for i in objects if (found := self.storage.find(i)) is not None]
+        limited = any(any(limits(i, self.storage.settings)) for i in inputs)
+        return 0 if limited else self.storage.settings.engine.gather_ms
 
     def pace(self) -> Pace:
         """For a job that is started now."""

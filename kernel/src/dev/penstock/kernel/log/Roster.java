@@ -1,6 +1,7 @@
 package dev.penstock.kernel.log;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -20,6 +21,7 @@ final class Roster {
   private final Map<Integer, Map<Integer, Seed>> seeds = new HashMap<>();
   private final TreeMap<Integer, String> layouts = new TreeMap<>();
   private final Map<Integer, Long> limits = new HashMap<>();
+  private final Map<Integer, long[][]> closings = new HashMap<>();
   private int last;
   private int durable;
 
@@ -27,7 +29,8 @@ final class Roster {
     seeds.computeIfAbsent(slot, s -> new HashMap<>()).put(object, new Seed(lsn, slices));
   }
 
-  void join(int slot, String layout, long limit) {
+  void join(int slot, String layout, long limit, long[][] closes) {
+    closings.put(slot, closes);
     layouts.put(slot, layout);
     if (limit > 0) {
       limits.put(slot, limit);
@@ -39,6 +42,14 @@ final class Roster {
     layouts.remove(slot);
     seeds.remove(slot);
     limits.remove(slot);
+    closings.remove(slot);
+  }
+
+  /** The watermarks before which no member emits anything; none if one of them can emit at any time. */
+  long[][] closings() {
+    return closings.values().stream().anyMatch(of -> of.length == 0)
+        ? new long[0][]
+        : closings.values().stream().flatMap(Arrays::stream).toArray(long[][]::new);
   }
 
   /** Whether a member's state comes near its limit. {@code sizes}: slot, operator, rows and bytes of each operator. */
