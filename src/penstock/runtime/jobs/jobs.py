@@ -374,7 +374,8 @@ class Jobs:
             self.hosted.leave(info)
             return
         job = self.by_object.pop(info.id, None)
-        if job is not None:
+        if job is not None and isinstance(job.spec.recorder, Recorder):
+            # The stream of late rows of a member goes with the member, and not with its job.
             for i in job.objects:
                 self.by_object.pop(i, None)
             job.stop()
