@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
 import java.util.TreeSet;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
@@ -123,6 +124,7 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
       MemberCode code = codes.get(slot);
       if (code == null) {
         code = entry.borrow();
+        code.begin(TaskContext.getPartitionId());
         codes.put(slot, code);
       }
       int before = code.waiting();

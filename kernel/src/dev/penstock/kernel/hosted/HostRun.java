@@ -116,6 +116,8 @@ public final class HostRun implements EpochLoop.Work {
   @Override
   public void begin() {
     org.apache.spark.sql.SparkSession.setActiveSession(session);
+    // The thread that has started this one may have run epochs of Spark's.
+    EventTime.reaches(null);
     spark.setJobGroup(job, "epochs of queries that share a job", true);
     // Tasks have the settings of the session from the properties of their job.
     CollectionConverters.asJava(session.sessionState().conf().getAllConfs()).forEach(spark::setLocalProperty);

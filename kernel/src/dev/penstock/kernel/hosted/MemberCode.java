@@ -39,6 +39,7 @@ final class MemberCode {
   private final Group[] groups;
   private final Map<Integer, List<Member.Branch>> ofObjects = new HashMap<>();
   private final List<List<Member.Branch>> ofOperators = new ArrayList<>();
+  private int reads;
   private int slot;
   private SlotStates states;
 
@@ -53,12 +54,21 @@ final class MemberCode {
 
   // Before a shuffle
 
+  /** From here on it takes rows of a task that reads objects. */
+  void begin(int task) {
+    ofObjects.values().forEach(branches -> branches.forEach(branch -> branch.steps().begin(task)));
+    reads = task;
+  }
+
   /** Takes the rows of an object with these columns. */
   void read(int object, List<String> columns, Iterator<InternalRow> rows, Out out) throws IOException {
     List<Member.Branch> all = ofObjects.get(object);
     if (all == null) {
       all = member.branches.stream().filter(branch -> branch.object() == object).toList();
-      all.forEach(branch -> branch.steps().bind(columns));
+      all.forEach(branch -> {
+        branch.steps().bind(columns);
+        branch.steps().begin(reads);
+      });
       ofObjects.put(object, all);
     }
     while (!all.isEmpty() && rows.hasNext()) {
