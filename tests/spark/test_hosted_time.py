@@ -319,3 +319,20 @@ def test_another_query_goes_on_with_the_state_of_a_member(db: penstock.Database)
     change = follow.next(SOON_S)
     assert change is not None
     assert sorted(tuple(r.values()) for r in change.rows()) == [(100, 10, 5), (200, 10, 6)]
+
+
+def test_of_many_rows_at_one_time_the_last_counts(db: penstock.Database) -> None:
+    """They are read by several tasks, with code that has been in others before."""
+    db.execute(SQL)
+    create(db, "pairs", "latest")
+    assert jobs(db, "pairs", "latest") == {"keyed queries on s, r"}
+    for second in (10, 20, 30):
+        db.stop()
+        for part in range(6):
+            db.insert("r", [(1, part * 10_000 + i, second * 1000) for i in range(10_000)])
+        db.insert("s", [(1, second, second * 1000 + 5000)])
+        db.start()
+        db.flush(timeout=SOON_S)
+    for source in ("s", "r"):
+        db.insert(source, [(2, 0, 100_000)])
+    assert sorted(db.sql("SELECT * FROM latest WHERE k = 1").fetchall()) == [(1, v, 59_999) for v in (10, 20, 30)]

@@ -53,12 +53,12 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
    * What a task is to do.
    *
    * @param partition of the state
-   * @param state what it is called
+   * @param state it as it is now
    * @param rows its rows; null if they come through a shuffle, {@code shuffled}
    * @param after its rows at the watermark that the epoch reaches
    */
   record Piece(
-      int index, int partition, String state, ArrayList<Onward.Part> rows, ArrayList<Onward.Part> after, Partition shuffled)
+      int index, int partition, EpochState state, ArrayList<Onward.Part> rows, ArrayList<Onward.Part> after, Partition shuffled)
       implements Partition {}
 
   private final HostTable.Reference table;
@@ -130,7 +130,7 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
   }
 
   private Done work(Piece piece, Groups groups, PackedOutput.Task out) throws IOException {
-    StoredState.Opened opened = state.open(depth, piece.partition, piece.state);
+    StoredState.Opened opened = state.open(depth, piece.partition, piece.state.name());
     Onward.Writer before = new Onward.Writer(output.folder(), partitions, false);
     Onward.Writer after = new Onward.Writer(output.folder(), partitions, true);
     boolean done = false;
@@ -143,17 +143,19 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
       if (times.after() != EpochLoop.Times.NONE) {
         members.advance(after);
         Groups.of(piece.after).each(members::read);
-        for (List<SlotTimers.Timer> due = states.due(times.after()); !due.isEmpty(); due = states.due(times.after())) {
-          for (SlotTimers.Timer timer : due) {
+        long first = states.firstDue(piece.state.due());
+        while (first <= EventTime.shifted(times.after())) {
+          for (SlotTimers.Timer timer : states.due(times.after())) {
             members.expire(timer);
           }
+          first = states.firstDue(first);
         }
         members.flush();
       }
       Written written = out.finish();
       ArrayList<Onward.Part> parts = new ArrayList<>(before.finish());
       parts.addAll(after.finish());
-      long due = states.firstDue();
+      long due = states.firstDue(piece.state.due());
       EpochState made = new EpochState(opened.commit(), due);
       members.release();
       done = true;

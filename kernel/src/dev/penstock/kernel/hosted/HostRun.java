@@ -192,7 +192,7 @@ public final class HostRun implements EpochLoop.Work {
       EpochState known = state.get((depth - 1) * partitions + partition);
       if (many != null || !own.isEmpty() || all || known.due() <= EventTime.shifted(times.after())) {
         pieces.add(new GroupRdd.Piece(
-            pieces.size(), partition, known.name(), many == null ? rows(own, false) : null, rows(own, true),
+            pieces.size(), partition, known, many == null ? rows(own, false) : null, rows(own, true),
             many == null ? null : many.partitions()[partition]));
       }
     }

@@ -19,9 +19,9 @@ public final class SlotStates {
     return SlotTimers.take(state, EventTime.shifted(watermark));
   }
 
-  /** When the first timer is due, in Spark's time ({@link EventTime}). */
-  public long firstDue() {
-    return SlotTimers.first(state);
+  /** When the first timer is due, in Spark's time ({@link EventTime}). {@code before}: when it was before the task. */
+  public long firstDue(long before) {
+    return state.timersChanged ? SlotTimers.first(state) : before;
   }
 
   /** Removes all state of some slots. */

@@ -27,10 +27,12 @@ public final class SlotTimers {
   }
 
   static void register(TaskState state, long due, byte[] group) {
+    state.timersChanged = true;
     state.put(entry(due, group), NOTHING);
   }
 
   static void delete(TaskState state, long due, byte[] group) {
+    state.timersChanged = true;
     state.remove(entry(due, group));
   }
 
@@ -45,6 +47,7 @@ public final class SlotTimers {
           break;
         }
         due.add(timer);
+        state.timersChanged = true;
         state.remove(all.key());
       }
     }
@@ -64,6 +67,7 @@ public final class SlotTimers {
 
   /** Removes all timers of some slots. They are not together, so this reads all that there are. */
   static void sweep(TaskState state, Collection<Integer> slots) {
+    state.timersChanged = true;
     try (TaskState.Entries all = state.scan(ALL)) {
       while (all.hasNext()) {
         all.next();
