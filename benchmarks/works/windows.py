@@ -65,9 +65,7 @@ def times(
         db.flush(timeout=60.0)
         taken.append(time.perf_counter() - began)
     spent = cpu(jvm) - used
-    ((least,), (most,)) = (
-        db.sql(f"SELECT count(DISTINCT window_end) FROM w{i}").fetchall()[0] for i in (0, views - 1)
-    )
+    ((least,), (most,)) = (db.sql(f"SELECT count(DISTINCT window_end) FROM w{i}").fetchall()[0] for i in (0, views - 1))
     if not 0 < most <= least <= first + WARM_UP + pushes:
         raise RuntimeError(f"{least} and {most} windows have closed")
     return taken[WARM_UP:], [spent / pushes * 1_000]

@@ -25,7 +25,7 @@ from penstock.plan.closings import Closing
 from penstock.spark.bridge import Epoch, KernelJob, Seed
 from penstock.spark.compile import UNIT_OBJECT, Compiled, Timed, log_schema, unit_schema
 from penstock.spark.index import packed_slices
-from penstock.spark.operators import Operator, StateFigures
+from penstock.spark.operators import StateFigures
 from penstock.spark.session import jvm, releasing
 from penstock.spark.translate import translate, translated
 
@@ -83,18 +83,9 @@ def unfit(query: p.Query) -> str | None:
     return None
 
 
-def faster_alone(operators: Sequence[Operator]) -> bool:
-    """Whether a query with these operators takes in many rows faster in a job of its own: Spark adds rows up in code that it generates for the whole plan, and rows of a join that looks for the nearest one
-    travel in bundles.
-    """
-    return any(o.native or o.name in ("AsofJoin", "ProbeJoin", "TemporalJoin") for o in operators)
-
-
-def maybe_faster_alone(query: p.Query) -> bool:
-    """The same, as far as the plan tells."""
-    keyed = [n for n in query.root.walk() if not isinstance(n, p.Linear)]
-    native = len(keyed) == 1 and isinstance(keyed[0], p.Aggregate) and keyed[0].mode is p.EmitMode.CLOSE
-    return native or any(isinstance(n, (p.AsofJoin, p.ProbeJoin, p.TemporalJoin)) for n in keyed)
+def faster_alone(query: p.Query) -> bool:
+    """Whether a query takes in many rows faster in a job of its own: there the rows of a join that looks for the nearest one travel in bundles."""
+    return any(isinstance(n, (p.AsofJoin, p.ProbeJoin, p.TemporalJoin)) for n in query.root.walk())
 
 
 def _unreplicated(node: p.LookupJoin) -> str | None:
@@ -281,7 +272,9 @@ class HostJob(KernelJob):
         # The stream of late rows has the slot of its query, negated.
         signs = (1, -1)
         places = dict(self._places)
-        outputs = {s * slot: schema for slot, place in places.items() for s, schema in zip(signs, place.schemas, strict=False)}
+        outputs = {
+            s * slot: schema for slot, place in places.items() for s, schema in zip(signs, place.schemas, strict=False)
+        }
         objects = {s * slot: i for slot, place in places.items() for s, i in zip(signs, place.object_ids, strict=False)}
         return self._epoch(packet, outputs, objects)
 
@@ -324,4 +317,4 @@ class HostJob(KernelJob):
             jvm().HostTable.drop(self._job)
 
 
-__all__ = ["HostJob", "HostPlan", "Membership", "Place", "compile_host", "faster_alone", "maybe_faster_alone", "membership", "unfit"]
+__all__ = ["HostJob", "HostPlan", "Membership", "Place", "compile_host", "faster_alone", "membership", "unfit"]

@@ -28,7 +28,7 @@ from penstock.runtime.storage.contents import complete
 from penstock.runtime.storage.storage import Storage
 from penstock.spark.bridge import Seed
 from penstock.spark.compile import Compiled, Compiler
-from penstock.spark.hosted import Membership, faster_alone, maybe_faster_alone, membership, unfit
+from penstock.spark.hosted import Membership, faster_alone, membership, unfit
 from penstock.spark.seeds import write_seed
 from penstock.sql.bind import bind
 from penstock.sql.query import ParsedQuery
@@ -224,12 +224,10 @@ class Planner:
             return Compiler(spark, job, find, parallelism, exact_state=any(limits), counted=counted).compile(query)
 
         why = alone or unfit(query) or self._settled(object_id, query) or self._unreplicated(object_id, query, limits)
+        if not why and faster_alone(query) and self._lonely(object_id, query):
+            why = LONELY
         if why:
             return own(), why
-        if maybe_faster_alone(query) and self._lonely(object_id, query):
-            compiled = own()
-            if faster_alone(compiled.operators):
-                return compiled, LONELY
         compiled = Compiler(spark, job, find, parallelism, hosted=True).compile(query)
         company = membership(compiled)
         return (own() if isinstance(company, str) else compiled), company
