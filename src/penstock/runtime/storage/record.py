@@ -213,6 +213,8 @@ class MemberRecorder:
         object_id: int
         recorder: Recorder
         guard: Guard | None
+        late_id: int | None = None
+        """The stream of its late rows."""
 
     def __init__(
         self,
@@ -246,12 +248,16 @@ class MemberRecorder:
     def _commit(self, epoch: Epoch) -> bool:
         parts: list[Part] = []
         failed = False
-        for i, slot in enumerate(epoch.slots or ()):
+        places = {slot: i for i, slot in enumerate(epoch.slots or ())}
+        for slot, i in places.items():
             member = self.members.get(slot)
-            if member is None or not (epoch.batches[i] or epoch.errors[i] or epoch.watermark is not None or epoch.idle):
+            if member is None:
+                continue
+            own = epoch.of(i, *([places[-slot]] if -slot in places else []))
+            if not (any(own.batches) or any(own.errors) or own.watermark is not None or own.idle):
                 continue
             try:
-                made = member.recorder.parts(epoch.of(i), self._last)
+                made = member.recorder.parts(own, self._last)
             except Exception as why:
                 error = why if isinstance(why, PenstockError) else fail("PSK-8001", f"{type(why).__name__}: {why}")
                 self._evict(member.object_id, error)
@@ -266,7 +272,8 @@ class MemberRecorder:
 
     def objects(self, epoch: Epoch) -> Sequence[int | None]:
         """The objects of the outputs of an epoch; None of those that are no members any more."""
-        return [m.object_id if (m := self.members.get(slot)) is not None else None for slot in epoch.slots or ()]
+        known = ((slot, self.members.get(abs(slot))) for slot in epoch.slots or ())
+        return [None if m is None else m.object_id if slot > 0 else m.late_id for slot, m in known]
 
     def guard(self, object_id: int) -> Guard | None:
         """What watches the state of a member."""

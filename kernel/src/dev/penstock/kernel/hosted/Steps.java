@@ -41,6 +41,9 @@ final class Steps implements Serializable {
 
     /** What becomes of a row, until the next call; null: nothing. */
     InternalRow apply(InternalRow row);
+
+    /** The rows that come are those of a task. */
+    default void begin(int task) {}
   }
 
   private static final class Where implements Step {
@@ -77,6 +80,11 @@ final class Steps implements Serializable {
     public void bind(List<Attribute> input) {
       compiled = UnsafeProjection.create(Nodes.list(columns), Nodes.list(input));
       compiled.initialize(0);
+    }
+
+    @Override
+    public void begin(int task) {
+      compiled.initialize(task);
     }
 
     @Override
@@ -243,6 +251,11 @@ final class Steps implements Serializable {
     for (int i = 0; i < steps.size(); i++) {
       steps.get(i).bind(inputs.get(i));
     }
+  }
+
+  /** From here on rows of a task are numbered: those of one with a greater number come later. */
+  void begin(int task) {
+    steps.forEach(step -> step.begin(task));
   }
 
   /** The attributes in the places in which their columns stand; a column that nobody reads has any other attribute. */
