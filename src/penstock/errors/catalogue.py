@@ -162,7 +162,8 @@ CODES: dict[str, Code] = {
     "PSK-6006": Code("the checkpoint cannot be restored", "A newer one may be whole: SHOW CHECKPOINTS lists them."),
     "PSK-6007": Code("the database is being restored", "Try again when RESTORE has ended."),
     "PSK-6008": Code(
-        "the place of a savepoint cannot be used", "Use an empty folder, file://…, or s3://bucket/prefix."
+        "the place of a savepoint or of uploaded checkpoints cannot be used",
+        "Use an empty folder, file://…, or s3://bucket/prefix.",
     ),
     "PSK-6009": Code("a savepoint is damaged"),
     "PSK-6010": Code("checkpointing is disabled"),

@@ -180,8 +180,7 @@ class RemoteCheckpoints:
             self.fetch(id, draft.folder)
             for folder, _, _ in os.walk(draft.folder):
                 sync_folder(Path(folder))
-            os.replace(draft.folder, store.path(id))
-            sync_folder(store.path(id).parent)
+            draft.name()
 
     def _copy(self, path: str, known: tuple[int, int], target: Path | None) -> None:
         name = f"{_OBJECTS}/{_object(path, *known)}"

@@ -296,7 +296,6 @@ class CheckpointDraft:
         plans: Mapping[str, str] | None = None,
     ) -> Manifest:
         """When this returns, all of it is on disk. `jobs` name their large files, without sums. `begun` and `until` are times of the monotonic clock; raises PSK-6014 after `until`."""
-        target = self._store.path(self.id)
         sums: dict[str, tuple[int, int]] = {}
         for name, size in self._files.items():
             if until is not None and time.monotonic() > until:
@@ -332,9 +331,18 @@ class CheckpointDraft:
         for folder, _, _ in os.walk(self.folder):
             sync_folder(Path(folder))
         crash_point("checkpoint.written")
-        os.replace(self.folder, target)
-        sync_folder(target.parent)
+        self.name()
         return manifest
+
+    def name(self) -> None:
+        """Makes it a checkpoint, durably, or removes it. Raises OSError."""
+        target = self._store.path(self.id)
+        os.replace(self.folder, target)
+        try:
+            sync_folder(target.parent)
+        except OSError:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
 
 
 def _check(path: Path, size: int, crc: int, *, grows: bool = False) -> None:
