@@ -72,7 +72,7 @@ class StreamingQuery:
         self._gate = threading.Lock()
         """Held by each `submit`, and by `swap`, which nothing is submitted during."""
         self._swapping = False
-        self._output = Output(self._drop_one)
+        self._output = Output(self._drop_one, database._engine.settings.subscribe.buffer_bytes)
         self._sources: dict[str, SourceHandle] = {}
         self._writers: dict[str, BatchingWriter] = {}
         self._info: ObjectInfo | None = None
@@ -384,11 +384,15 @@ class StreamingQuery:
             writer.flush()
 
     def _settle(self, timeout: float | None) -> None:
-        assert self._info is not None
         deadline = None if timeout is None else time.monotonic() + timeout
-        if not self._caught_up(self._info, deadline):
-            raise fail("PSK-0010", f"The query has not caught up within {timeout} s.")
-        error = self._engine.jobs.uncomputed([self._info])
+        while True:
+            info = self._info
+            assert info is not None
+            if not self._caught_up(info, deadline):
+                raise fail("PSK-0010", f"The query has not caught up within {timeout} s.")
+            if info is self._info:
+                break  # It was not swapped meanwhile.
+        error = self._engine.jobs.uncomputed([info])
         if error is not None:
             raise error
 
