@@ -123,15 +123,17 @@ class Swap:
     @contextmanager
     def _beside(self, after: int | None) -> Iterator[ObjectInfo]:
         """The new version, which has caught up. It reads all that was submitted, or what comes after an LSN. It goes if it is not taken."""
-        engine, query = self._engine, self._query
-        with ExitStack() as undo:
-            made = self._new._make_output(self._inputs, after)
-            undo.callback(query._drop_one, made)
+        query = self._query
+        made = self._new._make_output(self._inputs, after)
+        try:
             for _ in range(2):  # What came while it caught up takes less time.
                 query._caught_up(made, None)
-            check_computed(engine, made, "The new version")
+            check_computed(self._engine, made, "The new version")
             yield made
-            undo.pop_all()
+        except BaseException:
+            if query._info is not made:
+                query._drop_one(made)
+            raise
 
     def _switch(self, made: ObjectInfo) -> None:
         """From here on the output is that of the new version."""
@@ -169,11 +171,11 @@ class Swap:
                 query._info = made
                 query._runs.skip(query._job)
                 self._take_over()
-        query._runs.skip_times(query._job)
-        query._runs.time(ended)
         if difference is not None:
             _fill(difference, query, old, new, last, now)
-        with engine.ddl:
+        query._runs.skip_times(query._job)
+        query._runs.time(ended)
+        with engine.ddl, suppress(PenstockError):  # It has no readers any more, and goes when its output has been read.
             if engine.catalog.has_id(self._info.id):
                 # Not to be started again with the pipeline.
                 engine.jobs.paused.add(self._info.id)
@@ -289,6 +291,8 @@ def _fill(difference: Difference, query: StreamingQuery, old: _Folded, new: _Fol
                 for n, t in enumerate(tables, 1)
             ]
         )
+    except Exception as error:
+        difference.fail(error)
     except BaseException as error:
         difference.fail(error)
         raise
