@@ -70,9 +70,9 @@ class StreamingQuery:
         self._life = Lifecycle("The query", QueryState.READY, STEPS)
         self._lock = threading.RLock()
         self._gate = threading.Lock()
-        """Held by each `submit`, and by `swap`, which nothing is submitted during."""
+        """Held by each `submit`, and by `swap` while it fixes the point of the switch."""
         self._swapping = False
-        self._output = Output(self._drop_one)
+        self._output = Output(self._drop_one, database._engine.settings.subscribe.buffer_bytes)
         self._sources: dict[str, SourceHandle] = {}
         self._writers: dict[str, BatchingWriter] = {}
         self._info: ObjectInfo | None = None
@@ -201,7 +201,7 @@ class StreamingQuery:
 
     def swap(self, new: StreamingQuery, *, rebuild: bool = False) -> None:
         """Switches to another version at an epoch boundary: rows that were submitted before are processed by the old version, later ones by the new
-        one, and the output goes on as one sequence. `submit` waits for about one epoch. A query that is paused is resumed. After an error the old version runs on.
+        one, and the output goes on as one sequence. `submit` waits until the point is fixed at which they switch. A query that is paused is resumed. After an error the old version runs on.
 
         The new version reads the same sources (PSK-1016). If one of them keeps state, the operators of the new one are among those of the old one, over the same inputs
         and with the same keys; aggregates may compute something else. Otherwise PSK-6018 says what is different, and `rebuild` allows it. What
@@ -226,7 +226,8 @@ class StreamingQuery:
                 Swap(self, new, rebuild).run()
             finally:
                 self._swapping = False
-            new._life.to(QueryState.STOPPED)
+                if self._compiled is new._compiled:
+                    new._life.to(QueryState.STOPPED)
         finally:
             new._lock.release()
 
@@ -384,11 +385,15 @@ class StreamingQuery:
             writer.flush()
 
     def _settle(self, timeout: float | None) -> None:
-        assert self._info is not None
         deadline = None if timeout is None else time.monotonic() + timeout
-        if not self._caught_up(self._info, deadline):
-            raise fail("PSK-0010", f"The query has not caught up within {timeout} s.")
-        error = self._engine.jobs.uncomputed([self._info])
+        while True:
+            info = self._info
+            assert info is not None
+            if not self._caught_up(info, deadline):
+                raise fail("PSK-0010", f"The query has not caught up within {timeout} s.")
+            if info is self._info:
+                break  # It was not swapped meanwhile.
+        error = self._engine.jobs.uncomputed([info])
         if error is not None:
             raise error
 

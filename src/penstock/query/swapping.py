@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from penstock.plan.succession import obstacle, same_state, scanned
 from penstock.query.lifecycle import QueryState
 from penstock.query.output import Difference
 from penstock.runtime.engine import Engine
+from penstock.runtime.jobs.job import Job
 from penstock.runtime.statements.continuing import continue_with
 from penstock.runtime.statements.rebuild import check_computed
 from penstock.runtime.statements.subscribe import origin_of, published_head
@@ -27,6 +28,7 @@ from penstock.serve.envelope import Form
 from penstock.serve.message import Point
 from penstock.serve.options import SubscribeOptions
 from penstock.serve.zset import consolidate, negated
+from penstock.spark.bridge import KernelJob
 
 if TYPE_CHECKING:
     from penstock.query.query import StreamingQuery
@@ -110,6 +112,7 @@ class Swap:
     def _carry_over(self) -> None:
         query, compiled, engine = self._query, self._new._compiled, self._engine
         with self._standing_still(), engine.ddl:
+            # A clock that starts again is not held.
             query._runs.note(query._job)
             continue_with(engine, self._info, compiled.parsed, self._has, compiled.text)
             query._info = engine.catalog.by_id(self._info.id)
@@ -120,15 +123,17 @@ class Swap:
     @contextmanager
     def _beside(self, after: int | None) -> Iterator[ObjectInfo]:
         """The new version, which has caught up. It reads all that was submitted, or what comes after an LSN. It goes if it is not taken."""
-        engine, query = self._engine, self._query
-        with ExitStack() as undo:
-            made = self._new._make_output(self._inputs, after)
-            undo.callback(query._drop_one, made)
+        query = self._query
+        made = self._new._make_output(self._inputs, after)
+        try:
             for _ in range(2):  # What came while it caught up takes less time.
                 query._caught_up(made, None)
-            check_computed(engine, made, "The new version")
+            check_computed(self._engine, made, "The new version")
             yield made
-            undo.pop_all()
+        except BaseException:
+            if query._info is not made:
+                query._drop_one(made)
+            raise
 
     def _switch(self, made: ObjectInfo) -> None:
         """From here on the output is that of the new version."""
@@ -139,12 +144,9 @@ class Swap:
         if changing:
             old.reach(published_head(engine, self._info))
             new.reach(published_head(engine, made))
-        # The old version has just ended an epoch when the gate is closed, so what is left is one more.
-        query._flush()
-        self._settle_old(None)
-        with self._standing_still():
-            if not query._caught_up(made, self._deadline):
-                raise fail("PSK-0010", f"The new version has not caught up within {query.config.pause_timeout:g} s.")
+        # What the versions read from has caught up, and what is left is little.
+        self._settle_old()
+        with self._standing_still(made):
             check_computed(engine, made, "The new version")
             if changing:
                 # What is in the log and not published yet may not reach the readers any more.
@@ -169,11 +171,11 @@ class Swap:
                 query._info = made
                 query._runs.skip(query._job)
                 self._take_over()
-        query._runs.skip_times(query._job)
-        query._runs.time(ended)
         if difference is not None:
             _fill(difference, query, old, new, last, now)
-        with engine.ddl:
+        query._runs.skip_times(query._job)
+        query._runs.time(ended)
+        with engine.ddl, suppress(PenstockError):  # It has no readers any more, and goes when its output has been read.
             if engine.catalog.has_id(self._info.id):
                 # Not to be started again with the pipeline.
                 engine.jobs.paused.add(self._info.id)
@@ -186,24 +188,57 @@ class Swap:
             writer.pace(new.config.batch_policy.max_rows, new.config.batch_policy.max_delay)
 
     @contextmanager
-    def _standing_still(self) -> Iterator[None]:
-        """Nothing is submitted, and the old version has processed everything. It lasts `pause_timeout` at most."""
-        query, patience = self._query, self._query.config.pause_timeout
-        with query._lock:
+    def _standing_still(self, made: ObjectInfo | None = None) -> Iterator[None]:
+        """The versions have processed all rows that were submitted so far, and nothing else. Whoever submits waits only until that point is fixed; it lasts `pause_timeout` at most."""
+        query, engine = self._query, self._engine
+        with query._lock, ExitStack() as held:
             query._expect("swap", QueryState.RUNNING)
+            jobs = [query._job, *([engine.jobs.by_object.get(made.id)] if made is not None else [])]
+            kernels = [job.kernel for job in jobs if job is not None]
             with query._gate:
-                self._deadline = time.monotonic() + patience
                 query._flush()
-                self._settle_old(patience)
-                yield
+                # With the gate closed and nothing buffered, all that was submitted is in the log.
+                lsn = engine.log.head
+                for kernel in kernels:
+                    held.callback(_let_go, kernel)
+                    kernel.hold(lsn)
+            deadline = time.monotonic() + query.config.pause_timeout
+            for job in jobs:
+                self._settle(job, lsn, deadline)
+            if [job.kernel for job in jobs if job is not None] != kernels:
+                raise fail(
+                    "PSK-6019", "A version has been restarted, so it did not stop at the same point as the other."
+                )
+            yield
 
-    def _settle_old(self, timeout: float | None) -> None:
+    def _settle(self, job: Job | None, lsn: int, deadline: float) -> None:
+        old = job is self._query._job
         try:
-            self._query._settle(timeout)
+            if job is not None and not job.settle(lsn, deadline):
+                raise fail(
+                    "PSK-0010", f"The versions have not caught up within {self._query.config.pause_timeout:g} s."
+                )
+            if old:
+                self._check_old()
         except PenstockError as error:
-            # A version that fails, or has rows that it cannot compute, can be replaced if its results are computed anew.
-            if not self._info.changelog or error.code in ("PSK-0010", "PSK-7005"):
+            if not old or not self._forgives(error):
                 raise
+
+    def _settle_old(self) -> None:
+        try:
+            self._query._settle(None)
+        except PenstockError as error:
+            if not self._forgives(error):
+                raise
+
+    def _check_old(self) -> None:
+        error = self._engine.jobs.uncomputed([self._info])
+        if error is not None:
+            raise error
+
+    def _forgives(self, error: PenstockError) -> bool:
+        """A version that fails, or has rows that it cannot compute, can be replaced if its results are computed anew."""
+        return self._info.changelog and error.code not in ("PSK-0010", "PSK-7005")
 
 
 class _Folded:
@@ -256,9 +291,16 @@ def _fill(difference: Difference, query: StreamingQuery, old: _Folded, new: _Fol
                 for n, t in enumerate(tables, 1)
             ]
         )
+    except Exception as error:
+        difference.fail(error)
     except BaseException as error:
         difference.fail(error)
         raise
+
+
+def _let_go(kernel: KernelJob) -> None:
+    with suppress(PenstockError):  # Its JVM has exited.
+        kernel.hold(None)
 
 
 def _unknown(which: str) -> PenstockError:

@@ -290,6 +290,11 @@ class KernelJob:
         """Waits until everything committed up to an LSN is in the job's output."""
         return interruptible(lambda: bool(self._clock.awaitSettled(lsn, timeout_ms)))
 
+    def hold(self, lsn: int | None) -> None:
+        """No epoch that begins from now on reads anything after this LSN; None: they read everything again."""
+        with releasing():
+            self._clock.hold(-1 if lsn is None else lsn)
+
     @property
     def durable_lsn(self) -> int:
         return int(self._clock.durableLsn())

@@ -152,6 +152,7 @@ class Kernel:
         self._number, self._lsn, self._until = 0, start, None
         self._taken: tuple[int, int] | None = None
         self._ends: set[int] = set()
+        self._held: int | None = None
         self._durable = start
 
     def start(self) -> None:
@@ -171,11 +172,16 @@ class Kernel:
         if covered is not None:
             self._ends = {covered.after, covered.reach}
 
+    def hold(self, lsn: int | None) -> None:
+        with self._changed:
+            self._held = lsn
+
     def _limit(self) -> int:
         """How far the next epoch may go."""
         if self._until is not None:
             return self._until
-        return min([self._world.storage.log.head, *(end for end in self._ends if end > self._lsn)])
+        held = [] if self._held is None else [self._held]
+        return min([self._world.storage.log.head, *held, *(end for end in self._ends if end > self._lsn)])
 
     def limit(self, rows: int) -> None:
         self.limits.append(rows)

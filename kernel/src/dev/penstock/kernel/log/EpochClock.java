@@ -51,6 +51,8 @@ public final class EpochClock {
   private final Set<Integer> asked = new HashSet<>();
   /** Where epochs end in any case. */
   private final TreeSet<Long> ends = new TreeSet<>();
+  /** How far epochs may read. */
+  private long held = Long.MAX_VALUE;
   private LogOffset initial;
   private LogOffset target;
   /** When the target was chosen, by the monotonic clock; 0 if it was not. */
@@ -170,6 +172,14 @@ public final class EpochClock {
     synchronized (index) {
       ends.add(after);
       ends.add(reach);
+    }
+  }
+
+  /** No epoch that is chosen from now on reads anything after an LSN, so that two jobs can come to rest at the same one; negative: they go on. */
+  public void hold(long lsn) {
+    synchronized (index) {
+      held = lsn < 0 ? Long.MAX_VALUE : lsn;
+      index.notifyAll();
     }
   }
 
@@ -304,7 +314,7 @@ public final class EpochClock {
       long tick = pace.left();
       if (tick <= 0) {
         Long end = end(base);
-        long limit = end == null ? index.head() : Math.min(end, index.head());
+        long limit = Math.min(held, end == null ? index.head() : Math.min(end, index.head()));
         long head = inputs.bounded(base.lsn, limit);
         int slots = roster.ready(base.roster, limit);
         if (inputs.changed(base.lsn, head) || slots > base.roster) {
