@@ -27,6 +27,19 @@ SAME: dict[str, list[tuple[object, ...]]] = {
     ],
     "SELECT id, key, value FROM t, LATERAL explode(m)": [(1, "p", 1), (4, "q", None)],
     "SELECT id, pos, key FROM t, LATERAL posexplode(m)": [(1, 0, "p"), (4, 0, "q")],
+    "SELECT id, json_tuple(to_json(m), 'p', 'q') AS (p, q) FROM t": [
+        (1, "1", None),
+        (2, None, None),
+        (3, None, None),
+        (4, None, None),
+    ],
+    "SELECT id, c0 FROM t, LATERAL json_tuple('{\"a\": 1}', 'a') WHERE id = 1": [(1, "1")],
+    "SELECT id, c.k, c.v FROM t, LATERAL inline_outer(map_entries(m)) AS c(k, v)": [
+        (1, "p", 1),
+        (2, None, None),
+        (3, None, None),
+        (4, "q", None),
+    ],
     "SELECT x AS y, y + 1 AS z, z * 2 AS w FROM t WHERE id < 3": [(10, 11, 22), (20, 21, 42)],
     "SELECT struct(x, t.k) AS s, (id, k) AS r FROM t WHERE id = 1": [({"x": 10, "k": "a"}, {"id": 1, "k": "a"})],
     "SELECT struct(*) AS s, struct(b.*) AS o FROM (SELECT id, x FROM t WHERE id = 1) b": [

@@ -78,6 +78,8 @@ GENERATORS: dict[str, int] = {
     "posexplode_outer": 2,
     "unnest": 1,
     "inline": 0,
+    "inline_outer": 0,
+    "json_tuple": 0,
     "stack": 0,
     "range": 1,
     "generate_series": 1,
@@ -107,10 +109,6 @@ def called_aggregate(node: exp.Expression) -> AggregateFunction | None:
         alone = isinstance(node.this, exp.Paren) and not isinstance(node.parent, exp.Binary)
         return find_aggregate("any") if alone else None
     return find_aggregate(name_of(node) or "")
-
-
-SEVERAL = frozenset({"inline_outer", "json_tuple"})
-"""More functions that return several columns. A one-shot SELECT gives them no name."""
 
 
 def generator_name(node: exp.Expression) -> str | None:

@@ -27,7 +27,7 @@ from penstock.sql.bind.simple import Unequal, duckdb_text
 from penstock.sql.bind.unwritable import Unwritable
 from penstock.sql.bind.windows import bound_of, window_kind
 from penstock.sql.files import READ_FILES, FileRead, read_files_call
-from penstock.sql.functions import SEVERAL, generator_name, name_of, translate
+from penstock.sql.functions import generator_name, translate
 from penstock.sql.limits import MAX_BLOCKS
 from penstock.sql.names import suggestion
 from penstock.sql.query import ParsedQuery
@@ -273,8 +273,6 @@ def _name_outputs(tree: exp.Select, original: exp.Expression) -> None:
     for item, written in zip(tree.expressions, original.expressions, strict=True):
         plain = isinstance(item, (exp.Alias, exp.Aliases, exp.Column, exp.Star, exp.Dot, exp.UDTF))
         items.append(
-            item
-            if plain or generator_name(item) is not None or name_of(item) in SEVERAL
-            else exp.alias_(item, output_name(written), quoted=True)
+            item if plain or generator_name(item) is not None else exp.alias_(item, output_name(written), quoted=True)
         )
     tree.set("expressions", items)

@@ -36,7 +36,10 @@ def generate(
         names = names or ["id" if name == "range" else table or "generate_series"]
     if name == "unnest":
         node = exp.Explode(this=node.expressions[0])
-    if name.endswith("_outer"):
+    if name == "inline_outer":
+        outer = True
+        node = exp.Anonymous(this="inline", expressions=node.expressions)
+    elif name.endswith("_outer"):
         outer = True
         base = exp.Explode if name == "explode_outer" else exp.Posexplode
         node = base(this=node.this if not isinstance(node, exp.Anonymous) else node.expressions[0])
@@ -48,7 +51,9 @@ def generate(
                 if _is_map(ctx, node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
                 else ["col"]
             )
-        elif name in ("inline", "stack"):
+        elif name == "json_tuple":
+            names = [f"c{i}" for i in range(len(node.expressions) - 1)]
+        elif name in ("inline", "inline_outer", "stack"):
             raise ctx.fail(
                 "PSK-1012",
                 f"{name}() needs column aliases",
