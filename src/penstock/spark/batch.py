@@ -117,8 +117,8 @@ class BatchReader:
         for c, _ in given:
             to_arrow(c.type)
         items = [f"CAST({e.sql(dialect=DIALECT)} AS {without_lengths(c.type)}) AS {quoted(c.name)}" for c, e in given]
-        with translated():
-            row = arrow(self._spark.sql(f"SELECT {', '.join(items)}"))
+        with translated(), exchange(self._spark) as folder:
+            row = arrow(self._spark.sql(f"SELECT {', '.join(items)}"), folder)
         return {c.name: _value(row.column(i), c) for i, (c, _) in enumerate(given)}
 
 

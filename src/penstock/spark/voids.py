@@ -65,11 +65,7 @@ def restored(column: pa.ChunkedArray, kind: DataType) -> pa.ChunkedArray:
     """The column of a result with the Arrow type of its own type."""
     if not isinstance(kind, CalendarIntervalType):
         wanted = arrow_type(kind)
-        try:
-            return column.cast(wanted) if column.type != wanted else column
-        except pa.ArrowInvalid:
-            # A variant has two parts that are never NULL; where it is a part of a struct that is NULL, Arrow takes them for NULLs.
-            return pa.chunked_array([pa.array(column.to_pylist(), wanted)])
+        return column.cast(wanted) if column.type != wanted else column
     found = [None if v is None else tuple(v) for v in column.to_pylist()]
     return pa.chunked_array([pa.array(found, pa.month_day_nano_interval())])
 

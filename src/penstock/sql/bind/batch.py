@@ -18,6 +18,7 @@ from penstock.sql.bind.context import CatalogView, Context, qualified
 from penstock.sql.bind.ctes import is_cte
 from penstock.sql.bind.expansion import expanded
 from penstock.sql.bind.exprs import alias_hint, walk_block
+from penstock.sql.bind.fields import refuse_count
 from penstock.sql.bind.inlining import inlined
 from penstock.sql.bind.naming import output_name
 from penstock.sql.bind.presentation import present
@@ -163,6 +164,8 @@ def _refuse(ctx: Context, tree: exp.Expression) -> None:
                 cte.this,
                 hint="Put it into CREATE MATERIALIZED VIEW and select from that; or bound it and write UNION ALL.",
             )
+    for call in tree.find_all(exp.Count):
+        refuse_count(ctx, call)
     for node in tree.find_all(exp.Anonymous):
         if window_kind(node) or bound_of(node):
             raise ctx.fail(

@@ -22,8 +22,7 @@ def field_names(node: exp.Expression) -> Names:
 
 def with_fields(ctx: Context, scope: Scope, node: exp.Expression, names: Names) -> exp.Expression:
     """A bound call whose fields have the `names` that were written, and whose `*` is a list of columns."""
-    if isinstance(node, exp.Count) and _is_star(node.this) and isinstance(node.this, exp.Column):
-        raise ctx.fail("PSK-1012", "count(t.*) is not supported", node, hint="Write count(*), or count(a, b).")
+    refuse_count(ctx, node)
     if isinstance(node, (exp.Anonymous, exp.Distinct)) and any(_is_star(e) for e in node.expressions):
         node, names = _expanded(ctx, scope, node, names or [None] * len(node.expressions))
     elif isinstance(node, exp.Func) and not isinstance(node, exp.Count) and any(map(_is_star, node.args.values())):
@@ -36,6 +35,12 @@ def with_fields(ctx: Context, scope: Scope, node: exp.Expression, names: Names) 
         named = [e if n is None else make(e, n) for e, n in zip(node.expressions, names, strict=True)]
         node.set("expressions", named)
     return node
+
+
+def refuse_count(ctx: Context, node: exp.Expression) -> None:
+    """Raises PSK-1012 for count(t.*), which Spark refuses, too: it would count rows without NULLs."""
+    if isinstance(node, exp.Count) and isinstance(node.this, exp.Column) and _is_star(node.this):
+        raise ctx.fail("PSK-1012", "count(t.*) is not supported", node, hint="Write count(*), or count(a, b).")
 
 
 def _is_star(node: object) -> bool:
