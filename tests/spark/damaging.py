@@ -23,13 +23,14 @@ INSERT INTO t VALUES (1, 10), (2, 20);
 CREATE MATERIALIZED VIEW sums AS SELECT k, count(*) AS n, sum(v) AS total FROM s GROUP BY k;
 CREATE MATERIALIZED VIEW windows AS
   SELECT window_start, count(*) AS n, sum(v) AS total FROM s GROUP BY TUMBLE(ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE;
+CREATE MATERIALIZED VIEW paced AS SELECT k, max(v) AS most FROM s GROUP BY k EMIT EVERY INTERVAL '20' MILLISECOND;
 CREATE STREAM even AS SELECT v FROM s WHERE v % 2 = 0;
 CREATE MATERIALIZED VIEW joined AS SELECT s.v, t.v AS w FROM s JOIN t ON s.k = t.k;
 """
 
 EARLIER = "earlier"
 
-VIEWS = ("sums", "windows", "even", "joined", "t")
+VIEWS = ("sums", "windows", "paced", "even", "joined", "t")
 
 
 def rows(first: int, last: int) -> list[tuple[int, int, int]]:
@@ -50,6 +51,8 @@ def expected(last: int, name: str) -> Counter[tuple[Any, ...]]:
         return Counter(
             (k, sum(1 for r in all_rows if r[0] == k), sum(v for j, v, _ in all_rows if j == k)) for k in keys
         )
+    if name == "paced":
+        return Counter((key, max(v for k, v, _ in all_rows if k == key)) for key in {k for k, _, _ in all_rows})
     watermark = all_rows[-1][2] - 1000
     starts = sorted({ts // 1000 * 1000 for _, _, ts in all_rows if ts // 1000 * 1000 + 1000 <= watermark})
     of = {start: [v for _, v, ts in all_rows if ts // 1000 * 1000 == start] for start in starts}

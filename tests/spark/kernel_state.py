@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrameReader, SparkSession
+from tests.spark.following import until
 from tests.spark.kernel_trace import Trace
 
 
@@ -25,8 +27,13 @@ def _reader(trace: Trace, operator: int) -> DataFrameReader:
 
 
 def entries_of_host(spark: SparkSession, job: Path) -> int:
-    """The number of entries in the state of a shared job after its last epoch."""
-    last = json.loads((job / "checkpoint" / "epoch").read_text().split("\n")[0])
+    """The number of entries in the state of a shared job after its last epoch, which may have been recorded just now."""
+
+    def epoch() -> dict[str, Any]:
+        return dict(json.loads((job / "checkpoint" / "epoch").read_text().split("\n")[0]))
+
+    until(lambda: "after" in epoch())
+    last = epoch()
     jvm = spark._jvm
     stored = jvm.dev.penstock.kernel.state.StoredState(spark._jsparkSession, (job / "checkpoint").as_uri())
     count = 0

@@ -195,11 +195,12 @@ def test_members_come_go_fail_and_are_what_they_are_by_definition(opener: Opener
         feed.push(db, source)
         feed.check(db, *QUERIES)
     # One that can be computed again is, and one that cannot says so.
-    break_member(db, "recent", "v")
-    break_member(db, "sessions", "v")
-    feed.push(db)
-    feed.check(db, *(n for n in QUERIES if n not in ("recent", "sessions")))
+    left = dict.fromkeys(QUERIES)
     for name in ("recent", "sessions"):
+        break_member(db, name, "v")
+        feed.push(db)
+        left.pop(name)
+        feed.check(db, *left)
         with pytest.raises(penstock.PenstockError, match=f"PSK-7006.*{name}"):
             db.sql(f"SELECT * FROM {name}")
     db.execute("RESTART MATERIALIZED VIEW recent")
@@ -211,7 +212,7 @@ def test_members_come_go_fail_and_are_what_they_are_by_definition(opener: Opener
     feed.push(db)
     feed.push(db, "r")
     db.start()
-    left = tuple(n for n in QUERIES if n != "firsts")
+    left = dict.fromkeys(n for n in QUERIES if n != "firsts")
     feed.check(db, *left)
     for source in ("s", "s", "r", "s"):
         feed.push(db, source)
