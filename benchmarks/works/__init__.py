@@ -28,6 +28,7 @@ from benchmarks.works import (
     subscribers,
     views,
     window,
+    windows,
 )
 
 WORKS: tuple[Work, ...] = (
@@ -47,6 +48,7 @@ WORKS: tuple[Work, ...] = (
     ratios.WORK,
     fanout.WORK,
     views.WORK,
+    windows.WORK,
     subscribers.WORK,
     lifecycle.WORK,
     select.WORK,

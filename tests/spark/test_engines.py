@@ -22,21 +22,39 @@ from penstock.sql.bind.batch import BatchQuery
 COLUMNS = {
     "ti": "TINYINT", "si": "SMALLINT", "i": "INT", "bi": "BIGINT", "f": "FLOAT", "d": "DOUBLE", "dc": "DECIMAL(10,2)", "s": "STRING", "b": "BOOLEAN",
     "da": "DATE", "ts": "TIMESTAMP", "tn": "TIMESTAMP_NTZ", "bin": "BINARY", "arr": "ARRAY<INT>", "st": "STRUCT<x: INT>", "m": "MAP<STRING, INT>",
+    "vc": "VARCHAR(3)", "ch": "CHAR(3)",
 }  # fmt: skip
 UTC = dt.UTC
 ROWS: list[tuple[Any, ...]] = [
-    (1, 1, 1, 1, 1.5, 1.5, Decimal("1.50"), "a", True, dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, tzinfo=UTC), dt.datetime(2024, 1, 1), b"a", [1], {"x": 1}, [("a", 1)]),
-    (-128, -32768, -(1 << 31), -(1 << 63), -0.0, -0.0, Decimal("-99999999.99"), "", False, dt.date(1, 1, 1), dt.datetime(1, 1, 1, tzinfo=UTC), dt.datetime(1, 1, 1), b"", [], {"x": None}, []),
-    (127, 32767, (1 << 31) - 1, (1 << 63) - 1, math.nan, math.nan, Decimal("99999999.99"), "Z", True, dt.date(9999, 12, 31), dt.datetime(9999, 12, 31, tzinfo=UTC), dt.datetime(9999, 12, 31), b"\xff", [None], None, None),
-    (0, 0, 0, 0, 0.0, 0.0, Decimal("0.00"), "ä", None, dt.date(1969, 12, 31), dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), None, None, None, None, None),
-    (7, 7, 7, 9007199254740993, math.inf, -math.inf, Decimal("0.01"), "a ", None, None, None, None, None, None, None, None),
-    (*(None,) * 16,),
-    (*(None,) * 16,),
+    (1, 1, 1, 1, 1.5, 1.5, Decimal("1.50"), "a", True, dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, tzinfo=UTC), dt.datetime(2024, 1, 1), b"a", [1], {"x": 1}, [("a", 1)], "ab", "ab"),
+    (-128, -32768, -(1 << 31), -(1 << 63), -0.0, -0.0, Decimal("-99999999.99"), "", False, dt.date(1, 1, 1), dt.datetime(1, 1, 1, tzinfo=UTC), dt.datetime(1, 1, 1), b"", [], {"x": None}, [], "", ""),
+    (127, 32767, (1 << 31) - 1, (1 << 63) - 1, math.nan, math.nan, Decimal("99999999.99"), "Z", True, dt.date(9999, 12, 31), dt.datetime(9999, 12, 31, tzinfo=UTC), dt.datetime(9999, 12, 31), b"\xff", [None], None, None, "abc", "abc"),
+    (0, 0, 0, 0, 0.0, 0.0, Decimal("0.00"), "ä", None, dt.date(1969, 12, 31), dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), None, None, None, None, None, "ab ", "a"),
+    (7, 7, 7, 9007199254740993, math.inf, -math.inf, Decimal("0.01"), "a ", None, None, None, None, None, None, None, None, None, None),
+    (*(None,) * 18,),
+    (*(None,) * 18,),
+    # Not equal as numbers, but as FLOAT or as DOUBLE.
+    (5, 5, 16777217, 16777217, 16777216.0, 16777217.0, Decimal("0.10"), "\U0001f600", True, None, None, None, None, None, None, None, "b", "b"),
+    (6, 6, 6, 9007199254740992, 0.1, 0.1, Decimal("0.10"), "\uffee", False, None, None, None, None, None, None, None, None, None),
+    (8, 8, 2147483646, 9007199254740993, 2147483648.0, 9007199254740992.0, None, "A", None, None, None, None, None, None, None, None, "Z", "Z"),
 ]  # fmt: skip
 ORDERED = [
     c
     for c, t in COLUMNS.items()
-    if t in ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BOOLEAN", "DATE", "TIMESTAMP")
+    if t
+    in (
+        "TINYINT",
+        "SMALLINT",
+        "INT",
+        "BIGINT",
+        "FLOAT",
+        "DOUBLE",
+        "STRING",
+        "VARCHAR(3)",
+        "BOOLEAN",
+        "DATE",
+        "TIMESTAMP",
+    )
 ]
 LITERALS = {
     "number": ["0", "1", "127", "2147483647", "9223372036854775807", "1.5", "0.1", "9007199254740993"],
@@ -48,7 +66,7 @@ LITERALS = {
 def _kind(column: str) -> str | None:
     if column in ("ti", "si", "i", "bi", "f", "d"):
         return "number"
-    return {"s": "string", "b": "boolean"}.get(column)
+    return {"s": "string", "vc": "string", "b": "boolean"}.get(column)
 
 
 def _queries() -> Iterator[str]:
@@ -153,6 +171,7 @@ SPARKS = [
     "SELECT i + 1 AS i FROM e ORDER BY i", "SELECT s FROM e WHERE s = 'a\\nb'", "SELECT DISTINCT i FROM e", "SELECT count(DISTINCT i) FROM e",
     "SELECT i FROM e ORDER BY 1", "SELECT i % 2 FROM e", "SELECT s || 'a' FROM e", "SELECT i FROM e WHERE s LIKE 'a%'", "SELECT 1e3 + d FROM e",
     "SELECT i FROM e WHERE i IN (1, NULL)", "SELECT CASE WHEN b THEN 1 END FROM e", "SELECT i + 1L FROM e", "SELECT bin FROM e ORDER BY bin",
+    "SELECT i FROM e WHERE ch = 'a'", "SELECT ch FROM e GROUP BY ch", "SELECT i FROM e WHERE ch < vc",
 ]  # fmt: skip
 """Not on the list, each for a reason: other types, errors, order or names."""
 

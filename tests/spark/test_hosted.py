@@ -354,6 +354,7 @@ def test_a_new_column_reaches_the_members_to_come(db: penstock.Database) -> None
 def test_explain_says_who_shares_and_why_not(db: penstock.Database) -> None:
     db.execute(TABLES)
     db.execute("CREATE SOURCE s (k INT, ts TIMESTAMP, WATERMARK FOR ts)")
+    db.execute("CREATE SOURCE r (k INT, ts TIMESTAMP, WATERMARK FOR ts)")
     told = {
         ON_ONE["grouped"]: "job: shared by keyed queries on t",
         ON_TWO["pairs"]: "job: shared by keyed queries on t, u",
@@ -362,7 +363,9 @@ def test_explain_says_who_shares_and_why_not(db: penstock.Database) -> None:
         "SELECT c, count(*) FROM t LATERAL VIEW explode(split(name, '')) AS c GROUP BY c": "job: shared by keyed queries on t",
         "SELECT c FROM t LATERAL VIEW explode(split(name, '')) AS c": "job: shared by queries without state on t",
         "SELECT k, rand() AS r FROM t": "job: its own, because an expression is not deterministic",
-        "SELECT k, window_end, count(*) FROM s GROUP BY k, TUMBLE(ts, INTERVAL '5' SECOND)": "job: its own, because it follows event time",
+        "SELECT k, window_end, count(*) FROM s GROUP BY k, TUMBLE(ts, INTERVAL '5' SECOND)": "job: shared by keyed queries on s",
+        "SELECT k, window_end, count(*) FROM s GROUP BY k, TUMBLE(ts, INTERVAL '5' SECOND) EMIT ON WINDOW CLOSE": "job: shared by keyed queries on s",
+        "SELECT s.k FROM s ASOF JOIN r ON s.k = r.k AND s.ts >= r.ts": f"job: its own, because {planned_module.LONELY}",
     }
     for select, line in told.items():
         assert line in db.explain(select).splitlines(), db.explain(select)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,6 +15,7 @@ from tests.spark.conftest import CONFIG, MASTER
 
 import penstock
 from penstock import Change, QueryConfig, QueryState, StreamingQuery
+from penstock.query import BatchPolicy
 
 SOON_S = 120.0
 SCHEMA = """
@@ -184,7 +188,7 @@ def test_a_swap_is_at_an_epoch_boundary(db: penstock.Database) -> None:
         query.flush(SOON_S)
         other = grouped.replace("symbol", "volume")
         new = query.compile_new_version(f"SELECT 'x' AS symbol, sum(volume) AS n {other} EMIT ON WINDOW CLOSE")
-        with pytest.raises(penstock.PenstockError, match=r"(?s)PSK-6018.*aggregate by volume"):
+        with pytest.raises(penstock.PenstockError, match=r"(?s)PSK-6018.*aggregate by volume.*rebuild=True"):
             query.swap(new)
         # The window that is open keeps what it has.
         query.swap(
@@ -193,4 +197,70 @@ def test_a_swap_is_at_an_epoch_boundary(db: penstock.Database) -> None:
             )
         )
         query.submit(TRADES[2:])
-        assert net(query.finish()) == Counter({("A", 4): 1, ("B", 4): 1})
+        query.flush(SOON_S)
+        # One more aggregate, which has seen the rows before; the windows that are closed are those of the old version.
+        query.swap(
+            query.compile_new_version(
+                f"SELECT symbol, max(price) AS high, count(*) AS n {grouped} EMIT ON WINDOW CLOSE"
+            )
+        )
+        assert net(query.finish()) == Counter({("A", 4): 1, ("b", 7.0, 1): 1})
+
+
+def test_a_version_with_other_aggregates_has_seen_all_rows(db: penstock.Database) -> None:
+    """Swaps of running totals while rows are submitted: one sequence of changes, whose sum is the result over all rows."""
+    steps = [
+        ("SELECT symbol, sum(volume) AS v FROM trades GROUP BY symbol", False),
+        ("SELECT symbol, sum(volume) + count(*) AS v FROM trades GROUP BY symbol", False),
+        ("SELECT symbol, sum(volume) AS v, max(price) AS high FROM trades GROUP BY symbol HAVING count(*) > 3", False),
+        ("SELECT price, count(*) AS n FROM trades WHERE price > 5 GROUP BY price", True),
+    ]
+    ended, sent = threading.Event(), []
+
+    def submit(query: StreamingQuery) -> None:
+        while not ended.is_set():
+            row = TRADES[len(sent) % len(TRADES)]
+            query.submit(row)
+            sent.append(row)
+            time.sleep(0.005)
+
+    policy = BatchPolicy(max_rows=20, max_delay=0.01)
+    with StreamingQuery.compile(steps[0][0], QueryConfig(batch_policy=policy), db=db) as query:
+        query.start()
+        writer = threading.Thread(target=submit, args=(query,))
+        writer.start()
+        changes: list[Change] = []
+        try:
+            for sql, rebuild in steps[1:]:
+                new = query.compile_new_version(sql)
+                if rebuild:
+                    with pytest.raises(penstock.PenstockError, match=r"(?s)PSK-6018.*aggregate by price"):
+                        query.swap(new)
+                query.swap(new, rebuild=rebuild)
+                changes += query.poll_output()
+        finally:
+            ended.set()
+            writer.join()
+        query.flush(SOON_S)
+        changes += query.finish()
+    for before, after in itertools.pairwise(changes):
+        assert (after.seq, after.prev_lsn) == (before.seq + 1, before.lsn)
+    counted = Counter(price for _, price, _, _ in sent if price > 5)
+    assert net(changes) == Counter(dict.fromkeys(counted.items(), 1))
+
+
+def test_a_version_that_can_compute_every_row_replaces_one_that_cannot(db: penstock.Database) -> None:
+    total = "SELECT symbol, sum({}) AS x FROM trades GROUP BY symbol"
+    with StreamingQuery.compile(total.format("10 DIV volume"), db=db) as query:
+        query.start()
+        query.submit([("a", 1.0, 0, at(1)), ("b", 1.0, 5, at(1))])
+        with pytest.raises(penstock.PenstockError, match="PSK-7007"):
+            query.flush(SOON_S)
+        with pytest.raises(penstock.PenstockError, match="PSK-6019"):
+            query.swap(query.compile_new_version(total.format("20 DIV volume")))
+        query.swap(
+            query.compile_new_version(total.format("CASE WHEN volume <> 0 THEN 10 DIV volume ELSE 0 END")), rebuild=True
+        )
+        query.submit(("b", 1.0, 2, at(2)))
+        query.flush(SOON_S)
+        assert net(query.finish()) == Counter({("a", 0): 1, ("b", 7): 1})

@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROMISES: dict[str, tuple[str, ...]] = {
     "snapshot plus changes equals the batch query at every LSN": (
         "tests/unit/runtime/test_live_views.py::TestLiveViews",
+        "tests/spark/test_live_views.py::test_every_reader_has_the_batch_result_after_every_commit",
         "tests/spark/test_generated_queries.py::test_views_equal_batch_after_every_commit",
         "tests/long/test_generated_queries.py::test_views_equal_batch_after_every_commit",
     ),

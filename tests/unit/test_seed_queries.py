@@ -14,7 +14,6 @@ REFUSED = f"{UNIT}::test_what_cannot_run_is_refused_when_it_is_compiled"
 TEN = f"{SPARK}::test_representative_queries"
 CLOSES = f"{SPARK}::test_windows_are_emitted_when_the_watermark_passes_their_end_and_not_before"
 PLAIN = f"{SPARK}::test_the_results_are_the_same_without_generated_code"
-SWAP = f"{SPARK}::test_a_swap_is_at_an_epoch_boundary"
 
 GROUPS: dict[str, tuple[int, dict[str, str]]] = {
     "compile": (
@@ -63,7 +62,7 @@ GROUPS: dict[str, tuple[int, dict[str, str]]] = {
         {
             "a compatible version": f"{UNIT}::test_rows_before_the_swap_are_of_the_old_version_and_later_ones_of_the_new",
             "an incompatible schema": f"{UNIT}::test_a_version_that_cannot_take_over_is_refused_and_the_old_one_runs_on",
-            "state is transferred": SWAP,
+            "state is transferred": f"{SPARK}::test_a_version_with_other_aggregates_has_seen_all_rows",
             "events meanwhile": f"{UNIT}::test_submitting_during_swaps_loses_and_repeats_nothing",
         },
     ),

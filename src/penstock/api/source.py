@@ -120,7 +120,8 @@ class BatchingWriter:
         self._rows: list[Any] = []
         self._lock = threading.Condition()
         self._closed = False
-        self.commits = 0
+        self.commits = self.refused = 0
+        """Commits so far, and rows that were dropped because they were invalid."""
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"penstock-writer-{source.name}", daemon=True)
         self._thread.start()
@@ -131,6 +132,12 @@ class BatchingWriter:
             self._rows.append(row)
             if len(self._rows) == 1 or len(self._rows) >= self._max_rows:
                 self._lock.notify_all()
+
+    def pace(self, max_rows: int, max_delay: float) -> None:
+        """Other limits from now on."""
+        with self._lock:
+            self._max_rows, self._max_delay = max_rows, max_delay
+            self._lock.notify_all()
 
     @property
     def pending(self) -> int:
@@ -158,13 +165,23 @@ class BatchingWriter:
         if not rows:
             return None
         try:
-            self.commits += 1
-            return self._source.insert(rows)
+            return self._insert(rows)
         except PenstockError as error:
             if error.code not in _MISFITS:
-                self._rows = [*rows, *self._rows]
                 raise
         return self._commit_fitting(rows)
+
+    def _insert(self, rows: list[Any]) -> int:
+        """Commits rows; after an error that concerns none of them, they are kept for the next commit."""
+        # Counted first: its readers may be faster than this thread.
+        self.commits += 1
+        try:
+            return self._source.insert(rows)
+        except BaseException as error:
+            self.commits -= 1
+            if isinstance(error, PenstockError) and error.code not in _MISFITS:
+                self._rows = [*rows, *self._rows]
+            raise
 
     def _commit_fitting(self, rows: list[Any]) -> int | None:
         """Commits the valid rows and raises the error of the first invalid one."""
@@ -176,7 +193,8 @@ class BatchingWriter:
                 fitting.append(row)
             except PenstockError as error:
                 refused.append((row, error))
-        lsn = self._source.insert(fitting) if fitting else None
+        self.refused += len(refused)
+        lsn = self._insert(fitting) if fitting else None
         if refused:
             row, first = refused[0]
             raise fail(

@@ -169,7 +169,7 @@ def _detail(one: Facts) -> Table:
     table = Table("figure", "value")
     for key, value in one.items():
         if key not in ("operators", "epochs") and value is not None:
-            table.add_row(key.replace("_", " "), Text(str(value)))
+            table.add_row(key.replace("_", " "), Text(f"{value:.1f}" if isinstance(value, float) else str(value)))
     for phase, timing in one["epochs"].items():
         table.add_row(
             f"epochs, {phase}", f"p50 {timing['p50_ms']:.1f} ms, p99 {timing['p99_ms']:.1f} ms of {timing['count']}"

@@ -211,6 +211,18 @@ class Penstock(Spark):
                 made.meta[IS_NOT] = True
             return made
 
+        def _parse_unnest(self, with_alias: bool = True) -> exp.Unnest | None:
+            """`UNNEST(a) AS x` names the column, too, and `WITH ORDINALITY` alone a column `ordinality`."""
+            made = super()._parse_unnest(with_alias)
+            if made is None:
+                return None
+            if made.args.get("offset") is True:
+                made.set("offset", exp.to_identifier("ordinality"))
+            alias = made.args.get("alias")
+            if isinstance(alias, exp.TableAlias) and alias.this is not None and not alias.columns:
+                alias.set("columns", [alias.this.copy()])
+            return made
+
         # Spans
 
         def _spanned(self, node: exp.Expr | None, start: int) -> exp.Expr | None:

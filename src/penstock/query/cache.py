@@ -6,6 +6,8 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from penstock.catalog.objects import Column
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -15,6 +17,7 @@ class Facts:
     kernel: int
     fallbacks: tuple[str, ...]
     operators: int
+    columns: tuple[Column, ...]
 
 
 class CompilerCache:

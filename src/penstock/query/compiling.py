@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from penstock.catalog.objects import Column
 from penstock.errors import fail
 from penstock.plan import nodes as p
 from penstock.plan.repeats import canonical
@@ -34,6 +35,7 @@ class CompiledQuery:
     parsed: ParsedQuery
     text: str
     query: p.Query
+    columns: tuple[Column, ...]
     number: int
     metadata: QueryMetadata
 
@@ -71,7 +73,7 @@ def compile_query(engine: Engine, sql: str, config: QueryConfig, cache: Compiler
     )
     options = dict(parsed.options) | {"lifecycle": "true"} | ({} if config.jit else {"jit": "false"})
     number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8])
-    return CompiledQuery(replace(parsed, options=options), text, query, number, metadata)
+    return CompiledQuery(replace(parsed, options=options), text, query, facts.columns, number, metadata)
 
 
 def _parsed(engine: Engine, text: str) -> ParsedQuery:
@@ -123,7 +125,7 @@ def _facts(engine: Engine, query: p.Query, parsed: ParsedQuery, pipes: list[list
             kernel += 1
         else:
             native += 1
-    return Facts(native, kernel, tuple(fallbacks), len(compiled.operators))
+    return Facts(native, kernel, tuple(fallbacks), len(compiled.operators), compiled.outputs[0].columns)
 
 
 def _python(chain: list[p.Node], known: Callable[[str], bool]) -> str | None:

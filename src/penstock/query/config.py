@@ -58,5 +58,5 @@ class QueryConfig:
                 f"State cannot be kept in {self.state_store.value}.",
                 hint="Use StateStore.ROCKSDB, the default.",
             )
-        if self.max_cache_entries < 0 or self.max_pending < 1:
-            raise fail("PSK-0009", "max_cache_entries is zero or more, max_pending one or more.")
+        if self.max_cache_entries < 0 or self.max_pending < 1 or self.pause_timeout < 0:
+            raise fail("PSK-0009", "max_cache_entries and pause_timeout are zero or more, max_pending one or more.")

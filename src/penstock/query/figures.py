@@ -37,7 +37,7 @@ class QueryMetadata:
 class QueryMetrics:
     """Counted since `start`. Ring 0 is `submit` and the stateless steps below the first operator, the bridge the log between them, ring 1 the epochs.
 
-    `ring0_events_in`: rows accepted by `submit`. `ring0_events_out`, `ring0_events_dropped`: rows that passed the stateless steps, and rows
+    `ring0_events_in`: rows accepted by `submit`, without those that were found invalid. `ring0_events_out`, `ring0_events_dropped`: rows that passed the stateless steps, and rows
     that a filter dropped there, in the epochs so far. `ring0_total_ns`, `ring0_p99_ns`: time in `submit`, in all and per row.
     `bridge_pending`: rows that no epoch has processed. `bridge_batches_flushed`: commits. `ring1_total_ns`: the duration of all epochs.
     """

@@ -8,14 +8,14 @@ import threading
 import time
 import weakref
 from collections import deque
-from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from typing import Any, NewType
 
 from penstock.api.database import Database
 from penstock.api.source import BatchingWriter, SourceHandle
 from penstock.catalog.objects import Kind, ObjectInfo, Role, Solo
-from penstock.errors import PenstockError, fail
+from penstock.errors import fail
 from penstock.log import Part
 from penstock.plan import nodes as p
 from penstock.query.cache import CompilerCache
@@ -23,10 +23,12 @@ from penstock.query.compiling import CompiledQuery, compile_query
 from penstock.query.config import BackpressureStrategy, QueryConfig
 from penstock.query.figures import QueryMetadata, QueryMetrics
 from penstock.query.lifecycle import STEPS, QueryState
-from penstock.runtime.engine import Engine
+from penstock.query.output import Output
+from penstock.query.runs import Runs
+from penstock.query.swapping import Swap, check_same_inputs
+from penstock.runtime.engine import QUERIES, Engine
 from penstock.runtime.jobs.job import Job
 from penstock.runtime.lifecycle import Lifecycle, State
-from penstock.runtime.statements.continuing import continue_with
 from penstock.runtime.statements.ddl import add_query
 from penstock.runtime.statements.draft import drafting
 from penstock.runtime.statements.dropping import drop
@@ -42,6 +44,8 @@ QueryId = NewType("QueryId", int)
 _END_MS = 253_402_300_799_999
 """The end of the year 9999: a watermark after all event times."""
 _SAMPLES = 10_000
+_CARRIED = ("max_future_skew", "watermark_per", "retain_history")
+"""Options of a source that its private copy has as well."""
 _LOOK_S = 0.01
 
 _numbers = itertools.count(1)
@@ -66,18 +70,15 @@ class StreamingQuery:
         self._life = Lifecycle("The query", QueryState.READY, STEPS)
         self._lock = threading.RLock()
         self._gate = threading.Lock()
-        """Held by each `submit`, and by `swap`, which nothing is submitted during."""
-        self._before: deque[tuple[ObjectInfo, Subscription]] = deque()
-        """The outputs of versions that were replaced, as long as something of them may not have been polled."""
-        self._reading = threading.Lock()
-        """Output of earlier versions that was not polled."""
+        """Held by each `submit`, and by `swap` while it fixes the point of the switch."""
+        self._swapping = False
+        self._output = Output(self._drop_one, database._engine.settings.subscribe.buffer_bytes)
         self._sources: dict[str, SourceHandle] = {}
         self._writers: dict[str, BatchingWriter] = {}
         self._info: ObjectInfo | None = None
-        self._changes: Subscription | None = None
         self._in = self._drops = self._direct = self._spent_ns = 0
         self._latencies: deque[int] = deque(maxlen=_SAMPLES)
-        self._runs = _Runs()
+        self._runs = Runs()
         self._number = next(_numbers)
         self._figures: dict[str, float] = {}
 
@@ -130,7 +131,8 @@ class StreamingQuery:
             inputs = self._make_inputs()
             undo.callback(self._drop, [*inputs.values()])
             self._info = self._make_output(inputs)
-            self._changes = self._subscribed(self._info)
+            # Its job runs already, and may have emitted something.
+            self._output.follow(self._info, self._subscribed(self._info, SubscribeOptions(as_of_lsn=0)))
             policy = self.config.batch_policy
             for name, info in inputs.items():
                 self._sources[name] = SourceHandle(self._engine, info)
@@ -146,9 +148,11 @@ class StreamingQuery:
             self._flush()
             assert self._info is not None
             with self._engine.ddl:
-                self._runs.note(self._job)
+                job = self._job
                 self._engine.jobs.paused.add(self._info.id)
                 self._engine.jobs.stop(self._info)
+                # It may have ended an epoch while it was being stopped.
+                self._runs.note(job)
             self._life.to(QueryState.PAUSED)
 
     def resume(self) -> None:
@@ -187,7 +191,7 @@ class StreamingQuery:
             if marks:
                 engine.storage.commit(marks)
             self._settle(None)
-            out = self._drained()
+            out = self._output.drained()
             self._end()
             return out
 
@@ -195,69 +199,37 @@ class StreamingQuery:
         """Compiles another version of this query, which runs on meanwhile; `swap` switches to it."""
         return StreamingQuery.compile(sql, config or self.config, db=self._database, cache=self._cache)
 
-    def swap(self, new: StreamingQuery) -> None:
-        """Switches to another version at an epoch boundary: all rows that were submitted before are processed by the old version, all later ones by
-        the new one, and the output goes on. `submit` waits meanwhile. After an error the old version runs on.
+    def swap(self, new: StreamingQuery, *, rebuild: bool = False) -> None:
+        """Switches to another version at an epoch boundary: rows that were submitted before are processed by the old version, later ones by the new
+        one, and the output goes on as one sequence. `submit` waits until the point is fixed at which they switch. A query that is paused is resumed. After an error the old version runs on.
 
-        The new version reads the same sources (PSK-1016). If a version keeps state, the new one has the same operators over the same inputs, whose state it goes on with,
-        and the same columns; otherwise PSK-6018 says what is different.
+        The new version reads the same sources (PSK-1016). If one of them keeps state, the operators of the new one are among those of the old one, over the same inputs
+        and with the same keys; aggregates may compute something else. Otherwise PSK-6018 says what is different, and `rebuild` allows it. What
+        the new version cannot take over is computed beside the old one, from all rows that were submitted (PSK-5011 if they are no longer retained).
+
+        Where results change, those of the new version replace those of the old one: the output has the difference or, if the columns are others, the end of all old rows
+        and then all new ones. Results that are final (EMIT ON WINDOW CLOSE) stay, and those after the switch are of the new version.
         """
-        with self._lock:
-            self._expect("swap", QueryState.RUNNING)
-            new._expect("swap", QueryState.READY)
-            self._check_same(new)
-            inputs = {name: s._info for name, s in self._sources.items()}
-            if self._operators or new._operators:
-                with self._gate:
-                    self._flush()
-                    self._settle(None)
-                    self._go_on_with(new, inputs)
-            else:
-                self._overtake(new, inputs)
-            self.sql, self.config = new.sql, new.config
-            new._life.to(QueryState.STOPPED)
-
-    def _overtake(self, new: StreamingQuery, inputs: dict[str, ObjectInfo]) -> None:
-        """A version without state runs beside the old one, until both have processed the same rows."""
-        engine = self._engine
-        with ExitStack() as undo:
-            made = new._make_output(inputs, after=engine.log.head)
-            undo.callback(self._drop_one, made)
-            changes = self._subscribed(made)
-            engine.jobs.settle(made, engine.log.head, None)
-            # The old version has just ended an epoch when the gate is closed, so what is left is one more.
-            self._flush()
-            self._settle(None)
-            with self._gate:
-                # With the gate closed and nothing buffered, no row comes before the switch.
-                self._flush()
-                self._settle(None)
-                engine.jobs.settle(made, engine.log.head, None)
-                # What both have processed is of the old version.
-                while changes.next(0) is not None:
-                    pass
-                undo.pop_all()
-                self._end_output()
-                self._switch(new, made, changes)
-                self._runs.skip(self._job)
-        self._end_old()
-
-    def _switch(self, new: StreamingQuery, made: ObjectInfo, changes: Subscription) -> None:
-        assert self._info is not None and self._changes is not None
-        self._runs.note(self._job)
-        self._before.append((self._info, self._changes))
-        self._info, self._changes, self._compiled = made, changes, new._compiled
-
-    def _end_output(self) -> None:
-        """Whatever this version still makes of later rows, until it is stopped, has no reader: they are the next version's. What it has emitted can still be polled."""
-        assert self._info is not None
-        self._engine.hub.end(self._info.id)
-
-    def _end_old(self) -> None:
-        """Stops the version that was replaced."""
-        engine, (old, _) = self._engine, self._before[-1]
-        with engine.ddl:
-            engine.jobs.stop(old)
+        if not new._lock.acquire(blocking=False):
+            raise fail("PSK-6017", "The new version is being started or swapped in elsewhere.")
+        try:
+            with self._lock:
+                self._expect("swap", QueryState.RUNNING, QueryState.PAUSED)
+                new._expect("swap", QueryState.READY)
+                if self._swapping:
+                    raise fail("PSK-6017", "Another swap of this query is under way.", hint="Wait until it is done.")
+                check_same_inputs(self, new)
+                if self.state is QueryState.PAUSED:
+                    self.resume()
+                self._swapping = True
+            try:
+                Swap(self, new, rebuild).run()
+            finally:
+                self._swapping = False
+                if self._compiled is new._compiled:
+                    new._life.to(QueryState.STOPPED)
+        finally:
+            new._lock.release()
 
     def stop(self) -> None:
         """Ends the query; what was not polled is gone. Stopping it again does nothing."""
@@ -288,15 +260,20 @@ class StreamingQuery:
             rows = [data]
         elif isinstance(data, list):
             rows = data
-        count = len(rows) if rows is not None else getattr(data, "num_rows", None) or len(data)  # type: ignore[arg-type]
-        if not self._admitted(count):
+        count = len(rows) if rows is not None else _size(data)
+        # Of a stream the number of rows is known when it has been read.
+        if not self._admitted(1 if count is None else count):
             return
         if rows is not None:
             for row in rows:
                 writer.write(row)
         else:
             writer.flush()
-            self._sources[self._name(source)].insert(data)
+            handle = self._sources[self._name(source)]
+            lsn = handle.insert(data)
+            if count is None:
+                count = self._engine.log.amount(handle._id, after=lsn - 1, up_to=lsn)[1]
+        assert count is not None
         spent = time.perf_counter_ns() - begin
         # The gate is enough: a swap holds the lock while it waits for the gate.
         self._direct += rows is None
@@ -315,43 +292,8 @@ class StreamingQuery:
     def poll_output(self, count: int | None = None, timeout: float = 0.0) -> list[Change]:
         """The output so far, at most `count` changes, waiting at most `timeout` seconds for the first. Raises errors of the query."""
         self._expect("poll_output", QueryState.RUNNING, QueryState.PAUSED)
-        self._runs.note(self._job)
-        deadline = time.monotonic() + timeout
-        out: list[Change] = []
-        while count is None or len(out) < count:
-            changes = self._first()
-            wait = 0.0 if out else max(0.0, deadline - time.monotonic())
-            out += changes.fetch(None if count is None else count - len(out), wait)
-            if not self._over(changes):
-                break
-        return out
-
-    def _first(self) -> Subscription:
-        """The output to be read first: of the oldest version of which something may be left."""
-        with self._reading:
-            found = self._before[0][1] if self._before else self._changes
-        assert found is not None
-        return found
-
-    def _over(self, changes: Subscription) -> bool:
-        """Whether everything of an older version has been read; then it goes."""
-        if not changes.closed:
-            return False
-        with self._reading:
-            if not self._before or self._before[0][1] is not changes:
-                return False
-            old, _ = self._before.popleft()
-        self._drop_one(old)
-        return True
-
-    def _drained(self) -> list[Change]:
-        out: list[Change] = []
-        while True:
-            changes = self._first()
-            while (change := changes.next(0)) is not None:
-                out.append(change)
-            if not self._over(changes):
-                return out
+        self._runs.see(self._job)
+        return self._output.fetch(count, timeout)
 
     # Figures
 
@@ -363,7 +305,7 @@ class StreamingQuery:
             latencies = sorted(self._latencies)
             p99 = latencies[min(len(latencies) - 1, len(latencies) * 99 // 100)] if latencies else 0
             return QueryMetrics(
-                ring0_events_in=self._in,
+                ring0_events_in=self._in - sum(w.refused for w in self._writers.values()),
                 ring0_events_out=runs.passed,
                 ring0_events_dropped=max(0, runs.taken - runs.passed),
                 ring0_total_ns=self._spent_ns,
@@ -443,13 +385,22 @@ class StreamingQuery:
             writer.flush()
 
     def _settle(self, timeout: float | None) -> None:
-        assert self._info is not None
         deadline = None if timeout is None else time.monotonic() + timeout
-        if not self._engine.jobs.settle(self._info, self._engine.log.head, deadline):
-            raise fail("PSK-0010", f"The query has not caught up within {timeout} s.")
-        error = self._engine.jobs.uncomputed([self._info])
+        while True:
+            info = self._info
+            assert info is not None
+            if not self._caught_up(info, deadline):
+                raise fail("PSK-0010", f"The query has not caught up within {timeout} s.")
+            if info is self._info:
+                break  # It was not swapped meanwhile.
+        error = self._engine.jobs.uncomputed([info])
         if error is not None:
             raise error
+
+    def _caught_up(self, info: ObjectInfo, deadline: float | None) -> bool:
+        """Waits until a version, and the queries that it reads from, have processed everything so far; False at the deadline."""
+        jobs, head = self._engine.jobs, self._engine.log.head
+        return all(jobs.settle(o, head, deadline) for o in jobs.upstream([info]) if o.kind in QUERIES)
 
     def _make_inputs(self) -> dict[str, ObjectInfo]:
         """A private copy of each source that the query reads."""
@@ -464,7 +415,7 @@ class StreamingQuery:
                         id=draft.new_id(),
                         name=f"__query_{number}_{o.name}",
                         connector=None,
-                        options={k: v for k, v in o.options.items() if k in ("max_future_skew", "watermark_per")},
+                        options={k: v for k, v in o.options.items() if k in _CARRIED},
                         role=Role.SUBSCRIPTION,
                         sql="",
                     )
@@ -475,56 +426,20 @@ class StreamingQuery:
                     draft.attach(info)
         return made
 
-    def _subscribed(self, info: ObjectInfo) -> Subscription:
-        return self._engine.hub.subscribe(info.id, origin_of(self._engine, info, SubscribeOptions()))
+    def _subscribed(self, info: ObjectInfo, options: SubscribeOptions) -> Subscription:
+        return self._engine.hub.subscribe(info.id, origin_of(self._engine, info, options), options)
 
-    def _check_same(self, new: StreamingQuery) -> None:
-        """Refuses a version that cannot take over."""
-        read = {n.object_id for n in new._compiled.query.root.walk() if isinstance(n, p.Scan)}
-        catalog = self._engine.catalog
-        sources = {o.name: o.columns for i in read if catalog.has_id(i) and (o := catalog.by_id(i)).kind is Kind.SOURCE}
-        had = {name: s.schema for name, s in self._sources.items()}
-        if sources != had:
-            raise fail(
-                "PSK-1016",
-                f"The new version does not read the same rows: {', '.join(sorted(sources))} and not {', '.join(sorted(had))}, "
-                "or other columns of them.",
-                hint="Stop this query and start the other.",
-            )
-        others = sorted(o.name for i in read if catalog.has_id(i) and (o := catalog.by_id(i)).kind is not Kind.SOURCE)
-        if others and not (self._operators or new._operators):
-            raise fail(
-                "PSK-6018",
-                f"The query reads {', '.join(others)}, which others write at any time, so there is no moment at which both versions have read the same.",
-                hint="finish() it, and start the other; or use CREATE MATERIALIZED VIEW and ALTER … AS.",
-            )
-        changing = [q.sql for q in (self, new) if q._operators and q._compiled.query.root.changelog]
-        if changing:
-            raise fail(
-                "PSK-6018",
-                f"The results of this version change, and cannot be taken back: {' '.join(changing[0].split())}",
-                hint="finish() it, and start the other. A version whose windows close (EMIT ON WINDOW CLOSE) can be swapped.",
-            )
-
-    def _go_on_with(self, new: StreamingQuery, inputs: dict[str, ObjectInfo]) -> None:
-        """Another version takes over output and state."""
-        engine, compiled, info = self._engine, new._compiled, self._info
-        assert info is not None
-        with engine.ddl:
-            seen = ObjectInfo(0, "", Kind.STREAM, (), options={"rules": _stands(inputs)})
-            bound = bind(compiled.parsed, engine.catalog.as_read_by(seen))
-            self._runs.note(self._job)
-            continue_with(engine, info, compiled.parsed, bound, compiled.text)
-            self._info = engine.catalog.by_id(info.id)
-        self._compiled = compiled
+    def _bound(self, inputs: dict[str, ObjectInfo]) -> p.Query:
+        """Its plan over these inputs."""
+        seen = ObjectInfo(0, "", Kind.STREAM, (), options={"rules": _stands(inputs)})
+        return bind(self._compiled.parsed, self._engine.catalog.as_read_by(seen))
 
     def _make_output(self, inputs: dict[str, ObjectInfo], after: int | None = None) -> ObjectInfo:
         """The stream of the query over its inputs; `after`: it reads only what comes after that LSN."""
         engine, compiled = self._engine, self._compiled
         rules = _stands(inputs)
         with engine.ddl:
-            seen = ObjectInfo(0, "", Kind.STREAM, (), options={"rules": rules})
-            bound = bind(compiled.parsed, engine.catalog.as_read_by(seen))
+            bound = self._bound(inputs)
             name = f"__query_{next(_numbers)}"
             with drafting(engine) as draft:
                 info = add_query(
@@ -547,11 +462,7 @@ class StreamingQuery:
         self._engine.watched.discard(self)
         with ExitStack() as last:
             last.callback(self._drop, [s._id for s in self._sources.values()])
-            for old, changes in self._before:
-                last.callback(self._drop_one, old)
-                last.callback(changes.cancel)
-            if self._changes is not None:
-                last.callback(self._changes.cancel)
+            last.callback(self._output.close)
             self._runs.note(self._job)
             for writer in self._writers.values():
                 last.callback(writer.close)
@@ -574,70 +485,14 @@ class StreamingQuery:
                     drop(engine, engine.catalog.by_id(object_id), cascade=True)
 
 
+def _size(data: object) -> int | None:
+    """The number of rows, if the data know it."""
+    try:
+        return len(data)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
 def _stands(inputs: dict[str, ObjectInfo]) -> str:
     """The names in a query's text, with those of the inputs that they stand for."""
     return json.dumps({name: info.name for name, info in inputs.items()})
-
-
-@dataclass
-class _Run:
-    epochs: int = 0
-    rows: int = 0
-    taken: int = 0
-    passed: int = 0
-
-
-class _Runs:
-    """The figures of all jobs that the query has had: one for each time that it was started or resumed."""
-
-    def __init__(self) -> None:
-        self._of: dict[int, _Run] = {}
-        self._jobs: dict[int, Job] = {}
-        self._times: dict[tuple[int, int], int] = {}
-        self._skipped: set[tuple[int, int]] = set()
-        self.reached = 0
-
-    def note(self, job: Job | None) -> None:
-        if job is None:
-            return
-        kernel = job.kernel
-        rows = sum(job.figures.rows_out.values())
-        # Kept here, so that no later job has its id.
-        self._jobs[id(job)] = job
-        self.reached = max(self.reached, job.figures.reached)
-        found = self._of.setdefault(id(job), _Run())
-        found.epochs, found.rows = job.figures.epochs, rows
-        with suppress(PenstockError):  # Of a JVM that has exited, what was known before.
-            found.taken, found.passed = kernel.rows_in, kernel.rows_passed()
-            now = {(id(job), batch): ms for batch, ms in kernel.durations().items()}
-            self._times.update({key: ms for key, ms in now.items() if key not in self._skipped})
-
-    def skip(self, job: Job | None) -> None:
-        """What a job has done so far does not count: another one has done it as well."""
-        if job is not None:
-            self.note(job)
-            self._skipped |= {key for key in self._times if key[0] == id(job)}
-            for key in self._skipped:
-                self._times.pop(key, None)
-            done = self._of[id(job)]
-            self._of[-id(job)] = _Run(-done.epochs, -done.rows, -done.taken, -done.passed)
-
-    @property
-    def taken(self) -> int:
-        return sum(f.taken for f in list(self._of.values()))
-
-    @property
-    def passed(self) -> int:
-        return sum(f.passed for f in list(self._of.values()))
-
-    @property
-    def epochs(self) -> int:
-        return sum(f.epochs for f in list(self._of.values()))
-
-    @property
-    def rows(self) -> int:
-        return sum(f.rows for f in list(self._of.values()))
-
-    @property
-    def total_ms(self) -> int:
-        return sum(list(self._times.values()))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 from weakref import WeakSet
 
-from penstock.catalog.objects import Kind, ObjectInfo, Role
+from penstock.catalog.objects import Column, Kind, ObjectInfo, Role
 from penstock.catalog.store import Catalog
 from penstock.config import Settings, changed
 from penstock.connect import Access, Sink
@@ -31,6 +31,7 @@ from penstock.runtime.connect.replica import Replica
 from penstock.runtime.connect.sinks import SinkRunner
 from penstock.runtime.copies import Copies
 from penstock.runtime.jobs.compute import Compute
+from penstock.runtime.jobs.defaults import default_values
 from penstock.runtime.jobs.jobs import QUERIES, Jobs, Trouble
 from penstock.runtime.jobs.versions import finish_switches, taken
 from penstock.runtime.lifecycle import STEPS, Lifecycle, State
@@ -216,11 +217,15 @@ class Engine:
         """Sets up an object in this process. A named query and a function need nothing."""
         if info.kind in (Kind.NAMED_QUERY, Kind.FUNCTION):
             return
-        defaults = self.compute.batch.defaults(info.columns) if info.kind in FED else {}
+        defaults = self.defaults(info.columns) if info.kind in FED else {}
         self.storage.attach(info, defaults)
         if info.kind is Kind.LOOKUP and info.connector is not None:
             make = OnDemand if info.on_demand else Replica
             self.lookups[info.id] = make(self.storage, info, lambda: self.access)
+
+    def defaults(self, columns: Iterable[Column]) -> dict[str, object]:
+        programs = self.settings.security.allow_programs
+        return default_values(self.compute.batch, self.catalog, columns, programs=programs)
 
     # Lifecycle
 

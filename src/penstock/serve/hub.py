@@ -224,12 +224,13 @@ class Hub:
         if channel is not None:
             self._finish(channel, error, fail("PSK-7001", f"{channel.name} failed."))
 
-    def end(self, object_id: int) -> None:
-        """The object was dropped: its subscriptions end after what they have not read yet."""
+    def end(self, object_id: int) -> Point | None:
+        """The object was dropped: its subscriptions end after what they have not read yet. Returns the last point that was published; None if the object is not open."""
         with self._lock:
             channel = self._channels.pop(object_id, None)
-        if channel is not None:
-            self._finish(channel, None, fail("PSK-1002", f"{channel.name} was dropped before all of it was read."))
+        if channel is None:
+            return None
+        return self._finish(channel, None, fail("PSK-1002", f"{channel.name} was dropped before all of it was read."))
 
     def close(self) -> None:
         """Ends every subscription, without waiting for readers or callbacks. What was queued can still be read."""
@@ -309,16 +310,18 @@ class Hub:
             return fail("PSK-0004", "The database is closed.")
         return fail("PSK-1002", f"{name} was dropped.")
 
-    def _finish(self, channel: _Channel, error: BaseException | None, gone: PenstockError) -> None:
+    def _finish(self, channel: _Channel, error: BaseException | None, gone: PenstockError) -> Point:
         with channel.lock:
             channel.ended = channel.ended or error is None
             subscribers = channel.alive()
             channel.subscribers.clear()
             channel.progressing.clear()
             # Those who read the rest must not see what is published for later subscribers.
-            channel.chain = Chain(channel.chain.newest)
+            last = channel.chain.newest
+            channel.chain = Chain(last)
         for s in subscribers:
             s.finish(error, gone)
+        return last
 
     def _start_ticker(self) -> None:
         with self._lock:

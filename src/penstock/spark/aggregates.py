@@ -49,7 +49,7 @@ def aggregate(c: Compiler, n: p.Aggregate) -> DataFrame:
     end = next((k for k in n.keys if k.name == n.window_end), None)
     if closes and end is not None and "__pwm" in df.columns:
         df = _without_late(c, n, df, end)
-    native = c.stateful == 1 and not c.exact_state and not n.child.changelog and _all_native(df, n)
+    native = c.stateful == 1 and not (c.exact_state or c.hosted) and not n.child.changelog and _all_native(df, n)
     if closes and n.mode is p.EmitMode.CLOSE and native:
         return _native(c, n, df)
     return _kernel(c, n, df, end if closes else None)
@@ -78,8 +78,8 @@ def _without_late(c: Compiler, n: p.Aggregate, df: DataFrame, end: p.Named) -> D
     if n.late_to is not None:
         with c.guards.silent():
             c.late = _late_rows(c, n)
-    counted = c.late_counter()
-    return df.where(~(_is_late(df, end.expr.sql(), _patience(n, end.expr)) & F.expr(f"{counted}(1L)")))
+    late = _is_late(df, end.expr.sql(), _patience(n, end.expr))
+    return df.where(~(late & c.counts_late(F.lit(1).cast("bigint"))))
 
 
 def _is_late(df: DataFrame, end: str, patience_ms: int) -> Column:
@@ -405,15 +405,15 @@ def _session(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
     }
     spec |= _failing(c, n, specs, kind.simpleString())
     out = c.kernel("Session", spec, df)
-    counted = f"__late AND {c.late_counter()}(__weight)"
+    late = F.col("__late") & c.counts_late(F.col("__weight"))
     extra = ["__weight"] if n.changelog else []
     if n.late_to is not None and c.carries_late:
-        out = out.withColumn("__late", F.expr(f"CASE WHEN {counted} THEN __row END"))
+        out = out.withColumn("__late", F.when(late, F.col("__row")))
         extra.append("__late")
     else:
         if n.late_to is not None:
             c.late = out.where("__late").select(*(F.col(f"__row.`{x}`").alias(x) for x in n.child.columns))
-        out = out.where(f"NOT ({counted})")
+        out = out.where(~late)
     keys = [F.col(f"`{k.name}`") for k in n.keys]
     bounds = [restore(F.col(f"`{b}`"), kind).alias(b) for b in (n.session.start, n.session.end)]
     return out.select(*keys, *bounds, *(F.col(f"`{a.name}`") for a in n.aggs), *extra)

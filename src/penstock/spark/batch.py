@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
+from sqlglot import exp
 
 from penstock.catalog.declared import DECLARED, is_declared, without_lengths
 from penstock.catalog.objects import Column
@@ -27,7 +28,6 @@ from penstock.spark.results import exchange, given, taken
 from penstock.spark.translate import translated
 from penstock.spark.voids import holdable, restored
 from penstock.sql.programs import FORBIDDEN
-from penstock.sql.script import parse_constant
 
 _EXCLUDED = "spark.sql.optimizer.excludedRules"
 _SLOW_RULES = (
@@ -110,27 +110,20 @@ class BatchReader:
         with translated():
             StructType.fromDDL(", ".join(f"{quoted(c.name)} {without_lengths(c.type)}" for c in columns))
 
-    def defaults(self, columns: Iterable[Column]) -> dict[str, object]:
-        """The values of DEFAULT expressions."""
-        given = [c for c in columns if c.default is not None]
+    def constants(self, given: Sequence[tuple[Column, exp.Expr]]) -> dict[str, object]:
+        """The values of constant expressions, each cast to the type of a column, by its name."""
         if not given:
             return {}
-        for c in given:
+        for c, _ in given:
             to_arrow(c.type)
-        # A stored default is checked like a new one: the file may have been edited by hand.
-        items = [f"CAST({_default(c, self._programs)} AS {without_lengths(c.type)}) AS {quoted(c.name)}" for c in given]
-        with translated():
-            row = arrow(self._spark.sql(f"SELECT {', '.join(items)}"))
-        return {c.name: _value(row.column(i), c) for i, c in enumerate(given)}
+        items = [f"CAST({e.sql(dialect=DIALECT)} AS {without_lengths(c.type)}) AS {quoted(c.name)}" for c, e in given]
+        with translated(), exchange(self._spark) as folder:
+            row = arrow(self._spark.sql(f"SELECT {', '.join(items)}"), folder)
+        return {c.name: _value(row.column(i), c) for i, (c, _) in enumerate(given)}
 
 
 def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-def _default(column: Column, programs: bool) -> str:
-    assert column.default is not None
-    return parse_constant(column.default, programs=programs).sql(dialect=DIALECT)
 
 
 def _value(values: pa.ChunkedArray, column: Column) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,15 +78,18 @@ class Epoch:
     objects: tuple[int, ...] | None = None
     """In a shared job whose members change: the objects of the outputs."""
     slots: tuple[int, ...] | None = None
-    """In such a job: the slots of the members that the outputs are of. Unlike its object, that of a slot is always of one version of a query."""
+    """In such a job: the slots of the members that the outputs are of, negated for the late rows of a member. Unlike its object, that of a slot is always of one version of a query."""
     ms: float = -1.0
     """How long it has taken to compute; -1 of an epoch that is repeated."""
     errors: tuple[pa.Table | None, ...] = ()
     """Changes of the errors (`ERROR_SCHEMA`) of each query of the job, not consolidated; None if there are none."""
+    late: Mapping[int, int] = field(default_factory=dict)
+    """In a shared job: how many rows were late, by the slots of its members."""
 
-    def of(self, i: int) -> Epoch:
-        """One output of a shared job as an epoch of its own."""
-        return replace(self, batches=(self.batches[i],), before=(self.before[i],), errors=(self.errors[i],))
+    def of(self, *own: int) -> Epoch:
+        """The outputs of one member of a shared job as an epoch of its own. Its errors are those of the first."""
+        batches, before = (tuple(some[i] for i in own) for some in (self.batches, self.before))
+        return replace(self, batches=batches, before=before, errors=(self.errors[own[0]],))
 
 
 @dataclass(frozen=True)
@@ -232,7 +235,7 @@ class KernelJob:
         body = pa.py_buffer(packet)
         if objects is not None:
             # Members that have not begun have no part in it.
-            schemas = {slot: schema for slot, schema in schemas.items() if slot <= head["roster"]}
+            schemas = {slot: schema for slot, schema in schemas.items() if abs(slot) <= head["roster"]}
             objects = {slot: objects[slot] for slot in schemas}
         outputs: dict[int, list[pa.RecordBatch]] = {o: [] for o in schemas}
         before: dict[int, list[int]] = {o: [] for o in schemas}
@@ -275,6 +278,7 @@ class KernelJob:
             tuple(schemas) if objects is not None else None,
             float(head.get("ms", -1)),
             tuple(pa.Table.from_batches(e, ERROR_SCHEMA) if e else None for e in errors.values()),
+            {int(slot): rows for slot, rows in head.get("late", {}).items()},
         )
 
     def refuse(self, message: str) -> None:
@@ -285,6 +289,11 @@ class KernelJob:
     def settled(self, lsn: int, timeout_ms: int) -> bool:
         """Waits until everything committed up to an LSN is in the job's output."""
         return interruptible(lambda: bool(self._clock.awaitSettled(lsn, timeout_ms)))
+
+    def hold(self, lsn: int | None) -> None:
+        """No epoch that begins from now on reads anything after this LSN; None: they read everything again."""
+        with releasing():
+            self._clock.hold(-1 if lsn is None else lsn)
 
     @property
     def durable_lsn(self) -> int:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as JavaColumn
 from pyspark.sql.column import Column as SparkColumn
 from pyspark.sql.types import BooleanType, DataType, LongType, StructField, StructType, TimestampType
 from sqlglot import exp
@@ -131,7 +132,6 @@ class Compiler:
         self.late: DataFrame | None = None
         self.carries_late = False
         self.late_rows: Any = None
-        self._late_name = ""
         self.counted = counted
         """Rows are counted that come out of the stateless parts of the plan below its operators."""
         self.passed: Any = None
@@ -178,7 +178,9 @@ class Compiler:
         known = root.column_types
         types = [_declared(f.dataType, known.get(c)) for f, c in zip(frame.schema.fields, root.columns, strict=False)]
         columns = tuple(Column(n, t) for n, t in zip(query.names, types, strict=False))
-        outputs = [Output(columns, root.changelog, _consolidated(root))]
+        # In a shared job the rows of an epoch and the time that it moves reach an operator above others one after the other.
+        twice = self.hosted and self.event_time and self.stateful > 1
+        outputs = [Output(columns, root.changelog, _consolidated(root) and not twice)]
         slots, befores = [list(range(len(select)))], [len(select) if before else -1]
         if "__late" in made.columns or self.late is not None:
             frame, late = self._with_late(frame, self.late) if self.late is not None else self._split(made, select)
@@ -308,7 +310,9 @@ class Compiler:
     def _load(self, schema: StructType, object_id: int, count: int) -> DataFrame:
         scan = len(self._scans)
         self._scans.append(object_id)
-        if self.event_time:
+        # A shared job moves time itself.
+        moves_time = self.event_time and not self.hosted
+        if moves_time:
             schema = schema.add("__wm", TimestampType()).add("__hb", BooleanType())
         if self.stamped:
             schema = schema.add("__pwm", LongType())
@@ -321,11 +325,11 @@ class Compiler:
             .option("scan", scan)
             .option("object", object_id)
             .option("columns", count)
-            .option("eventTime", str(self.event_time).lower())
+            .option("eventTime", str(moves_time).lower())
             .option("parallelism", self._parallelism)
             .load()
         )
-        if not self.event_time:
+        if not moves_time:
             return df
         jvm().WatermarkExec.plan(self.spark._jsparkSession)
         # Non-deterministic on purpose: the optimizer must not push filters below the watermark, where they would drop heartbeats.
@@ -444,12 +448,14 @@ class Compiler:
         """An empty batch frame with the same columns, to get types from Spark for operations that streams do not support natively."""
         return self.spark.createDataFrame([], df.schema)
 
-    def late_counter(self) -> str:
-        """The SQL function that counts a late row of this job."""
+    def counts_late(self, rows: SparkColumn) -> SparkColumn:
+        """True; wherever it is evaluated, so many rows are counted as late."""
+        if self.hosted:
+            return JavaColumn(jvm().LateRow.of(rows._jc))
+        name = "penstock_late_" + self.job.replace("-", "_")
         if self.late_rows is None:
-            self._late_name = "penstock_late_" + self.job.replace("-", "_")
-            self.late_rows = jvm().LateCounter.register(self.spark._jsparkSession, self._late_name)
-        return self._late_name
+            self.late_rows = jvm().LateCounter.register(self.spark._jsparkSession, name)
+        return F.call_function(name, rows)
 
     def weight(self, df: DataFrame) -> str | None:
         return "__weight" if "__weight" in df.columns else None

@@ -6,6 +6,7 @@ it runs, and an epoch costs the same whether there is one or a hundred. Queries 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from pyspark.sql.types import IntegerType, LongType, StructType
 from penstock.catalog.objects import ObjectInfo
 from penstock.errors import PenstockError
 from penstock.plan import nodes as p
+from penstock.plan.closings import Closing
 from penstock.spark.bridge import Epoch, KernelJob, Seed
 from penstock.spark.compile import UNIT_OBJECT, Compiled, Timed, log_schema, unit_schema
 from penstock.spark.index import packed_slices
@@ -27,7 +29,19 @@ from penstock.spark.operators import StateFigures
 from penstock.spark.session import jvm, releasing
 from penstock.spark.translate import translate, translated
 
-_KEYED = (p.Aggregate, p.Distinct, p.TopN, p.Analytic, p.SetOp, p.Join)
+_KEYED = (
+    p.Aggregate,
+    p.Extremes,
+    p.Distinct,
+    p.TopN,
+    p.Analytic,
+    p.SetOp,
+    p.TemporalFilter,
+    p.Join,
+    p.AsofJoin,
+    p.TemporalJoin,
+    p.ProbeJoin,
+)
 """Nodes whose operator can be one of a shared job."""
 
 _BESIDE = (p.Scan, p.Filter, p.Project, p.Generate, p.Union, p.WindowAssign)
@@ -36,12 +50,12 @@ _BESIDE = (p.Scan, p.Filter, p.Project, p.Generate, p.Union, p.WindowAssign)
 
 @dataclass(frozen=True)
 class Membership:
-    """What a shared job needs of a query: its code in the kernel, the schema of its rows, the objects that it reads, those whose watermarks it follows, and how many operators
-    it has.
+    """What a shared job needs of a query: its code in the kernel, what its rows look like (the kernel's `PackedOutput`), the objects that it reads, those whose watermarks it follows, and how many
+    operators it has.
     """
 
     member: Any
-    schema: str
+    layout: str
     objects: tuple[int, ...]
     timed: tuple[Timed, ...] = ()
     operators: int = 1
@@ -66,9 +80,12 @@ def unfit(query: p.Query) -> str | None:
         return "it has a pace of its own, EMIT EVERY"
     if any(isinstance(n, p.Join) and n.ttl_ms for n in keyed):
         return "rows expire, state_ttl"
-    if keyed and (query.root.times or any(_timed(n) for n in keyed)):
-        return "it follows event time"
     return None
+
+
+def faster_alone(query: p.Query) -> bool:
+    """Whether a query takes in many rows faster in a job of its own: there the rows of a join that looks for the nearest one travel in bundles."""
+    return any(isinstance(n, (p.AsofJoin, p.ProbeJoin, p.TemporalJoin)) for n in query.root.walk())
 
 
 def _unreplicated(node: p.LookupJoin) -> str | None:
@@ -82,17 +99,8 @@ def _unreplicated(node: p.LookupJoin) -> str | None:
     return None
 
 
-def _timed(node: p.Node) -> bool:
-    """Whether an operator waits for time, whatever it puts out."""
-    if isinstance(node, p.Join):
-        return node.time_bound is not None
-    return isinstance(node, p.Aggregate) and node.session is not None
-
-
 def membership(compiled: Compiled) -> Membership | str:
     """A query that was compiled for a shared job as a member of one, or why it cannot be one."""
-    if compiled.event_time or (compiled.timed and compiled.operators):
-        return "it follows event time"
     try:
         member = jvm().Member.of(compiled.frame._jdf)
     except Py4JJavaError as error:
@@ -104,7 +112,8 @@ def membership(compiled: Compiled) -> Membership | str:
     objects = tuple(o for o in compiled.objects if o != UNIT_OBJECT)
     timed = tuple(sorted(compiled.timed, key=lambda t: t.object_id))
     tables = {n.object_id for join in compiled.replicas for n in join.children[1].walk() if isinstance(n, p.Scan)}
-    return Membership(member, str(member.schema()), objects, timed, len(compiled.operators), tuple(sorted(tables)))
+    layout = {"schema": json.loads(member.schema()), "outputs": compiled.slots, "befores": compiled.befores}
+    return Membership(member, json.dumps(layout), objects, timed, len(compiled.operators), tuple(sorted(tables)))
 
 
 def compile_host(spark: SparkSession, infos: Sequence[ObjectInfo], timed: Sequence[Timed]) -> HostPlan:
@@ -137,13 +146,20 @@ class HostPlan:
 
 @dataclass(frozen=True)
 class Place:
-    """A member of a running job: the object that it maintains, and what its rows look like."""
+    """A member of a running job: the objects that it maintains, the query and, where rows can be late, their stream; and what their rows look like."""
 
-    object_id: int
+    object_ids: tuple[int, ...]
     membership: Membership
-    schema: pa.Schema
+    schemas: tuple[pa.Schema, ...]
     seeds: tuple[Seed, ...]
     state_limit: int
+    closings: frozenset[Closing] = frozenset()
+    """The watermarks before which it emits nothing; none: it can emit at any time."""
+
+    @property
+    def object_id(self) -> int:
+        """The query."""
+        return self.object_ids[0]
 
 
 class HostJob(KernelJob):
@@ -225,7 +241,8 @@ class HostJob(KernelJob):
             for s in place.seeds:
                 slices = packed_slices(s.batches, s.checks)
                 self._clock.seedOf(slot, s.object_id, s.lsn, s.columns, s.path, slices)
-            self._clock.join(slot, place.membership.schema, place.state_limit)
+            closings = json.dumps([[c.step_ms, c.first_ms] for c in place.closings])
+            self._clock.join(slot, place.membership.layout, place.state_limit, closings)
             self._joined = max(self._joined, slot)
 
     def become(self, slot: int, place: Place) -> None:
@@ -252,9 +269,14 @@ class HostJob(KernelJob):
         self._places.pop(slot, None)
 
     def _unpack(self, packet: bytes) -> Epoch:
+        # The stream of late rows has the slot of its query, negated.
+        signs = (1, -1)
         places = dict(self._places)
-        outputs = {slot: place.schema for slot, place in places.items()}
-        return self._epoch(packet, outputs, {slot: places[slot].object_id for slot in places})
+        outputs = {
+            s * slot: schema for slot, place in places.items() for s, schema in zip(signs, place.schemas, strict=False)
+        }
+        objects = {s * slot: i for slot, place in places.items() for s, i in zip(signs, place.object_ids, strict=False)}
+        return self._epoch(packet, outputs, objects)
 
     def _figures(self) -> dict[int, dict[int, StateFigures]]:
         """What each operator of each member keeps, by slot and number."""
@@ -295,4 +317,4 @@ class HostJob(KernelJob):
             jvm().HostTable.drop(self._job)
 
 
-__all__ = ["HostJob", "HostPlan", "Membership", "Place", "compile_host", "membership", "unfit"]
+__all__ = ["HostJob", "HostPlan", "Membership", "Place", "compile_host", "faster_alone", "membership", "unfit"]

@@ -42,7 +42,7 @@ NATIVE_FORMAT = 2
 PACKAGES = {
     "aggregate": ("Aggregate", "Session"),
     "error": ("Attempts", "ErrorChannel", "PythonFunctions"),
-    "hosted": ("HostRun", "HostTable", "Lookup", "Member"),
+    "hosted": ("HostRun", "HostTable", "LateRow", "Lookup", "Member"),
     "host": ("ArrowFiles", "ClassArchive", "CpuTime", "FolderHold", "HadoopSettings", "Preload"),
     "join": ("AsofJoin", "IntervalJoin", "Join", "LookupJoin", "ProbeJoin", "TemporalJoin"),
     "log": ("EpochClock", "LogIndex", "Outbox", "WatermarkExec"),

@@ -59,7 +59,7 @@ def translate(node: exp.Expression) -> exp.Expression:
     return call(new, *node.expressions) if new is not None else node
 
 
-_NOW = frozenset(
+NOW = frozenset(
     {
         "now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "current_timestamp", "current_date", "current_time",
         "curdate", "localtimestamp", "localtime",
@@ -68,7 +68,7 @@ _NOW = frozenset(
 
 
 def is_now(node: exp.Expression) -> bool:
-    return name_of(node) in _NOW
+    return name_of(node) in NOW
 
 
 GENERATORS: dict[str, int] = {
@@ -78,10 +78,28 @@ GENERATORS: dict[str, int] = {
     "posexplode_outer": 2,
     "unnest": 1,
     "inline": 0,
+    "inline_outer": 0,
+    "json_tuple": 0,
     "stack": 0,
     "range": 1,
     "generate_series": 1,
 }
+
+
+OWN = frozenset(
+    {
+        *_RENAMED,
+        *GENERATORS,
+        "string_to_array",
+        "strpos",
+        "table",
+        "descriptor",
+        "proctime",
+        "nearest",
+        "current_setting",
+    }
+)
+"""Names that mean something in a statement, although Spark has no function of that name."""
 
 
 def called_aggregate(node: exp.Expression) -> AggregateFunction | None:
@@ -91,10 +109,6 @@ def called_aggregate(node: exp.Expression) -> AggregateFunction | None:
         alone = isinstance(node.this, exp.Paren) and not isinstance(node.parent, exp.Binary)
         return find_aggregate("any") if alone else None
     return find_aggregate(name_of(node) or "")
-
-
-SEVERAL = frozenset({"inline_outer", "json_tuple"})
-"""More functions that return several columns. A one-shot SELECT gives them no name."""
 
 
 def generator_name(node: exp.Expression) -> str | None:

@@ -22,6 +22,16 @@ _WINDOWS = {
 }
 _KNOWN = (*(name.lower() for name in exp.FUNCTION_BY_NAME), "tumble", "hop", "cumulate", "session")
 _QUOTED = re.compile(r"`([^`]+)`")
+_FOREIGN = {
+    "charindex": "locate",
+    "date_bin": "TUMBLE, or date_trunc",
+    "earliest_by_offset": "first_value",
+    "getdate": "now",
+    "group_concat": "string_agg",
+    "iff": "if",
+    "latest_by_offset": "last_value",
+}
+"""Functions of other systems, and what they are called here."""
 
 
 @contextmanager
@@ -53,8 +63,8 @@ def _place(error: PenstockError, query: ParsedQuery) -> None:
 
 
 def _suggested(name: str) -> str:
-    window = _WINDOWS.get(name.lower())
-    found = window or nearest(name, _KNOWN, cutoff=0.7)
+    given = name.lower()
+    found = _WINDOWS.get(given) or _FOREIGN.get(given) or nearest(given, set(_KNOWN) - {given, *_FOREIGN}, cutoff=0.7)
     if found is not None:
         return f"Did you mean {found}?"
     return "Available are Spark SQL's functions and those registered with db.register_function."

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sqlglot import exp
 
+from penstock.catalog.objects import Column
 from penstock.errors import PenstockError, fail
 from penstock.sql import statements as st
-from penstock.sql.bind.expansion import is_cte
+from penstock.sql.bind.ctes import is_cte
 from penstock.sql.bind.windows import window_kind
 from penstock.sql.query import ParsedQuery
+from penstock.sql.script import parse_constant
 
 _CREATES = (
     st.CreateSource,
@@ -70,19 +72,32 @@ def _created(s: st.Statement) -> Iterator[str]:
 
 def _read(s: st.Statement) -> Iterator[tuple[str, exp.Expr]]:
     """The names of the objects that a new query reads, and those of the functions that it or a new function calls."""
+    for column in _declared(s):
+        if column.default is not None:
+            yield from _calls(parse_constant(column.default, programs=True))
     if isinstance(s, st.CreateFunction):
-        yield from ((n.name.lower() + _CALL, n) for n in s.body.find_all(exp.Anonymous))
-    if not isinstance(s, (st.CreateStream, st.CreateView, st.CreateNamedQuery, st.CreateSink)) or s.query is None:
+        tree = s.body
+    elif isinstance(s, (st.CreateStream, st.CreateView, st.CreateNamedQuery, st.CreateSink)) and s.query is not None:
+        tree = s.query.ast
+    else:
         return
-    for call in s.query.ast.find_all(exp.Anonymous):
-        if not isinstance(call.parent, exp.Table):
-            yield call.name.lower() + _CALL, call
-    for table in s.query.ast.find_all(exp.Table):
+    yield from _calls(tree)
+    for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and not is_cte(table):
             yield table.name.lower(), table
         elif isinstance(table.this, exp.Anonymous) and window_kind(table.this) and table.this.expressions:
             first = table.this.expressions[0]
             yield first.name.lower(), first
+
+
+def _calls(tree: exp.Expression) -> Iterator[tuple[str, exp.Expr]]:
+    return ((n.name.lower() + _CALL, n) for n in tree.find_all(exp.Anonymous))
+
+
+def _declared(s: st.Statement) -> tuple[Column, ...]:
+    if isinstance(s, st.CreateFunction):
+        return s.parameters
+    return s.columns if isinstance(s, (st.CreateSource, st.CreateTable, st.CreateLookupTable)) else ()
 
 
 def _cycle(

@@ -97,10 +97,11 @@ class CreateNamedQuery(_CreateQuery):
 
 @dataclass(frozen=True)
 class CreateFunction(_Create):
-    """`returns` None: the type that Spark finds."""
+    """`returns` None: the type that Spark finds. `table`: the columns of the result, if it is a table; empty: those of the query."""
 
     parameters: tuple[Column, ...] = field(kw_only=True)
     returns: str | None = field(kw_only=True)
+    table: tuple[Column, ...] | None = field(kw_only=True)
     body: exp.Expression = field(kw_only=True)
     comment: str | None = field(kw_only=True)
 

@@ -28,7 +28,7 @@ from penstock.spark.hosted import Membership
 class Batch:
     """Stands in for what Spark says of columns."""
 
-    def defaults(self, columns: Sequence[Column]) -> dict[str, object]:
+    def constants(self, given: Sequence[object]) -> dict[str, object]:
         return {}
 
     def check_columns(self, columns: Sequence[Column]) -> None: ...

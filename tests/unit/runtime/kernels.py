@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,9 @@ from penstock.spark.offsets import Reached
 POISON = "poison"
 """A row with this value makes the queries fail that cannot take it."""
 
+LATE = "late"
+"""A row with this value is late for members of a shared job that have a stream of late rows."""
+
 
 @dataclass(frozen=True)
 class Epoch:
@@ -38,14 +41,15 @@ class Epoch:
     after: int = 0
     beat: int = 0
     ms: float = 2.0
+    late: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def before(self) -> tuple[tuple[int, ...], ...]:
         """Nothing is known of the arrival of the rows."""
         return tuple(() for _ in self.batches)
 
-    def of(self, i: int) -> Epoch:
-        return replace(self, batches=(self.batches[i],), errors=(self.errors[i],))
+    def of(self, *own: int) -> Epoch:
+        return replace(self, batches=tuple(self.batches[i] for i in own), errors=(self.errors[own[0]],))
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,7 @@ class Kernel:
         self._number, self._lsn, self._until = 0, start, None
         self._taken: tuple[int, int] | None = None
         self._ends: set[int] = set()
+        self._held: int | None = None
         self._durable = start
 
     def start(self) -> None:
@@ -167,11 +172,16 @@ class Kernel:
         if covered is not None:
             self._ends = {covered.after, covered.reach}
 
+    def hold(self, lsn: int | None) -> None:
+        with self._changed:
+            self._held = lsn
+
     def _limit(self) -> int:
         """How far the next epoch may go."""
         if self._until is not None:
             return self._until
-        return min([self._world.storage.log.head, *(end for end in self._ends if end > self._lsn)])
+        held = [] if self._held is None else [self._held]
+        return min([self._world.storage.log.head, *held, *(end for end in self._ends if end > self._lsn)])
 
     def limit(self, rows: int) -> None:
         self.limits.append(rows)
@@ -352,6 +362,7 @@ class HostKernel(Kernel):
         self._write({"version": 1, "partitions": 1, "before": [], "epoch": self._number, "start": start, "end": end})
         error = self._world.epochs.popleft() if self._world.epochs else None
         batches, objects, slots = [], [], []
+        late: dict[int, int] = {}
         for slot, place in sorted(places.items()):
             if slot > roster:
                 continue
@@ -359,9 +370,14 @@ class HostKernel(Kernel):
             rows = self._rows(fresh) if slot <= self._roster else self._seeded(place.seeds) + self._rows(begins)
             if any(r.get("v") == POISON for r in rows) and self._name(place) in self._world.sensitive:
                 error = fail("PSK-7001", f"Job aborted: member {slot} of a shared job failed: a poisoned row")
-            batches.append(self._output(rows, place.schema))
-            objects.append(place.object_id)
-            slots.append(slot)
+            behind = [r for r in rows if r.get("v") == LATE] if len(place.schemas) > 1 else []
+            if behind:
+                late[slot] = len(behind)
+            parts = [[r for r in rows if r not in behind], behind]
+            for sign, of, schema, part in zip((1, -1), place.object_ids, place.schemas, parts, strict=False):
+                batches.append(self._output(part, schema))
+                objects.append(of)
+                slots.append(sign * slot)
         if isinstance(error, PenstockError):
             self.error = error
             return None
@@ -376,6 +392,7 @@ class HostKernel(Kernel):
             objects=tuple(objects),
             slots=tuple(slots),
             after=self._lsn,
+            late=late,
         )
 
     def _seeded(self, seeds: Sequence[Any]) -> list[dict[str, Any]]:

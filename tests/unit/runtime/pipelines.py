@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from tests.unit.runtime.kernels import Compiled, HostKernel, Output, World
 from tests.unit.runtime.storing import Row, in_log, make, opened, part
 
-from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.catalog.objects import Kind, ObjectInfo, Role
 from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs import hosted as hosted_module
 from penstock.runtime.jobs import job as job_module
@@ -39,12 +40,13 @@ class Planner:
         return planned(info)
 
 
-KEYED, ALONE = "keyed", "alone"
-"""A query that shares a job with other keyed ones, or has a job of its own, has this in its name. All others share a job without state."""
+KEYED, ALONE, TARDY = "keyed", "alone", "tardy"
+"""A query that shares a job with other keyed ones, has a job of its own, or a stream of late rows, has this in its name. All others share a job without state."""
 
 
 def planned(info: ObjectInfo) -> Any:
-    compiled = Compiled((info.name,), list(info.depends_on), [Output(info.changelog)])
+    outputs = [Output(info.changelog), *([Output(False)] if TARDY in info.name else [])]
+    compiled = Compiled((info.name,), list(info.depends_on), outputs)
     return SimpleNamespace(
         job=info.name,
         query=compiled,
@@ -54,6 +56,7 @@ def planned(info: ObjectInfo) -> Any:
         every_ms=0,
         seeds=(),
         limits=UNLIMITED,
+        closings=frozenset(),
         membership=None if ALONE in info.name else Membership(None, "", info.depends_on, (), int(KEYED in info.name)),
     )
 
@@ -105,15 +108,28 @@ class Pipeline:
             depends_on=(source.id,),
             **more,
         )
-        self.storage.attach(info)
+        late = replace(
+            info,
+            id=self.storage.catalog.new_id(),
+            name=f"late_{name}",
+            kind=Kind.STREAM,
+            changelog=False,
+            depends_on=(info.id,),
+            role=Role.LATE_ROWS,
+            owner_id=info.id,
+        )
+        made = [info, late] if TARDY in name else [info]
+        for o in made:
+            self.storage.attach(o)
         try:
             with self.ddl:
                 if self.on:
                     self.jobs.start(info, planned(info))
-                self.storage.catalog.add(info)
+                self.storage.catalog.add(*made)
         except BaseException:
             self.jobs.forget(info)
-            self.storage.detach(info.id)
+            for o in made:
+                self.storage.detach(o.id)
             raise
         return info
 

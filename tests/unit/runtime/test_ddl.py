@@ -100,7 +100,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 
 STEPS: dict[str, Fault] = {
     "columns": failing(Batch, "check_columns"),
-    "defaults": failing(Batch, "defaults"),
+    "defaults": failing(Batch, "constants"),
     "compile": failing(Compiler, "compile"),
     "seeds": failing(planned_module, "write_json"),
     "hub": failing(Hub, "open"),

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from tests.effort import times
-from tests.unit.runtime.kernels import POISON, HostKernel
+from tests.unit.runtime.kernels import LATE, POISON, HostKernel
 from tests.unit.runtime.pipelines import Pipeline, pipeline
 from tests.unit.runtime.storing import eventually
 
 from penstock.catalog import store as catalog_store
-from penstock.catalog.objects import Hosting, Kind, ObjectInfo, Slot
+from penstock.catalog.objects import Hosting, Kind, ObjectInfo, Role, Slot
 from penstock.errors import PenstockError, fail
 from penstock.runtime.lifecycle import JobState
 
@@ -71,6 +71,34 @@ def test_a_query_joins_and_leaves_a_running_job(tmp_path: Path, monkeypatch: pyt
         pipe.drop(b, c)
         assert hosting(pipe, source) is None and pipe.world.running == []
         assert not list(pipe.storage.layout.jobs.glob("hosted-*"))
+
+
+def test_late_rows_of_a_member_are_its_second_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline(tmp_path, monkeypatch) as pipe:
+        source = pipe.source()
+        a, b = pipe.view("keyed_tardy_a", source), pipe.view("keyed_tardy_b", source)
+        late = {o.owner_id: o for o in pipe.storage.catalog.objects() if o.role is Role.LATE_ROWS}
+        pipe.insert(source, (1, "x"), (2, LATE))
+        pipe.settle()
+        c = pipe.view("keyed_c", source)
+        pipe.insert(source, (3, LATE), (4, "x"))
+        pipe.settle()
+        assert pipe.keys(a) == pipe.keys(b) == [1, 4] and pipe.keys(c) == [1, 2, 3, 4]
+        assert pipe.keys(late[a.id]) == pipe.keys(late[b.id]) == [2, 3]
+        assert [pipe.jobs.late_rows(o) for o in (a, b, c)] == [2, 2, 0]
+        assert pipe.jobs.by_object[late[a.id].id] is pipe.jobs.by_object[a.id]
+        pipe.drop(late[a.id], a)
+        assert not {a.id, late[a.id].id} & set(pipe.jobs.by_object)
+        pipe.insert(source, (5, LATE))
+        pipe.settle()
+        assert pipe.keys(late[b.id]) == [2, 3, 5]
+        # What was counted stays counted when the job is another.
+        pipe.stop()
+        assert pipe.jobs.late_rows(b) == 3
+        pipe.start()
+        pipe.insert(source, (6, LATE))
+        pipe.settle()
+        assert pipe.jobs.late_rows(b) == 4 and pipe.keys(late[b.id]) == [2, 3, 5, 6]
 
 
 def test_members_go_on_after_a_stop_and_another_open(

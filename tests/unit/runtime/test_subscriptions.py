@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -437,7 +439,6 @@ def test_what_a_group_cannot_do_is_refused(db: Database) -> None:
             subscribe_group(db.engine, names, SubscribeOptions(**options))  # type: ignore[arg-type]
         assert error.value.code == code
     for text, code in (
-        ("DECLARE c CURSOR FOR SUBSCRIBE t, u", "PSK-1012"),
         ("SUBSCRIBE t, u WHERE k > 1", "PSK-1012"),
         ("SUBSCRIBE t, (SELECT 1)", "PSK-1001"),
     ):
@@ -493,3 +494,38 @@ def test_a_condition_that_the_store_cannot_evaluate_is_one_query_for_all(db: Dat
     for sub in (first, second, third):
         sub.cancel()
     assert hidden(db) == [] and db.engine.hidden == {}
+
+
+def test_a_group_can_be_a_cursor(db: Database) -> None:
+    db.run("CREATE MATERIALIZED VIEW a AS SELECT k, v FROM t")
+    db.insert("t", (1, "x"), (2, "\u2028y"))
+    db.run("DECLARE c CURSOR FOR SUBSCRIBE t, a WITH (snapshot = true)")
+    found = db.run("FETCH ALL FROM c")
+    assert found.column_names == ["object", "row", "lsn", "__weight"]
+    rows = [(r["object"], json.loads(r["row"])["v"], r["__weight"]) for r in found.to_pylist()]
+    assert sorted(rows) == [("a", "x", 1), ("a", "\u2028y", 1), ("t", "x", 1), ("t", "\u2028y", 1)]
+    db.run("DELETE FROM t WHERE k = 1")
+    found = db.run("FETCH NEXT FROM c")
+    assert [(r["object"], r["__weight"]) for r in found.to_pylist()] == [("t", -1), ("a", -1)]
+    db.run("CLOSE c")
+    assert db.engine.hub.subscriptions() == []
+
+
+def test_every_option_of_python_has_a_form_in_sql(db: Database) -> None:
+    """A cursor takes what SUBSCRIBE takes."""
+    clauses = {
+        "as_of": "AS OF EPOCH 1",
+        "as_of_lsn": "AS OF LSN 1",
+        "up_to": "UP TO EPOCH 9",
+        "up_to_lsn": "UP TO LSN 9",
+    }
+    values = {"snapshot": "true", "progress": "true", "envelope": "'debezium'", "policy": "'latest'", "name": "'me'"}
+    values |= {"buffer_bytes": "1000", "buffer_messages": "3"}
+    db.insert("t", (1, "x"))
+    for option in fields(SubscribeOptions):
+        name = option.name
+        text = clauses.get(name) or ("WHERE k > 0" if name == "where" else f"WITH ({name} = {values[name]})")
+        db.run(f"DECLARE c CURSOR FOR SUBSCRIBE t {text}")
+        (sub,) = db.engine.hub.subscriptions()
+        assert getattr(sub._options, name) != option.default, name
+        db.run("CLOSE c")

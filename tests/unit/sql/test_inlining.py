@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import sqlglot
 
-from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.catalog.objects import Column, Kind, ObjectInfo
 from penstock.errors import PenstockError
 from penstock.plan.dialect import DIALECT, Penstock
 from penstock.sql.bind.inlining import RETURNS, Inlining
+from penstock.sql.bind.tablefunctions import with_table
 from penstock.sql.script import parse_script
 from penstock.sql.statements import CreateFunction
 
@@ -90,7 +91,10 @@ def test_a_value_that_changes_may_be_used_once() -> None:
         ("CREATE FUNCTION f(x INT, x INT) RETURN 1", "PSK-1014"),
         ("CREATE FUNCTION f(x INT PRIMARY KEY) RETURN 1", "PSK-1012"),
         ("CREATE FUNCTION f(x INT DEFAULT 1, y INT) RETURN 1", "PSK-1012"),
-        ("CREATE FUNCTION f(x INT) RETURNS TABLE (a INT) RETURN SELECT 1", "PSK-1001"),
+        ("CREATE FUNCTION f(x INT) RETURNS TABLE (a INT) RETURN x + 1", "PSK-1001"),
+        ("CREATE FUNCTION f(x INT) RETURNS TABLE (a INT, a INT) RETURN SELECT 1, 2", "PSK-1014"),
+        ("CREATE FUNCTION f(x INT) RETURNS TABLE (a INT DEFAULT 1) RETURN SELECT 1", "PSK-1012"),
+        ("CREATE FUNCTION f(x INT) RETURNS TABLE () RETURN SELECT 1", "PSK-1001"),
         ("CREATE FUNCTION f(x INT) RETURN (SELECT max(a) FROM t)", "PSK-1012"),
         ("CREATE FUNCTION f(x INT) RETURNS INT", "PSK-1001"),
         ("CREATE FUNCTION f(x INT) RETURNS INT RETURN", "PSK-1001"),
@@ -102,3 +106,57 @@ def test_statements_that_are_refused(text: str, code: str) -> None:
     with pytest.raises(PenstockError) as refused:
         parse_script(text)
     assert refused.value.code == code and refused.value.position is not None
+
+
+_TABLES = """
+    CREATE FUNCTION of_key(x INT, y STRING DEFAULT 'a') RETURNS TABLE (v INT, w BIGINT) RETURN SELECT v, w FROM t WHERE k = x AND n = y;
+    CREATE FUNCTION first_of(least INT) RETURNS TABLE (v INT) RETURN SELECT q.v FROM of_key(least) AS q LIMIT 1;
+"""
+
+
+class _Tables(_Catalog):
+    def __init__(self) -> None:
+        super().__init__()
+        columns = tuple(Column(n, t) for n, t in (("k", "int"), ("n", "string"), ("v", "int"), ("w", "int")))
+        self.objects["t"] = ObjectInfo(90, "t", Kind.TABLE, columns)
+        for i, s in enumerate(parse_script(_TABLES), 100):
+            assert isinstance(s, CreateFunction) and s.table is not None
+            found = [Column(c.name, "int") for c in s.table]
+            options = {RETURNS: "table"} | with_table(s.table, found)
+            self.objects[s.name] = ObjectInfo(i, s.name, Kind.FUNCTION, s.parameters, sql=s.text, options=options)
+
+
+def _from(text: str) -> str:
+    tree = sqlglot.parse_one(text, dialect=Penstock)
+    return Inlining(_Tables(), None, programs=False).tree(tree).sql(dialect=DIALECT)
+
+
+_OF_KEY = (
+    "SELECT `v`, CAST(`w` AS BIGINT) AS `w` FROM (SELECT v, w FROM t WHERE k = CAST({} AS INT) AND n = CAST({} AS STRING))"
+    " AS `__returned`(`v`, `w`)"
+)
+
+
+def test_a_call_in_from_is_a_derived_table() -> None:
+    assert _from("SELECT * FROM of_key(3)") == f"SELECT * FROM ({_OF_KEY.format(3, repr('a'))}) AS `of_key`(`v`, `w`)"
+    made = _from("SELECT a FROM x, LATERAL of_key(x.i, y => m) AS q(a, b)")
+    assert made == f"SELECT a FROM x CROSS JOIN LATERAL ({_OF_KEY.format('x.i', 'm')}) AS q(a, b)"
+    nested = _from("SELECT * FROM TABLE(first_of(7)) z")
+    inner = _OF_KEY.format("CAST(7 AS INT)", repr("a"))
+    assert nested == f"SELECT * FROM (SELECT q.v FROM ({inner}) AS q(`v`, `w`) LIMIT 1) AS z(`v`)"
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("SELECT of_key(1)", "PSK-1007"),
+        ("SELECT * FROM twice(1)", "PSK-1007"),
+        ("SELECT * FROM x, of_key(i)", "PSK-1012"),
+        ("SELECT * FROM x AS t, LATERAL of_key(t.i)", "PSK-1012"),
+        ("SELECT * FROM x, LATERAL of_key(k)", "PSK-1012"),
+        ("SELECT * FROM of_key(1) WITH ORDINALITY", "PSK-1012"),
+    ],
+)
+def test_calls_in_from_that_are_refused(query: str, code: str) -> None:
+    with pytest.raises(PenstockError, match=code):
+        _from(query)

@@ -12,16 +12,17 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.catalog.objects import Hosting, ObjectInfo, Slot, Solo
+from penstock.catalog.objects import Hosting, ObjectInfo, Role, Slot, Solo
 from penstock.catalog.types import stored_schema
 from penstock.disk import make_folder
 from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs.checkpoint import begun, mark_sealed, reached
+from penstock.runtime.jobs.hostkey import HostKey
 from penstock.runtime.jobs.job import Job, JobSpec
 from penstock.runtime.jobs.limits import StateGuard
 from penstock.runtime.jobs.planned import Planned
@@ -30,8 +31,7 @@ from penstock.runtime.lifecycle import JobState
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.record import MemberRecorder, Recorder, last_covered
 from penstock.spark.bridge import Seed
-from penstock.spark.compile import Timed
-from penstock.spark.hosted import HostJob, Membership, Place, compile_host
+from penstock.spark.hosted import HostJob, Place, compile_host
 from penstock.spark.operators import StateFigures
 from penstock.spark.seeds import write_seed
 
@@ -43,29 +43,6 @@ _FAILED = re.compile(r"member (\d+) of a shared job failed: (.*)")
 
 _OF_ONE = ("PSK-1", "PSK-6")
 """Errors that are those of one query, and do not pass."""
-
-
-@dataclass(frozen=True)
-class _Key:
-    """What queries have in common that share a job: whether they keep state, the objects that they read, and those whose watermarks they follow."""
-
-    state: bool
-    objects: tuple[int, ...]
-    timed: tuple[Timed, ...]
-
-    @staticmethod
-    def of(member: Membership) -> _Key:
-        return _Key(member.operators > 0, tuple(sorted(member.objects)), member.timed)
-
-    def __str__(self) -> str:
-        followed = "".join(f"_{t.object_id}.{t.lag_ms}" for t in self.timed)
-        return ("" if self.state else "s") + "-".join(map(str, self.objects)) + followed
-
-    @staticmethod
-    def read(text: str) -> _Key:
-        objects, *followed = text.removeprefix("s").split("_")
-        timed = tuple(Timed(*map(int, f.split("."))) for f in followed)
-        return _Key(not text.startswith("s"), tuple(map(int, objects.split("-"))), timed)
 
 
 class HostedJobs:
@@ -84,6 +61,10 @@ class HostedJobs:
 
     def member(self, object_id: int) -> bool:
         return self.key(object_id) is not None
+
+    def fits(self, key: str, planned: Planned) -> bool:
+        """Whether a query could be a member of a job."""
+        return planned.membership is not None and str(HostKey.of(planned.membership)) == key
 
     def all(self) -> list[str]:
         return list(self._catalog.hosted)
@@ -120,7 +101,7 @@ class HostedJobs:
         """The LSN after which a new query reads. Trimmed entries can reappear after a crash; they are not part of its input."""
         log = self._jobs.storage.log
         head = log.head
-        empty = not planned.seeds and all(log.first_entry(o) is None for o in _Key.read(key).objects)
+        empty = not planned.seeds and all(log.first_entry(o) is None for o in HostKey.read(key).objects)
         return head if empty else 0
 
     def _take(self, key: str, object_id: int, *, resumes: bool = False) -> None:
@@ -135,7 +116,7 @@ class HostedJobs:
     def _position(self, key: str, hosting: Hosting, object_id: int) -> Solo | None:
         """Where a member goes on; None if it begins again."""
         slot = hosting.members.get(object_id)
-        if slot is None or _Key.read(key).state or not self._catalog.has_id(object_id):
+        if slot is None or HostKey.read(key).state or not self._catalog.has_id(object_id):
             return None
         log = self._jobs.storage.log
         covered = (last_covered(log, [i], s.base) for i, s in hosting.members.items() if self._catalog.has_id(i))
@@ -154,7 +135,7 @@ class HostedJobs:
     def join(self, info: ObjectInfo, planned: Planned) -> None:
         """Makes a query a member of the job over its objects, which is started if there is none."""
         assert planned.membership is not None
-        key = str(_Key.of(planned.membership))
+        key = str(HostKey.of(planned.membership))
         before = self._catalog.solo.get(info.id)
         with uninterrupted():
             self._give(key, info, planned)
@@ -163,7 +144,7 @@ class HostedJobs:
                     host = self._running.get(key)
                     if host is not None and host.job.state is JobState.RUNNING:
                         # In this order: if it fails at once, it is taken out again.
-                        self._jobs.by_object[info.id] = host.job
+                        self._list(info.id, host.job)
                         host.join(info, self._catalog.hosted[key].members[info.id], planned)
                     else:
                         self._stop(key)
@@ -182,9 +163,20 @@ class HostedJobs:
             with uninterrupted():
                 self._forget(key, info.id)
 
+    def _list(self, object_id: int, job: Job | None) -> None:
+        """Notes which job maintains a query and the stream of its late rows; None: none does."""
+        late = self._jobs.storage.owned(object_id, Role.LATE_ROWS)
+        places = (h.places[object_id][1] for h in list(self._running.values()) if object_id in h.places)
+        known = (place.object_ids for place in places)
+        for i in next(known, (object_id,) if late is None else (object_id, late.id)):
+            if job is None:
+                self._jobs.by_object.pop(i, None)
+            else:
+                self._jobs.by_object[i] = job
+
     def _forget(self, key: str, object_id: int) -> None:
         self._take(key, object_id)
-        self._jobs.by_object.pop(object_id, None)
+        self._list(object_id, None)
         host = self._running.get(key)
         if host is not None:
             host.leave(object_id)
@@ -218,7 +210,7 @@ class HostedJobs:
 
     def become(self, info: ObjectInfo, version: ObjectInfo, planned: Planned) -> None:
         """The jobs that run follow `inherit`, at rest."""
-        self._jobs.by_object.pop(version.id, None)
+        self._list(version.id, None)
         now = self.key(info.id)
         for key, other in self._running.items():
             if key != now and info.id in other.places:
@@ -226,7 +218,7 @@ class HostedJobs:
         host = self._running.get(now) if now is not None else None
         if now is not None and host is not None:
             host.become(info, version, self._catalog.hosted[now].members[info.id], planned)
-            self._jobs.by_object[info.id] = host.job
+            self._list(info.id, host.job)
 
     def depart(self, info: ObjectInfo) -> None:
         """A query without state leaves its job, and goes on where it is when it is started again."""
@@ -237,7 +229,7 @@ class HostedJobs:
             if self._position(key, self._catalog.hosted[key], info.id) is None:
                 raise fail("PSK-6018", f"How far {info.name} has read is unknown.", hint="RESTART it first.")
             self._take(key, info.id, resumes=True)
-            self._jobs.by_object.pop(info.id, None)
+            self._list(info.id, None)
             if key in self._running:
                 self._running[key].leave(info.id)
 
@@ -255,8 +247,8 @@ class HostedJobs:
         # Whoever waits for it hears of this before the job goes on without it. The statement that creates it may not have put it into the catalogue yet.
         if object_id in host.places:
             self._jobs.refused(object_id, error)
+        self._list(object_id, None)
         host.leave(object_id)
-        self._jobs.by_object.pop(object_id, None)
 
         def close() -> None:
             with self._jobs.ddl:
@@ -315,7 +307,7 @@ class HostedJobs:
 
     def _place(self, key: str, hosting: Hosting) -> Beginning:
         """A job with its members: each reads from its own beginning."""
-        common = _Key.read(key)
+        common = HostKey.read(key)
         reads = dict.fromkeys(common.objects, hosting.start)
         for i, slot in self._members(key).items():
             planned = self._jobs.planned.get(i)
@@ -356,7 +348,7 @@ class HostedJobs:
         host = self._running.pop(key, None)
         if host is not None:
             for i in list(host.places):
-                self._jobs.by_object.pop(i, None)
+                self._list(i, None)
             host.job.stop()
 
     def jobs(self) -> list[Job]:
@@ -370,7 +362,7 @@ class HostedJobs:
     def renew(self, object_id: int) -> None:
         """An object has changed its columns: jobs that read it are started again, and know them."""
         for key in self.all():
-            if object_id in _Key.read(key).objects and key in self._running:
+            if object_id in HostKey.read(key).objects and key in self._running:
                 self._stop(key)
                 self._jobs.attempt(self.members(key), lambda key=key: self.start(key))  # type: ignore[misc]
 
@@ -407,7 +399,7 @@ class _Host:
         self._sweeping: set[int] = set()
         self._objects: list[int] = []
         self._name = f"{jobs.compute.uid}-hosted-{key}"
-        self._common = _Key.read(key)
+        self._common = HostKey.read(key)
         read = [jobs.storage.catalog.by_id(o) for o in self._common.objects]
         self._plan = compile_host(jobs.compute.spark, read, self._common.timed)
 
@@ -433,14 +425,24 @@ class _Host:
     def _enter(self, info: ObjectInfo, slot: Slot, planned: Planned) -> None:
         assert planned.membership is not None
         seeds = tuple(Seed(o, slot.start, 0, "", ()) for o in self._common.objects) if slot.start else planned.seeds
-        place = Place(info.id, planned.membership, stored_schema(info), seeds, planned.limits.query)
+        late = self._jobs.storage.owned(info.id, Role.LATE_ROWS)
+        outputs = [info] if late is None else [info, late]
+        place = Place(
+            tuple(o.id for o in outputs),
+            planned.membership,
+            tuple(stored_schema(o) for o in outputs),
+            seeds,
+            planned.limits.query,
+            planned.closings,
+        )
         recorder = Recorder(
-            self._jobs.storage, [info], planned.compiled.outputs, slot.base, errors=[self._jobs.errors_of(info)]
+            self._jobs.storage, outputs, planned.compiled.outputs, slot.base, errors=[self._jobs.errors_of(info)]
         )
         guard = StateGuard.of(info.name, planned.limits, self._jobs.budget)
-        self._recorder.members[slot.slot] = MemberRecorder.Member(info.id, recorder, guard)
+        late_id = None if late is None else late.id
+        self._recorder.members[slot.slot] = MemberRecorder.Member(info.id, recorder, guard, late_id)
         self.places[info.id] = (slot.slot, place)
-        self._objects.append(info.id)
+        self._objects += place.object_ids
 
     @property
     def boundary(self) -> AbstractContextManager[object]:
@@ -451,11 +453,8 @@ class _Host:
         """A member maintains another object from here on, whose own member leaves."""
         with self._lock:
             self.leave(info.id)
-            self.places.pop(version.id)
-            self._objects.remove(version.id)
+            self._unlist(self.places.pop(version.id)[1])
             self._recorder.members.pop(slot.slot)
-            if self._made is not None:
-                self._made.figures.rows_out.pop(version.id, None)
             self._enter(info, slot, planned)
             if self._kernel is not None:
                 self._kernel.become(slot.slot, self.places[info.id][1])
@@ -463,16 +462,28 @@ class _Host:
     def leave(self, object_id: int) -> None:
         with self._lock:
             self._untidy = True
-            slot, _ = self.places.pop(object_id, (0, None))
+            slot, place = self.places.pop(object_id, (0, None))
             gone = self._recorder.members.pop(slot, None)
             if gone is not None and gone.guard is not None:
                 gone.guard.forget()
-            if object_id in self._objects:
-                self._objects.remove(object_id)
-            if self._made is not None:
-                self._made.figures.rows_out.pop(object_id, None)
+            if place is not None:
+                self._unlist(place)
             if self._kernel is not None and slot:
                 self._kernel.leave(slot)
+
+    def _unlist(self, place: Place) -> None:
+        """Forgets what a member maintains. Its late rows stay counted."""
+        for i in place.object_ids:
+            self._objects.remove(i)
+            if self._made is not None:
+                self._made.figures.rows_out.pop(i, None)
+                self._jobs.count_late(i, self._made.figures.late.pop(i, 0))
+
+    def _count_late(self) -> None:
+        """The job ends."""
+        late = self.job.figures.late
+        for i in list(late):
+            self._jobs.count_late(i, late.pop(i))
 
     def kept(self) -> Mapping[int, Sequence[StateFigures]]:
         """What each member keeps."""
@@ -524,6 +535,7 @@ class _Host:
                 places=dict(self.places.values()),
                 contents=contents,
                 parallelism=jobs.compute.parallelism,
+                gather_ms=jobs.gather_ms(self._common.objects),
                 recorded=self._recorder.resume(),
             )
             return self._kernel
@@ -554,6 +566,7 @@ class _Host:
             recorder=self._recorder,
             failed=lambda error: jobs.teller(self._told())(error),
             healed=lambda: jobs.healer(self._told())(),
+            ended=lambda late: self._count_late(),
             erred=jobs.erred,
             blamed=self._blamed,
             mend=self._mend,

@@ -32,11 +32,13 @@ _LASTING = frozenset({"PSK-7004"})
 
 @dataclass
 class JobFigures:
-    """Counted since the job was started."""
+    """Counted since the job was started. An epoch that was recorded before, and is repeated after a stop or a crash, counts only as `repeated`."""
 
     epochs: int = 0
     rows_out: dict[int, int] = field(default_factory=dict)
     """Rows emitted, by the object that they are of."""
+    late: dict[int, int] = field(default_factory=dict)
+    """Late rows of the queries that share a job."""
     computing: Timing = field(default_factory=Timing)
     """From the choice of an epoch's input until it is computed."""
     recording: Timing = field(default_factory=Timing)
@@ -47,6 +49,8 @@ class JobFigures:
     """The LSN up to which the recorded epochs have processed the log."""
     begun: int = 0
     """The last LSN when the job was started."""
+    repeated: tuple[int, int] = (0, 0)
+    """Rows that repeated epochs have read, and that have passed their stateless steps."""
 
 
 @dataclass(frozen=True)
@@ -152,17 +156,25 @@ class Job:
         begin = time.perf_counter()
         if self.spec.guard is not None:
             self.spec.guard.check(self.kernel.state())
-        if self.spec.recorder.record(epoch, self._stopping.is_set):
+        recorder = self.spec.recorder
+        repeated = isinstance(recorder, Recorder) and recorder.repeats(epoch)
+        if recorder.record(epoch, self._stopping.is_set):
             self.spec.erred()
         for path in epoch.files:
             path.unlink(missing_ok=True)
         figures = self.figures
-        figures.epochs += 1
-        objects = self.spec.recorder.objects(epoch)
+        if repeated:
+            # They come first, and the next epoch begins when this one is done.
+            figures.repeated = self.kernel.rows_in, self.kernel.rows_passed()
+        figures.epochs += not repeated
+        objects = recorder.objects(epoch)
         self.spec.taken([of for of in objects if of is not None], epoch.lsn)
         for of, output in zip(objects, epoch.batches, strict=True):
-            if of is not None:
+            if of is not None and not repeated:
                 figures.rows_out[of] = figures.rows_out.get(of, 0) + sum(b.num_rows for b in output)
+        for of, slot in zip(objects, epoch.slots or (), strict=False):
+            if of is not None and slot in epoch.late:
+                figures.late[of] = figures.late.get(of, 0) + epoch.late[slot]
         figures.watermark = epoch.watermark
         figures.reached = max(figures.reached, epoch.lsn)
         recording = (time.perf_counter() - begin) * 1000
@@ -266,16 +278,17 @@ class Job:
         )
         return guard.warning(self.kept(object_id)) if guard is not None else None
 
-    @property
-    def late_rows(self) -> int:
-        """Rows that were too late, while it runs; of a JVM that has exited, as many as were known."""
+    def late_rows(self, object_id: int) -> int:
+        """Rows that were too late for one of its objects, while it runs; of a JVM that has exited, as many as were known."""
+        if isinstance(self.kernel, HostJob):
+            return self.figures.late.get(object_id, 0)
         if not self._ended:
             with suppress(PenstockError):
                 self._late = self.kernel.late_rows()
         return 0 if self._ended else self._late
 
     def _end(self) -> None:
-        late = self.late_rows
+        late = self.late_rows(self.objects[0] if self.objects else 0)
         if not self._ended:
             self._ended = True
             self.spec.ended(late)

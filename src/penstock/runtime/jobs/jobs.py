@@ -262,9 +262,6 @@ class Jobs:
         asks = self._asks(info)
         owner = storage.info(info.owner_id) if info.role is Role.PROBE and info.owner_id is not None else None
         recorder = Recorder(storage, outputs, planned.compiled.outputs, solo.base, asks, [self.errors_of(info)])
-        # Writers wait until the query has read what they wrote, so it reads at once.
-        inputs = [found for i in planned.compiled.objects if (found := storage.find(i)) is not None]
-        limited = any(any(limits(i, storage.settings)) for i in inputs)
 
         def make() -> KernelJob:
             return KernelJob(
@@ -282,7 +279,7 @@ class Jobs:
                 state_limit=planned.limits.query,
                 codegen=planned.codegen,
                 recorded=recorder.recorded(),
-                gather_ms=settings.gather_ms if planned.closings and not limited else 0,
+                gather_ms=self.gather_ms(planned.compiled.objects),
                 closings=planned.closings,
             )
 
@@ -297,13 +294,19 @@ class Jobs:
             mend=lambda error, n: self.recovery.mend(self._beginning(info, planned), error, n),
             taken=self.taken,
             tracing=self.tracing,
-            ended=self._count_late(owner or info),
+            ended=partial(self.count_late, (owner or info).id),
             erred=self.erred,
             interrupt=asks.interrupt if asks is not None else lambda: None,
             guard=StateGuard.of(info.name, planned.limits, self.budget),
             pace=self.pace(),
             read=partial(self.rows_read, planned.compiled.objects),
         )
+
+    def gather_ms(self, objects: Iterable[int]) -> int:
+        """How long a job may gather rows of these objects. Where writers wait until a query has read what they wrote, it reads at once."""
+        inputs = [found for i in objects if (found := self.storage.find(i)) is not None]
+        limited = any(any(limits(i, self.storage.settings)) for i in inputs)
+        return 0 if limited else self.storage.settings.engine.gather_ms
 
     def pace(self) -> Pace:
         """For a job that is started now."""
@@ -319,11 +322,10 @@ class Jobs:
         known = [(i, o.depends_on) for i in objects if (o := self.storage.find(i)) is not None]
         self.storage.totals.take(known, lsn)
 
-    def _count_late(self, info: ObjectInfo) -> Callable[[int], None]:
-        def ended(late: int) -> None:
-            self.storage.totals.of(info.id).late += late
-
-        return ended
+    def count_late(self, object_id: int, rows: int) -> None:
+        """Rows of a query were late, in a job that does not count them any more."""
+        if rows:
+            self.storage.totals.of(object_id).late += rows
 
     def teller(self, infos: Sequence[ObjectInfo]) -> Callable[[PenstockError], None]:
         """A callback that reports a failure to subscribers."""
@@ -372,7 +374,8 @@ class Jobs:
             self.hosted.leave(info)
             return
         job = self.by_object.pop(info.id, None)
-        if job is not None:
+        if job is not None and isinstance(job.spec.recorder, Recorder):
+            # The stream of late rows of a member goes with the member, and not with its job.
             for i in job.objects:
                 self.by_object.pop(i, None)
             job.stop()
@@ -547,7 +550,9 @@ class Jobs:
 
     def late_rows(self, info: ObjectInfo) -> int:
         """Rows that were too late for every window of a stream or view."""
-        return self.storage.totals.of(info.id).late + sum(j.late_rows for j in self.of(info))
+        ids = [info.id, *(o.id for o in self.probes(info))]
+        now = sum(job.late_rows(i) for i in ids if (job := self.by_object.get(i)) is not None)
+        return self.storage.totals.of(info.id).late + now
 
     # Progress
 
@@ -599,7 +604,7 @@ class Jobs:
         if job.state is not JobState.RUNNING or not job.figures.reached or not job.complete:
             return False
         planned = self.planned.get(info.id)
-        if planned is None or planned.compiled.event_time:
+        if planned is None or (planned.compiled.event_time and planned.membership is None):
             return False  # Only the kernel knows whether the watermark has taken effect.
         ends = [last.lsn for i in info.depends_on if (last := self.storage.log.last_entry(i)) is not None]
         return all(min(end, target) <= job.figures.reached for end in ends)

@@ -20,6 +20,7 @@ from penstock.plan.closings import Closing, closings
 from penstock.plan.explain import explain
 from penstock.runtime.jobs.checkpoint import begun
 from penstock.runtime.jobs.compute import Compute
+from penstock.runtime.jobs.hostkey import HostKey
 from penstock.runtime.jobs.limits import OPERATOR, QUERY, UNLIMITED, StateLimits, state_limits
 from penstock.runtime.jobs.probes import Probe, split
 from penstock.runtime.jobs.signature import Signature, earlier, signature
@@ -27,7 +28,7 @@ from penstock.runtime.storage.contents import complete
 from penstock.runtime.storage.storage import Storage
 from penstock.spark.bridge import Seed
 from penstock.spark.compile import Compiled, Compiler
-from penstock.spark.hosted import Membership, membership, unfit
+from penstock.spark.hosted import Membership, faster_alone, membership, unfit
 from penstock.spark.seeds import write_seed
 from penstock.sql.bind import bind
 from penstock.sql.query import ParsedQuery
@@ -39,6 +40,9 @@ _logger = logging.getLogger(__name__)
 _ORDERED = (p.LookupJoin, p.TemporalJoin)
 """Joins whose result depends on when a row of their table arrived."""
 
+
+LONELY = "no other query follows the time of its inputs, and alone it takes in many rows faster"
+"""Why a query that could share a job has one of its own."""
 
 _SEEDS_FORMAT = 2
 _CHANGING = re.compile(
@@ -77,7 +81,7 @@ class Planned:
     @cached_property
     def closings(self) -> frozenset[Closing]:
         """The watermarks before which it emits nothing but late rows; empty if it can emit at any time."""
-        return closings(self.query) if self.membership is None else frozenset()
+        return closings(self.query)
 
     @cached_property
     def signature(self) -> Signature:
@@ -223,21 +227,46 @@ class Planner:
     ) -> tuple[Compiled, Membership | str]:
         """A query as it is run: as a member of a shared job, or for one of its own, and why."""
         spark, parallelism = self._compute.spark, self._compute.parallelism
+
+        def own() -> Compiled:
+            return Compiler(spark, job, find, parallelism, exact_state=any(limits), counted=counted).compile(query)
+
         why = alone or unfit(query) or self._settled(object_id, query) or self._unreplicated(object_id, query, limits)
-        if not why:
-            compiled = Compiler(spark, job, find, parallelism, hosted=True).compile(query)
-            company = membership(compiled)
-            if not isinstance(company, str):
-                return compiled, company
-            why = company
-        made = Compiler(spark, job, find, parallelism, exact_state=any(limits), counted=counted)
-        return made.compile(query), why
+        if not why and faster_alone(query) and self._lonely(object_id, query):
+            why = LONELY
+        if why:
+            return own(), why
+        compiled = Compiler(spark, job, find, parallelism, hosted=True).compile(query)
+        company = membership(compiled)
+        return (own() if isinstance(company, str) else compiled), company
+
+    def _lonely(self, object_id: int | None, query: p.Query) -> bool:
+        """Whether no other query with state follows the time of the same inputs, in a job that is shared or its own. One that has begun stays where it is."""
+        catalog = self._storage.catalog
+        if self._shares(object_id):
+            return False
+        read = {n.object_id for n in query.root.walk() if isinstance(n, p.Scan)}
+        for text, hosting in list(catalog.hosted.items()):
+            key = HostKey.read(text)
+            if key.state and key.timed and set(key.objects) == read and hosting.members:
+                return False
+        others = [(catalog.by_id(i), plan) for i, plan in list(catalog.plans.items()) if catalog.has_id(i)]
+        return not any(o.id != object_id and set(o.depends_on) == read and _alone(plan) for o, plan in others)
+
+    def _shares(self, object_id: int | None) -> bool:
+        """Whether a query is a member of a shared job, or was made for one."""
+        catalog = self._storage.catalog
+        known = Signature.from_text(catalog.plans.get(object_id, "")) if object_id is not None else None
+        return any(object_id in h.members for h in list(catalog.hosted.values())) or (
+            known is not None and "shared" in known.path
+        )
 
     def _settled(self, object_id: int | None, query: p.Query) -> str | None:
         """Why a query stays in a job of its own, or is not to read all that it begins with in one epoch, for which others would wait."""
-        if any(object_id in h.members for h in list(self._storage.catalog.hosted.values())) or self._goes_on(object_id):
+        if self._shares(object_id) or self._goes_on(object_id):
             return None
-        if object_id is not None and begun(self._storage.layout.job(object_id)):
+        known = Signature.from_text(self._storage.catalog.plans.get(object_id, "")) if object_id is not None else None
+        if object_id is not None and (begun(self._storage.layout.job(object_id)) or (known is not None and known.path)):
             return "its state is in a job of its own"
         log, most = self._storage.log, self._storage.settings.engine.max_rows_per_epoch
         read = {n.object_id for n in query.root.walk() if isinstance(n, p.Scan)}
@@ -259,7 +288,7 @@ class Planner:
             return None
         if not self._compute.local:
             return "its lookup table is where its tasks are only with a local master"
-        if any(object_id in h.members for h in list(catalog.hosted.values())) or self._goes_on(object_id):
+        if self._shares(object_id) or self._goes_on(object_id):
             return None
         if any(limits):
             return "its state has a limit, and its lookup table counts"
@@ -305,6 +334,12 @@ class Planner:
         _, rows, _ = storage.log.retained(info.id)
         ordered = compiled.root is not None and any(isinstance(n, _ORDERED) for n in compiled.root.walk())
         return ordered or rows == storage.store.count(info.id)
+
+
+def _alone(plan: str) -> bool:
+    """Whether a query has state, in a job of its own."""
+    known = Signature.from_text(plan)
+    return known is not None and bool(known.path) and "shared" not in known.path
 
 
 def _changed(info: ObjectInfo, why: Sequence[str]) -> PenstockError:

@@ -31,7 +31,7 @@ def add_column(engine: Engine, s: st.AlterSourceAddColumn) -> None:
         check_columns(engine, [s.column])
         grown = replace(info, columns=(*info.columns, s.column))
         again = _planned_again(engine, grown)
-        defaults = engine.compute.batch.defaults(grown.columns)
+        defaults = engine.defaults(grown.columns)
         with uninterrupted():
             engine.catalog.replace(grown)
             # Readers first: the new plans can read rows without the column, but the old plans cannot read rows with it.

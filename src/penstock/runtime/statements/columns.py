@@ -16,6 +16,7 @@ from penstock.runtime.statements.ddl import check_columns
 from penstock.runtime.statements.draft import drafting
 from penstock.runtime.statements.dropping import users
 from penstock.runtime.statements.inscribe import found
+from penstock.runtime.storage.feed import computed
 from penstock.runtime.storage.record import change_part
 from penstock.serve.zset import weighted
 from penstock.sql import statements as st
@@ -100,7 +101,7 @@ def _conversion(
                 f"The rows of {info.name} have no value for the NOT NULL column {s.add.name}.",
                 hint="Give it a DEFAULT, or leave NOT NULL out.",
             )
-        defaults = engine.compute.batch.defaults(made.columns)
+        defaults = computed(engine.defaults(made.columns))
         return lambda rows: coerce(rows, schema, defaults)
     kept = [c.name for c in made.columns] if s.drop is not None else None
     return lambda rows: (rows if kept is None else rows.select(kept)).rename_columns(schema.names).cast(schema)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penstock.catalog.objects import ObjectInfo
+from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.runtime.engine import Engine
 from penstock.sql import statements as st
-from penstock.sql.bind import BatchQuery, bind_batch
+from penstock.sql.bind import BatchQuery, CatalogView, bind_batch
 from penstock.sql.query import ParsedQuery
 from penstock.sql.script import parse_script
 
@@ -19,12 +19,16 @@ _ALL = "SELECT *"
 
 @dataclass(frozen=True)
 class _Only:
-    """A catalogue of one object."""
+    """A catalogue of one object, and of functions."""
 
     info: ObjectInfo
+    functions: CatalogView
 
     def get(self, name: str, /) -> ObjectInfo | None:
-        return self.info if name.lower() == self.info.name.lower() else None
+        if name.lower() == self.info.name.lower():
+            return self.info
+        found = self.functions.get(name)
+        return found if found is not None and found.kind is Kind.FUNCTION else None
 
     def names(self) -> Iterable[str]:
         return [self.info.name]
@@ -63,7 +67,7 @@ def stored(
 
 
 def _bound(engine: Engine, info: ObjectInfo, text: str) -> BatchQuery:
-    return bind_batch(selected(engine, info.name, text), _Only(info))
+    return bind_batch(selected(engine, info.name, text), _Only(info, engine.catalog))
 
 
 def selected(engine: Engine, name: str, text: str | None, names: Iterable[tuple[str, str]] = ()) -> ParsedQuery:

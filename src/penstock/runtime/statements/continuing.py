@@ -48,20 +48,23 @@ def continue_with(engine: Engine, info: ObjectInfo, parsed: ParsedQuery, query: 
         expands=query.expands,
         order=query.order,
     )
-    shared = jobs.hosted.member(info.id)
-    if shared and compiled.operators:
-        raise fail(
-            "PSK-6018",
-            f"The state of {info.name} cannot be carried over: it is in a job that other queries share.",
-            hint=otherwise(info),
-        )
+    key = jobs.hosted.key(info.id)
     with uninterrupted():
-        if shared:
+        if key is not None and compiled.operators:
+            # Its state stays where it is, in the job that it shares; no epoch of that has been left half done by the old query.
+            jobs.hosted.halt(key)
+        elif key is not None:
             jobs.hosted.depart(info)
         else:
             jobs.stop(info)
         try:
             planned = jobs.planner.plan(info.id, query, None, limits=limits, options=altered.options)
+            if compiled.operators and key is not None and not jobs.hosted.fits(key, planned):
+                raise fail(
+                    "PSK-6018",
+                    f"The state of {info.name} cannot be carried over: it is in a job that other queries share, and the new query could not be in it.",
+                    hint=otherwise(info),
+                )
             errors = None
             if compiled.fallible and jobs.errors_of(info) is None:
                 errors = errors_info(catalog.new_id(), altered, None)

@@ -21,7 +21,7 @@ from penstock.runtime.jobs.planned import Planned
 from penstock.runtime.jobs.probes import Probe, refuse_late_data, split
 from penstock.runtime.statements.draft import Draft, drafting
 from penstock.runtime.statements.dropping import replaced
-from penstock.runtime.statements.faithful import check_query
+from penstock.runtime.statements.faithful import check_condition, check_query
 from penstock.runtime.storage.alignment import check as check_alignment
 from penstock.runtime.storage.backpressure import check as check_backpressure
 from penstock.runtime.storage.pervalue import check as check_values
@@ -32,6 +32,7 @@ from penstock.sql import statements as st
 from penstock.sql.bind import bind
 from penstock.sql.located import located
 from penstock.sql.query import ParsedQuery
+from penstock.sql.script import parse_constant
 
 
 def create_fed(engine: Engine, s: st.CreateSource | st.CreateTable | st.CreateLookupTable) -> None:
@@ -278,6 +279,10 @@ def check_columns(engine: Engine, columns: tuple[Column, ...] | list[Column]) ->
             raise fail("PSK-1015", f"{c.name} is a reserved column name.")
         to_arrow(c.type)
     engine.compute.batch.check_columns(columns)
+    programs = engine.settings.security.allow_programs
+    for c in columns:
+        if c.default is not None:
+            check_condition(engine, c.default, parse_constant(c.default, programs=programs))
 
 
 def _check_time(columns: tuple[Column, ...], name: str) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from penstock.catalog.objects import ObjectInfo, Role
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from penstock.catalog.objects import Kind, ObjectInfo, Role
+from penstock.catalog.policies import policies
 from penstock.errors import fail
 from penstock.runtime.engine import Engine
 from penstock.runtime.statements.draft import remove_remains
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.sql import statements as st
 from penstock.sql.names import suggestion
+from penstock.sql.script import parse_condition
 
 
 def replaced(engine: Engine, name: str, or_replace: bool, if_not_exists: bool) -> list[ObjectInfo] | None:
@@ -54,10 +60,40 @@ def _goes_with(engine: Engine, info: ObjectInfo, *, cascade: bool) -> list[Objec
         rows = "late rows" if info.role is Role.LATE_ROWS else "errors"
         raise fail("PSK-1009", f"{info.name} receives the {rows} of {owner.name}.", hint=f"Drop {owner.name}.")
     gone = _with_dependents(engine, info)
+    check_parts(engine, gone)
     others = users(engine, info)
     if others and not cascade:
         raise fail("PSK-1009", f"{info.name} is in use by {', '.join(others)}.")
     return gone
+
+
+def check_parts(engine: Engine, gone: list[ObjectInfo]) -> None:
+    """A default or a row rule is not dropped, and its object even less, because a function that it calls is."""
+    ids = {o.id for o in gone}
+    functions = {o.name.lower(): o for o in gone if o.kind is Kind.FUNCTION}
+    for o in engine.catalog.objects() if functions else ():
+        if o.id in ids:
+            continue
+        for part, text in _expressions(o):
+            tree = parse_condition(text, programs=engine.settings.security.allow_programs)
+            used = next(
+                (functions[n.name.lower()] for n in tree.find_all(exp.Anonymous) if n.name.lower() in functions), None
+            )
+            if used is not None:
+                raise fail(
+                    "PSK-1009",
+                    f"{used.name} is in use by {part} of {o.name}.",
+                    hint="Drop the column or the policy first.",
+                )
+
+
+def _expressions(info: ObjectInfo) -> Iterator[tuple[str, str]]:
+    """The expressions of an object that call functions without being a query, with what they are."""
+    for c in info.columns:
+        if c.default is not None and info.kind is not Kind.FUNCTION:
+            yield f"the default of column {c.name}", c.default
+    for name, text in policies(info).items():
+        yield f"the policy {name}", text
 
 
 def users(engine: Engine, info: ObjectInfo) -> list[str]:

@@ -15,7 +15,7 @@ from penstock.runtime.connect.replica import Replica
 from penstock.runtime.engine import QUERIES, Engine
 from penstock.runtime.jobs.saving import Linked
 from penstock.runtime.lifecycle import State
-from penstock.runtime.statements import alter, ddl, dml, dropping, named
+from penstock.runtime.statements import alter, cursors, ddl, dml, dropping, named
 from penstock.runtime.statements.columns import alter_column
 from penstock.runtime.statements.constants import Bound
 from penstock.runtime.statements.copying import check_target, copy_out, explain_copy
@@ -39,7 +39,6 @@ from penstock.serve.subscription import Subscription
 from penstock.sql import statements as st
 from penstock.sql.bind import bind
 from penstock.sql.located import located
-from penstock.sql.names import suggestion
 from penstock.sql.ordering import ordered
 from penstock.sql.params import apply_params
 from penstock.sql.script import parse_script
@@ -146,12 +145,11 @@ def run(session: Session, s: st.Statement) -> Outcome:
         case st.KillSubscription():
             kill(engine, s.id)
         case st.DeclareCursor():
-            _declare(session, s)
+            cursors.declare(session, s)
         case st.Fetch():
-            return _fetch(session, s)
+            return cursors.fetch(session, s)
         case st.CloseCursor():
-            _cursor(session, s.cursor).cancel()
-            del session.cursors[s.cursor.lower()]
+            cursors.close(session, s)
         case st.Explain():
             return _explain(session, s)
         case st.Show():
@@ -216,35 +214,6 @@ def _linked(engine: Engine, taken_in: int) -> Linked:
     engine.log.sync()
     engine.storage.save_contents()
     return engine.checkpoints.begin()
-
-
-def _declare(session: Session, s: st.DeclareCursor) -> None:
-    name = s.cursor.lower()
-    if name in session.cursors:
-        raise fail("PSK-1003", f"Cursor {s.cursor} already exists.", hint=f"CLOSE {s.cursor} first.")
-    if s.subscribe.others:
-        raise fail(
-            "PSK-1012",
-            "A cursor has the columns of one object, and a group has several.",
-            hint="Use db.subscribe_group, or SUBSCRIBE without a cursor.",
-        )
-    subscription = subscribe_statement(session, s.subscribe)
-    assert isinstance(subscription, Subscription)
-    session.cursors[name] = subscription
-
-
-def _cursor(session: Session, name: str) -> Subscription:
-    found = session.cursors.get(name.lower())
-    if found is None:
-        raise fail("PSK-1002", f"Cursor {name} is not found.", hint=suggestion(name, session.cursors))
-    return found
-
-
-def _fetch(session: Session, s: st.Fetch) -> pa.Table:
-    """Up to `count` pending changes; if there are none, those that arrive within a second."""
-    subscription = _cursor(session, s.cursor)
-    changes = subscription.fetch(s.count, timeout=1.0)
-    return pa.concat_tables([c.table for c in changes]) if changes else subscription.schema.empty_table()
 
 
 def _refresh(engine: Engine, s: st.Refresh) -> pa.Table:

@@ -121,7 +121,8 @@ def _job(engine: Engine, query: p.Query, compiled: Compiled, company: Membership
         return [f"job: its own, because {company}", *gathers]
     names = ", ".join(engine.catalog.by_id(i).name for i in company.objects)
     kind = "keyed queries" if compiled.operators else "queries without state"
-    return [f"job: shared by {kind} on {names}"]
+    gathers = ["gathers rows until a window closes, while all queries of its job do"] if closings(query) else []
+    return [f"job: shared by {kind} on {names}", *gathers]
 
 
 def _figures(engine: Engine, object_id: int, job: Job) -> list[str]:
@@ -131,7 +132,7 @@ def _figures(engine: Engine, object_id: int, job: Job) -> list[str]:
     company = f" (with {others} others in one job)" if others else ""
     lines = [
         f"running as {engine.catalog.by_id(object_id).name}{company}: {job.state.value}, {epochs} epochs, LSN {lsn}, watermark {watermark}",
-        f"rows: {job.kernel.rows_in} in, {job.rows_out(object_id)} out, {job.late_rows} late",
+        f"rows: {job.kernel.rows_in} in, {job.rows_out(object_id)} out, {job.late_rows(object_id)} late",
     ]
     durations = job.kernel.progress().get("durationMs", {})
     if durations:

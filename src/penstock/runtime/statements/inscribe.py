@@ -7,7 +7,7 @@ from dataclasses import replace
 from penstock.catalog.objects import ObjectInfo, Role
 from penstock.errors import fail
 from penstock.runtime.engine import Engine
-from penstock.runtime.statements.dropping import users
+from penstock.runtime.statements.dropping import check_parts, users
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.sql import statements as st
 from penstock.sql.altering import with_name
@@ -32,6 +32,7 @@ def rename(engine: Engine, s: st.Rename) -> None:
             raise fail("PSK-1003", f"{have.name} already exists.", hint="Choose another name.")
         if info.role is not Role.USER or info.owner_id is not None:
             raise fail("PSK-1012", f"{info.name} belongs to {engine.owner(info).name}, whose statement names it.")
+        check_parts(engine, [info])
         others = users(engine, info)
         if others:
             raise fail(

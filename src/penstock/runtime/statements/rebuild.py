@@ -140,12 +140,17 @@ def _follow(engine: Engine, info: ObjectInfo, version: ObjectInfo) -> None:
     """Waits until the new version has caught up."""
     for _ in range(2):  # What came while it caught up takes less time.
         engine.jobs.settle(version, engine.log.head, None)
+    check_computed(engine, version, f"The new version of {info.name}")
+
+
+def check_computed(engine: Engine, version: ObjectInfo, name: str) -> None:
+    """Refuses a version that has rows that cannot be computed."""
     errors = engine.storage.owned(version.id, Role.ERRORS)
     uncomputed = engine.jobs.uncomputed([version]) if errors is not None and engine.store.count(errors.id) else None
     if uncomputed is not None:
         raise fail(
             "PSK-6019",
-            f"The new version of {info.name} has rows that cannot be computed. {uncomputed.detail}",
+            f"{name} has rows that cannot be computed. {uncomputed.detail}",
             hint="Delete or correct them, or guard the expression (try_divide, try_cast …).",
         ) from uncomputed
 

@@ -21,6 +21,7 @@ from penstock.plan.dialect import DIALECT
 from penstock.plan.repeats import canonical
 from penstock.runtime.engine import Engine
 from penstock.runtime.statements.conditions import condition, selected
+from penstock.runtime.statements.faithful import check_expressions
 from penstock.runtime.statements.inspect import find
 from penstock.sql import statements as st
 from penstock.sql.bind import bind
@@ -47,6 +48,7 @@ def create_policy(engine: Engine, s: st.CreatePolicy) -> None:
             )
         if s.name.lower() in policies(info):
             raise fail("PSK-1003", f"{info.name} already has a policy {s.name}.")
+        check_expressions(engine, s, s.using)
         text = s.using.sql(dialect=DIALECT)
         _check(engine, info, text)
         engine.catalog.replace(with_policy(info, s.name.lower(), text))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from penstock.runtime.engine import Engine
 from penstock.runtime.statements.prepared import PreparedStatements
 from penstock.runtime.storage.writes import TableWriter, Write
+from penstock.serve.group import GroupSubscription
 from penstock.serve.subscription import Subscription
 
 
@@ -17,7 +18,7 @@ class Session:
 
     engine: Engine
     pending: list[Write] | None = None
-    cursors: dict[str, Subscription] = field(default_factory=dict)
+    cursors: dict[str, Subscription | GroupSubscription] = field(default_factory=dict)
     last_lsn: int = 0
     prepared: PreparedStatements = field(default_factory=PreparedStatements)
     variables: Mapping[str, object] | None = None

@@ -198,7 +198,7 @@ def _member(engine: Engine, info: ObjectInfo, options: SubscribeOptions, variabl
         if queries and not engine.running:
             return False
         done = all(engine.jobs.settle(o, lsn, deadline) for o in queries)
-        return done and _head(engine, info) >= lsn
+        return done and published_head(engine, info) >= lsn
 
     def follow(snapshot: bool, after: int | None) -> Subscription:
         own = None if after is None else _own_lsn(engine, info, after)
@@ -210,7 +210,7 @@ def _member(engine: Engine, info: ObjectInfo, options: SubscribeOptions, variabl
 
 def _own_lsn(engine: Engine, info: ObjectInfo, input_lsn: int) -> int:
     """The LSN of an object's last entry that was caused by a commit up to `input_lsn`; that LSN itself if there is none, or it is still to come."""
-    low, high, found = input_lsn, _head(engine, info), input_lsn
+    low, high, found = input_lsn, published_head(engine, info), input_lsn
     while low <= high:
         middle = (low + high) // 2
         entry = engine.log.last_entry(info.id, middle)
@@ -264,7 +264,7 @@ def origin_of(
         emit=emit if like is None else like.emit,
         keys=tuple(renamed.get(k, k) for k in info.key) if like is None else like.keys,
         epoch_at=lambda lsn: _epoch_at(engine, info, lsn),
-        head=lambda: _head(engine, info),
+        head=lambda: published_head(engine, info),
         names=names,
         title=title,
         input_at=lambda lsn: entry.input_lsn if (entry := engine.log.last_entry(info.id, lsn)) is not None else None,
@@ -300,7 +300,7 @@ def _history(engine: Engine, info: ObjectInfo, after: int) -> Iterator[Past] | N
 
 
 def _epoch_at(engine: Engine, info: ObjectInfo, lsn: int) -> int | str:
-    head = _head(engine, info)
+    head = published_head(engine, info)
     if engine.log.abandoned(lsn):
         return f"the database was restored to before LSN {lsn}"
     if lsn > head:
@@ -313,7 +313,7 @@ def _epoch_at(engine: Engine, info: ObjectInfo, lsn: int) -> int | str:
     return f"there is no history at LSN {lsn}" if last is None else last.epoch
 
 
-def _head(engine: Engine, info: ObjectInfo) -> int:
+def published_head(engine: Engine, info: ObjectInfo) -> int:
     """An LSN up to which all commits of an object have been published."""
     head = engine.log.head
     engine.storage.await_published(info.id)

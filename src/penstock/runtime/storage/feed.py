@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +20,19 @@ from penstock.runtime.durations import duration_ms
 from penstock.runtime.storage.pervalue import ValueWatermark
 from penstock.runtime.storage.proctime import ProcessingClock
 from penstock.runtime.storage.totals import Counts
+
+
+@dataclass(frozen=True)
+class PerInsert:
+    """A default that depends on the time of an insert, which is the same for all its rows and columns."""
+
+    value: Callable[[dt.datetime], object]
+
+
+def computed(defaults: Mapping[str, object]) -> dict[str, object]:
+    """The defaults of one insert."""
+    now = dt.datetime.now(dt.UTC)
+    return {n: v.value(now) if isinstance(v, PerInsert) else v for n, v in defaults.items()}
 
 
 class Feed:
@@ -65,8 +80,8 @@ class Feed:
 
     @property
     def defaults(self) -> dict[str, object]:
-        """What columns that a row lacks are filled with."""
-        return self._now_default() | self._defaults
+        """What columns that a row lacks are filled with, in one insert."""
+        return self._now_default() | computed(self._defaults)
 
     def _coerced(self, data: object) -> pa.Table | pa.RecordBatch:
         defaults = self.defaults

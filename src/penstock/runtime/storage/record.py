@@ -129,16 +129,22 @@ class Recorder:
     def _number(self) -> int:
         return max(self._storage.log.job_epoch(i) for i in self._owned)
 
+    def repeats(self, epoch: Epoch, beyond: Covered | None = None) -> bool:
+        """Whether an epoch is recorded already."""
+        last = self.recorded()
+        if last is None:
+            return False
+        last = max(last, beyond or last, key=lambda c: c.position)
+        # Before format 3 the log had numbers alone.
+        earlier = not last.reach and self._base + epoch.number <= self._number()
+        return covered_by(epoch).position <= last.position or earlier
+
     def parts(self, epoch: Epoch, beyond: Covered | None = None) -> Parts:
         """What an epoch adds to the log; nothing if it is there already. `beyond` is the last epoch that is recorded of the whole job."""
         number = self._base + epoch.number
         covers = covered_by(epoch)
-        last = self.recorded()
-        if last is not None:
-            last = max(last, beyond or last, key=lambda c: c.position)
-            # Before format 3 the log had numbers alone.
-            if covers.position <= last.position or (not last.reach and number <= self._number()):
-                return Parts([], [], False)
+        if self.repeats(epoch, beyond):
+            return Parts([], [], False)
         tables = [
             _ordered(pa.Table.from_batches(b, s), o)
             for b, s, o in zip(epoch.batches, self._schemas, self._outputs, strict=True)
@@ -207,6 +213,8 @@ class MemberRecorder:
         object_id: int
         recorder: Recorder
         guard: Guard | None
+        late_id: int | None = None
+        """The stream of its late rows."""
 
     def __init__(
         self,
@@ -240,12 +248,16 @@ class MemberRecorder:
     def _commit(self, epoch: Epoch) -> bool:
         parts: list[Part] = []
         failed = False
-        for i, slot in enumerate(epoch.slots or ()):
+        places = {slot: i for i, slot in enumerate(epoch.slots or ())}
+        for slot, i in places.items():
             member = self.members.get(slot)
-            if member is None or not (epoch.batches[i] or epoch.errors[i] or epoch.watermark is not None or epoch.idle):
+            if member is None:
+                continue
+            own = epoch.of(i, *([places[-slot]] if -slot in places else []))
+            if not (any(own.batches) or any(own.errors) or own.watermark is not None or own.idle):
                 continue
             try:
-                made = member.recorder.parts(epoch.of(i), self._last)
+                made = member.recorder.parts(own, self._last)
             except Exception as why:
                 error = why if isinstance(why, PenstockError) else fail("PSK-8001", f"{type(why).__name__}: {why}")
                 self._evict(member.object_id, error)
@@ -260,7 +272,8 @@ class MemberRecorder:
 
     def objects(self, epoch: Epoch) -> Sequence[int | None]:
         """The objects of the outputs of an epoch; None of those that are no members any more."""
-        return [m.object_id if (m := self.members.get(slot)) is not None else None for slot in epoch.slots or ()]
+        known = ((slot, self.members.get(abs(slot))) for slot in epoch.slots or ())
+        return [None if m is None else m.object_id if slot > 0 else m.late_id for slot, m in known]
 
     def guard(self, object_id: int) -> Guard | None:
         """What watches the state of a member."""

@@ -18,6 +18,7 @@ from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.emit import apply_emit
 from penstock.sql.bind.exprs import column
 from penstock.sql.bind.inlining import inlined
+from penstock.sql.bind.quantified import refuse_arrays
 from penstock.sql.bind.queries import Queries
 from penstock.sql.names import unfit
 from penstock.sql.query import ParsedQuery
@@ -56,6 +57,7 @@ def bind_batch(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
 def _bind(query: ParsedQuery, catalog: CatalogView) -> Query:
     ctx = Context(query, catalog)
     ctx.query = query = replace(query, ast=inlined(ctx, query.ast))
+    refuse_arrays(ctx, query.ast)
     block = Queries(ctx).bind(query.ast, None, {})
     names = _names(ctx, block)
     wanted = tuple(c.internal for c in block.cols)

@@ -151,6 +151,8 @@ def agg_call(ctx: Context, node: exp.Expression, name: str, origin: exp.Expressi
     if function.within and within:
         item = within[0]
         value = item.this if isinstance(item, exp.Ordered) else item
+        if len(within) > 1:
+            raise ctx.fail("PSK-1007", f"{func}() is ordered by one value", origin or node)
         if isinstance(item, exp.Ordered) and item.args.get("desc"):
             raise ctx.fail(
                 "PSK-1012",

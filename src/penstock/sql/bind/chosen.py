@@ -6,9 +6,11 @@ from sqlglot import exp
 
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.generators import refuse_series, series
+from penstock.sql.bind.limit import amount
 from penstock.sql.bind.naming import output_name
+from penstock.sql.bind.unwritable import Unwritable
 from penstock.sql.functions import name_of
-from penstock.sql.trees import with_parts
+from penstock.sql.trees import bare, with_parts
 
 _MOVED = ("from_", "joins", "laterals", "where", "group", "having", "qualify", "windows", "distinct")
 
@@ -25,6 +27,8 @@ def write_out(ctx: Context, tree: exp.Expression) -> None:
             refuse_series(ctx, call)
         elif name_of(call) == "generate_series" or (name_of(call) == "range" and isinstance(call.parent, exp.Lateral)):
             _rows(ctx, call)
+    for query in tree.find_all(exp.Query):
+        _check_limit(ctx, query)
     for select in reversed(list(tree.find_all(exp.Select))):
         limit, distinct = select.args.get("limit") or exp.Limit(), select.args.get("distinct")
         options = limit.args.get("limit_options")
@@ -38,7 +42,18 @@ def write_out(ctx: Context, tree: exp.Expression) -> None:
                     limit,
                     hint="Put the DISTINCT into a derived table, or write LIMIT n.",
                 )
-            _numbered(ctx, select, "rank", [], limit.args.get("count") or exp.Literal.number(1))
+            _numbered(ctx, select, "rank", [], amount(ctx, limit))
+
+
+def _check_limit(ctx: Context, query: exp.Query) -> None:
+    """Refuses what would be left out of a LIMIT or FETCH."""
+    limit = query.args.get("limit")
+    if limit is None:
+        return
+    amount(ctx, limit)
+    options = limit.args.get("limit_options")
+    if options is not None and options.args.get("with_ties") and not isinstance(query, exp.Select):
+        raise Unwritable("WITH TIES after a set operation")
 
 
 def _numbered(
@@ -49,6 +64,14 @@ def _numbered(
     listed = select.args["order"].expressions if select.args.get("order") else []
     order = [_resolved(ctx, select, made, key) for key in listed]
     keys = [_named(ctx, select, made, e) for e in within]
+    known = {bare(k).sql() for k in keys}
+    if any(bare(o.this).sql() not in known for o in order[: len(keys)]):
+        raise ctx.fail(
+            "PSK-1012",
+            "ORDER BY must begin with the expressions of DISTINCT ON",
+            select.args["order"],
+            hint="Write SELECT DISTINCT ON (k) … ORDER BY k, ….",
+        )
     window = exp.Window(
         this=exp.Anonymous(this=function, expressions=[]),
         partition_by=[k.copy() for k in keys],

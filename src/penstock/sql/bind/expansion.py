@@ -11,6 +11,7 @@ from sqlglot import exp
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.errors import PenstockError
 from penstock.sql.bind.context import Context
+from penstock.sql.bind.ctes import cte_of, is_cte, is_object, own_object
 from penstock.sql.bind.inlining import inlined
 from penstock.sql.bind.presentation import present
 from penstock.sql.query import ParsedQuery
@@ -20,8 +21,6 @@ from penstock.sql.statements import CreateNamedQuery
 _CTE = "__view_"
 """The names of the CTEs that views become in a one-shot query."""
 _NESTED = "__cte_"
-_OBJECT = "object"
-"""Marks a table that is an object of the catalogue, whatever CTEs are around it."""
 
 
 @lru_cache(maxsize=256)
@@ -99,7 +98,7 @@ def _expand(ctx: Context, tree: exp.Expression, made: dict[int, exp.CTE]) -> Non
                 _expand(ctx, inner, made)
             for own in inner.find_all(exp.Table):
                 if not is_cte(own) and not own.name.startswith(_CTE):
-                    own.meta[_OBJECT] = True
+                    own_object(own)
             columns = [exp.Identifier(this=c.name, quoted=True) for c in info.columns]
             alias = exp.TableAlias(this=exp.Identifier(this=name, quoted=True), columns=columns)
             made[info.id] = exp.CTE(this=inner, alias=alias)
@@ -110,10 +109,22 @@ def _expand(ctx: Context, tree: exp.Expression, made: dict[int, exp.CTE]) -> Non
             present(tree, info)
 
 
+def _in_view(table: exp.Table) -> bool:
+    cte = table.find_ancestor(exp.CTE)
+    while cte is not None and not cte.alias.startswith(_CTE):
+        cte = cte.find_ancestor(exp.CTE)
+    return cte is not None
+
+
 def _separate(tree: exp.Expression) -> None:
-    """Gives nested CTEs names of their own: the SQL library moves all of them to the top, where they would hide objects and each other."""
+    """Gives nested CTEs names of their own: the SQL library moves all of them to the top, where they would hide objects and each other.
+
+    So do CTEs that would hide an object which a function reads. Those of views are before them.
+    """
     top = tree.args.get("with_")
-    nested = {id(c): i for i, c in enumerate(tree.find_all(exp.CTE)) if c.parent is not top}
+    hidden = {t.name.lower() for t in tree.find_all(exp.Table) if is_object(t) and not _in_view(t)}
+    ctes = enumerate(tree.find_all(exp.CTE))
+    nested = {id(c): i for i, c in ctes if c.parent is not top or c.alias.lower() in hidden}
     read = [(t, c) for t in tree.find_all(exp.Table) if (c := cte_of(t)) is not None and id(c) in nested]
     for table, cte in read:
         if table.args.get("alias") is None:
@@ -123,25 +134,3 @@ def _separate(tree: exp.Expression) -> None:
         if id(cte) in nested:
             name = f"{_NESTED}{nested[id(cte)]}_{cte.alias}"
             cte.args["alias"].set("this", exp.Identifier(this=name, quoted=True))
-
-
-def is_cte(table: exp.Table) -> bool:
-    return cte_of(table) is not None
-
-
-def cte_of(table: exp.Table) -> exp.CTE | None:
-    """The CTE that a table is, of the query that it is in or of one around it. A CTE sees those before it and, if it is recursive, itself."""
-    name = table.name.lower()
-    below: exp.Expr = table
-    node = None if table.meta.get(_OBJECT) else table.parent
-    while node is not None:
-        clause = node.args.get("with_")
-        seen = list(clause.expressions) if clause is not None and clause is not below else []
-        if isinstance(node, exp.With):
-            at = next(i for i, c in enumerate(node.expressions) if c is below)
-            seen = node.expressions[: at + bool(node.args.get("recursive"))]
-        found = next((c for c in seen if c.alias.lower() == name), None)
-        if isinstance(found, exp.CTE):
-            return found
-        below, node = node, node.parent
-    return None

@@ -13,6 +13,7 @@ from penstock.plan.nodes import Expr
 from penstock.sql import intervals
 from penstock.sql.bind.chars import padded
 from penstock.sql.bind.context import Context
+from penstock.sql.bind.fields import field_names, with_fields
 from penstock.sql.bind.quantified import is_quantified
 from penstock.sql.bind.scope import Col, Scope
 from penstock.sql.functions import called_aggregate, translate
@@ -118,7 +119,9 @@ class ExprBinder:
             return self.subquery(node)
         if isinstance(node, exp.Placeholder):
             raise self.ctx.fail("PSK-1018", "a parameter has no value", node)
+        names = field_names(node)
         with_parts(node, self._bind)
+        node = with_fields(self.ctx, self.scope, node, names)
         return padded(self.ctx, self._times(translate(node)))
 
     def _column(self, node: exp.Column) -> exp.Expression:

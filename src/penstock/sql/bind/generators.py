@@ -36,14 +36,24 @@ def generate(
         names = names or ["id" if name == "range" else table or "generate_series"]
     if name == "unnest":
         node = exp.Explode(this=node.expressions[0])
-    if name.endswith("_outer"):
+    if name == "inline_outer":
+        outer = True
+        node = exp.Anonymous(this="inline", expressions=node.expressions)
+    elif name.endswith("_outer"):
         outer = True
         base = exp.Explode if name == "explode_outer" else exp.Posexplode
         node = base(this=node.this if not isinstance(node, exp.Anonymous) else node.expressions[0])
     if names is None:
-        if name.startswith("posexplode"):
-            names = ["pos", "col"]
-        elif name in ("inline", "stack"):
+        if name.startswith(("explode", "posexplode")):
+            names = ["pos"] if name.startswith("pos") else []
+            names += (
+                ["key", "value"]
+                if _is_map(ctx, node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
+                else ["col"]
+            )
+        elif name == "json_tuple":
+            names = [f"c{i}" for i in range(len(node.expressions) - 1)]
+        elif name in ("inline", "inline_outer", "stack"):
             raise ctx.fail(
                 "PSK-1012",
                 f"{name}() needs column aliases",
@@ -64,6 +74,11 @@ def generate(
         raise CannotDecorrelate
     made = Generate(child, to_expr(ctx, node, call), internals, outer)
     return made, [Col(n, i) for n, i in zip(names, internals, strict=True)]
+
+
+def _is_map(ctx: Context, argument: object) -> bool:
+    """Whether an argument is known to be a MAP: of one, both keys and values are columns."""
+    return isinstance(argument, exp.Column) and ctx.types.get(argument.name, "").startswith("map<")
 
 
 def refuse_series(ctx: Context, call: exp.Expression) -> None:

@@ -15,6 +15,7 @@ from penstock.plan.nodes import Expr
 from penstock.plan.predicates import deterministic
 from penstock.sql.bind.context import CatalogView, Context
 from penstock.sql.bind.naming import output_name
+from penstock.sql.bind.tablefunctions import captured, mark_objects, names, place, returns_table
 from penstock.sql.limits import MAX_NODES
 from penstock.sql.script import parse_script
 from penstock.sql.statements import CreateFunction
@@ -62,8 +63,8 @@ class Inlining:
         self.used: dict[int, ObjectInfo] = {}
         self._nodes = 0
 
-    def tree(self, tree: exp.Expr) -> exp.Expr:
-        """The tree itself if it calls no function of the catalogue, otherwise a copy."""
+    def tree(self, tree: exp.Expr, parameters: frozenset[str] = frozenset()) -> exp.Expr:
+        """The tree itself if it calls no function of the catalogue, otherwise a copy. `parameters` are those of the function whose body it is."""
         if not self.calls(tree):
             return tree
         made = tree.copy()
@@ -71,6 +72,9 @@ class Inlining:
         for node in reversed(list(made.find_all(exp.Anonymous))):
             info = self._function(node)
             if info is None:
+                continue
+            if returns_table(info):
+                self._table(info, node, parameters)
                 continue
             result = self._result(info, node)
             if node is made:
@@ -82,21 +86,57 @@ class Inlining:
         return any(self._function(n) is not None for n in tree.find_all(exp.Anonymous))
 
     def _function(self, node: exp.Anonymous) -> ObjectInfo | None:
-        if isinstance(node.parent, exp.Table):
-            return None
         info = self.catalog.get(node.name)
         return info if info is not None and info.kind is Kind.FUNCTION else None
 
+    def _table(self, info: ObjectInfo, call: exp.Anonymous, parameters: frozenset[str]) -> None:
+        """Replaces a call in FROM. An argument has no columns, unless LATERAL is before it."""
+        at = call.parent
+        if isinstance(at, exp.Anonymous) and at.name.upper() == "TABLE" and isinstance(at.parent, exp.Table):
+            at.replace(call)
+            at = call.parent
+        if not isinstance(at, (exp.Table, exp.Lateral)):
+            raise self._fail("PSK-1007", f"{info.name} returns a table, not a value", call, "Call it in FROM.")
+        if at.args.get("ordinality"):
+            raise self._fail("PSK-1012", "WITH ORDINALITY is for arrays", call, "Let the function return a number.")
+        self.used[info.id] = info
+        body = _body(info.sql, self.programs)
+        made = self.tree(body, frozenset(c.name.lower() for c in info.columns)).copy()
+        known = names(made, self.catalog)
+        given = self._arguments(info, call)
+        for value in given.values():
+            free = [c for c in value.find_all(exp.Column) if c.parts[0].name.lower() not in parameters]
+            if free and not isinstance(at, exp.Lateral):
+                raise self._fail(
+                    "PSK-1012", f"an argument of {info.name} is a column", call, f"Write LATERAL {info.name}(…)."
+                )
+            taken = captured(value, known)
+            if taken is not None:
+                raise self._fail(
+                    "PSK-1012", f"the query of {info.name} has a {taken.sql()} of its own", call,
+                    "Give the relation, or the column, another name in a derived table.",
+                )  # fmt: skip
+        mark_objects(made)
+        _place(made, call)
+        made = substituted(made, info.name, given)
+        self._count(made, call)
+        place(call, info, made)
+
     def _result(self, info: ObjectInfo, call: exp.Anonymous) -> exp.Expr:
+        if isinstance(call.parent, (exp.Table, exp.Lateral)):
+            raise self._fail("PSK-1007", f"{info.name} returns a value, not a table", call, "Call it in an expression.")
         self.used[info.id] = info
         body = self.tree(_body(info.sql, self.programs)).copy()
         given = self._arguments(info, call)
         _place(body, call)
         body = substituted(body, info.name, given)
+        self._count(body, call)
+        return _cast(body, info.options[RETURNS])
+
+    def _count(self, body: exp.Expr, call: exp.Anonymous) -> None:
         self._nodes += sum(1 for _ in body.walk())
         if self._nodes > MAX_NODES:
             raise self._fail("PSK-1020", f"the expressions have more than {MAX_NODES:,} parts", call)
-        return _cast(body, info.options[RETURNS])
 
     def _arguments(self, info: ObjectInfo, call: exp.Anonymous) -> dict[str, exp.Expr]:
         """The values of the parameters, by their names in lower case."""
@@ -129,7 +169,7 @@ class Inlining:
     def _default(self, info: ObjectInfo, parameter: Column, call: exp.Expr) -> exp.Expr:
         if parameter.default is None:
             raise self._fail("PSK-1007", f"{info.name} needs a value for {parameter.name}", call)
-        return sqlglot.parse_one(parameter.default, dialect=Penstock)
+        return self.tree(sqlglot.parse_one(parameter.default, dialect=Penstock))
 
     def _fail(self, code: str, detail: str, node: exp.Expr, hint: str | None = None) -> PenstockError:
         if self.script is None:

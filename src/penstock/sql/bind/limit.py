@@ -14,14 +14,15 @@ from penstock.sql.bind.exprs import to_expr
 def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortKey]) -> None:
     """Adds a TopN for ORDER BY … LIMIT n OFFSET m to `block`. ORDER BY alone is the order of a view, and refused elsewhere."""
     limit, offset = query.args.get("limit"), query.args.get("offset")
+    if limit is not None and isinstance(limit.expression, exp.Var) and limit.expression.name.upper() == "ALL":
+        limit = None
     if limit is None and offset is None:
         if order and not ctx.query.presents(query):
             raise ctx.fail("PSK-4001", "ORDER BY without LIMIT is unbounded on a stream", query.args["order"])
         block.order = order or block.order
         return
     ties = limit is not None and _with_ties(ctx, limit, offset, order)
-    amount = _amount(ctx, limit) if limit is not None else None
-    count = _whole(ctx, amount, "LIMIT") if limit is not None else None
+    count = _whole(ctx, amount(ctx, limit), "LIMIT") if limit is not None else None
     skip = _whole(ctx, offset.expression, "OFFSET") if offset is not None else 0
     if count is None and order:
         raise ctx.fail(
@@ -49,7 +50,7 @@ def _with_ties(ctx: Context, limit: exp.Expression, offset: exp.Expression | Non
     return ties
 
 
-def _amount(ctx: Context, limit: exp.Expression) -> exp.Expression | None:
+def amount(ctx: Context, limit: exp.Expression) -> exp.Expression | None:
     """The number in LIMIT n or FETCH FIRST n ROWS ONLY; 1 if FETCH has none."""
     options = limit.args.get("limit_options")
     odd = [

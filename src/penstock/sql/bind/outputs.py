@@ -138,7 +138,8 @@ class Outputs:
             return []
         listed = exp.Order(expressions=[exp.Ordered(this=e) for e in clause.expressions])
         on = [k.expr for k in self._sorted(listed, items, bound, lift, analytics)]
-        if order and {e.sql() for e in on} != {k.expr.sql() for k in order[: len(on)]}:
+        known = {e.sql() for e in on}
+        if any(k.expr.sql() not in known for k in order[: len(on)]):
             raise self.draft.ctx.fail(
                 "PSK-1012",
                 "ORDER BY must begin with the expressions of DISTINCT ON",

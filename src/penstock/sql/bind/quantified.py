@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from penstock.sql.bind.context import Context
 from penstock.sql.trees import bare
 
 _OPPOSITE: dict[type[exp.Expression], type[exp.Expression]] = {
@@ -69,3 +70,19 @@ def filters_only(part: exp.Expression) -> exp.Expression:
 def three_valued(node: exp.Expression) -> bool:
     """Whether the surrounding expression distinguishes NULL from FALSE."""
     return not node.meta.get(_TWO_VALUED)
+
+
+def refuse_arrays(ctx: Context, tree: exp.Expression) -> None:
+    """Raises PSK-1012 for a comparison with ANY or ALL of an array, which Spark does not have."""
+    for node in tree.find_all(*_OPPOSITE):
+        side = node.expression
+        called = isinstance(side, exp.Any) and not isinstance(bare(side.this), (exp.Query, exp.Values))
+        called = called or (isinstance(side, exp.Anonymous) and side.name.lower() in ("all", "some"))
+        # Otherwise any(…) is the aggregate.
+        if called and not isinstance(node.this, exp.Boolean):
+            raise ctx.fail(
+                "PSK-1012",
+                "a comparison with ANY or ALL is with a query, not with an array",
+                node,
+                hint="Write exists(a, x -> e = x) for ANY, forall(a, x -> e = x) for ALL.",
+            )

@@ -27,6 +27,7 @@ from penstock.plan.nodes import (
 from penstock.sql.bind import pivots
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context, qualified
+from penstock.sql.bind.ctes import is_object
 from penstock.sql.bind.expansion import expanding, expansion
 from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr, type_of
 from penstock.sql.bind.extras import refuse_extras
@@ -140,7 +141,7 @@ class From:
             raise qualified(self.ctx, node)
         refuse_extras(self.ctx, node, ("this", "alias", "joins"))
         name = node.name
-        cte = self.ctes.get(name.lower())
+        cte = self.ctes.get(name.lower()) if not is_object(node) else None
         if cte is not None:
             ast, env, columns = cte
             if isinstance(ast, Reference):

@@ -137,12 +137,14 @@ class SelectBinder:
         having = self.draft.select.args.get("having")
         if having is not None:
             raise self.draft.ctx.fail("PSK-1019", "HAVING needs GROUP BY or an aggregate", having)
-        lateral = {n.lower(): e for e, n in items if not isinstance(e, exp.Column)}
+        before: dict[str, exp.Expression] = {}
         bound = []
         for core, name in items:
             binder = self.draft.binder(attach=True)
-            binder.aliases = {k: v for k, v in lateral.items() if k != name.lower()}
+            binder.aliases = {k: v for k, v in before.items() if k != name.lower()}
             bound.append(binder.bind(core))
+            if name.lower() in self.draft.aliases:
+                before[name.lower()] = core
         block = Outputs(self.draft).finish(items, bound, self._resolved)
         one = not any(self.draft.select.args.get(k) for k in ("from_", "laterals"))
         block.single = block.single or (one and not any(isinstance(n, Generate) for n in block.node.walk()))

@@ -15,13 +15,13 @@ import dev.penstock.kernel.state.OrderKey;
 import dev.penstock.kernel.state.StateSize;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.function.Function;
 import java.util.stream.IntStream;
+import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
-import org.apache.spark.sql.KeyValueGroupedDataset;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
@@ -30,6 +30,8 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 
 /**
  * GROUP BY over a Z-set.
@@ -91,16 +93,16 @@ public final class Aggregate {
     boolean punctual = spec.path("punctual").asBoolean();
     GroupErrors errors = errors(spec, input, keyNames);
     StructType results = results(keySchema, functions).add("__weight", DataTypes.LongType, false);
-    AggregateProcessor processor =
-        new AggregateProcessor(combiner, functions, close, end, spec.path("always").asBoolean(), punctual, errors);
-    Dataset<Row> out = windowEnd == null
-        ? Keyed.leading(combiner, parts, keySchema, processor, results).over(input.dataset(), spec)
-        : closing(input, parts, spec, results, close && paged(keySchema, functions)
-            ? combined -> pages(combined, keySchema, combiner, functions, end, punctual, errors)
-            : combined -> new Grouped(
-                keySchema,
-                combined.groupBy(Input.keyColumns(keySchema)).as(Encoders.row(keySchema), Encoders.row(parts)),
-                processor), combiner);
+    boolean paged = close && paged(keySchema, functions);
+    Keyed groups = paged
+        ? pages(parts, keySchema, combiner, functions, end, punctual, errors, results)
+        : Keyed.leading(
+            combiner, parts, keySchema,
+            new AggregateProcessor(combiner, functions, close, end, spec.path("always").asBoolean(), punctual, errors),
+            results);
+    Dataset<Row> out = paged && !Keyed.hosted(spec)
+        ? bucketed(groups, input, keySchema, end, spec)
+        : groups.over(input.dataset(), spec, windowEnd == null ? TimeMode.None() : TimeMode.EventTime());
 
     Column[] named = new Column[keys.length + functions.size() + 1];
     for (int i = 0; i < keys.length; i++) {
@@ -113,46 +115,57 @@ public final class Aggregate {
     return out.select(named);
   }
 
-  private static Dataset<Row> closing(
-      Input input, StructType parts, JsonNode spec, StructType results, Function<Dataset<Row>, Grouped> groups,
-      Combiner combiner) {
-    Grouped grouped = groups.apply(input.dataset().mapPartitions(combiner, Encoders.row(parts)));
-    return grouped.rows.transformWithState(
-        StateSize.counted(spec.path("size").asLong(), KeyBytes.rows(grouped.key), grouped.processor),
-        TimeMode.EventTime(),
-        OutputMode.Append(),
-        Encoders.row(results));
-  }
-
-  private record Grouped(
-      StructType key, KeyValueGroupedDataset<Row, Row> rows, StatefulProcessor<Row, Row, Row> processor) {}
-
   /** True if groups that close can lie in pages: what each holds is one value, and their keys can be hashed. */
   private static boolean paged(StructType keys, List<AggFunction> functions) {
     return functions.stream().allMatch(f -> f.kept() == null) && !keys.existsRecursively(t -> t instanceof MapType);
   }
 
-  private static Grouped pages(
-      Dataset<Row> combined, StructType keys, Combiner combiner, List<AggFunction> functions, WindowEnd end,
-      boolean punctual, GroupErrors errors) {
-    int[] others = IntStream.range(0, keys.size()).filter(i -> i != end.at()).toArray();
+  private static Keyed pages(
+      StructType parts, StructType keys, Combiner combiner, List<AggFunction> functions, WindowEnd end, boolean punctual,
+      GroupErrors errors, StructType results) {
+    int[] others = others(keys, end);
     OrderKey order =
         OrderKey.of(IntStream.of(others).mapToObj(i -> OrderKey.Field.asc(keys.apply(i).dataType())).toList());
-    Column[] names = IntStream.of(others).mapToObj(i -> col("k" + i)).toArray(Column[]::new);
+    StructType key = new StructType()
+        .add(keys.apply(end.at()))
+        .add("bucket", DataTypes.IntegerType, false);
+    return Keyed.by(
+        combiner, parts, key, new PageOf(end.at(), order, others),
+        new WindowPages(combiner, functions, end, punctual, order, others, errors), results);
+  }
+
+  private static int[] others(StructType keys, WindowEnd end) {
+    return IntStream.range(0, keys.size()).filter(i -> i != end.at()).toArray();
+  }
+
+  /** The page of a group. In a shared job, where it is not Spark that finds it. */
+  private record PageOf(int endAt, OrderKey order, int[] others) implements MapFunction<Row, Row> {
+    @Override
+    public Row call(Row group) {
+      byte[] key = order.bytesAt(group, others);
+      int hash = Murmur3_x86_32.hashUnsafeBytes(key, Platform.BYTE_ARRAY_OFFSET, key.length, 0);
+      return RowFactory.create(group.get(endAt), Math.floorMod(hash, WindowPages.BUCKETS));
+    }
+  }
+
+  /** The pages in a query of Spark, which finds the page of a group with an expression of its own. */
+  private static Dataset<Row> bucketed(Keyed pages, Input input, StructType keys, WindowEnd end, JsonNode spec) {
+    Column[] names = IntStream.of(others(keys, end)).mapToObj(i -> col("k" + i)).toArray(Column[]::new);
     Column bucket = names.length == 0 ? lit(0) : pmod(hash(names), lit(WindowPages.BUCKETS));
     List<Column> select = new ArrayList<>(List.of(Input.keyColumns(keys)));
     select.add(bucket.as("bucket"));
     select.add(col(PART));
-    Dataset<Row> bucketed = combined.select(select.toArray(Column[]::new));
-    StructType key = new StructType()
-        .add(keys.apply(end.at()))
-        .add("bucket", DataTypes.IntegerType, false);
-    return new Grouped(
-        key,
-        bucketed
-            .groupBy(Input.keyColumns(key))
-            .as(Encoders.row(key), Encoders.row(bucketed.schema())),
-        new WindowPages(combiner, functions, end, punctual, order, others, errors));
+    Dataset<Row> rows = input.dataset()
+        .mapPartitions(pages.combine(), Encoders.row(pages.travels()))
+        .select(select.toArray(Column[]::new));
+    @SuppressWarnings("unchecked")
+    StatefulProcessor<Row, Row, Row> processor = (StatefulProcessor<Row, Row, Row>) pages.processor();
+    return rows
+        .groupBy(Input.keyColumns(pages.key()))
+        .as(Encoders.row(pages.key()), Encoders.row(rows.schema()))
+        .transformWithState(
+            StateSize.counted(spec.path("size").asLong(), KeyBytes.rows(pages.key()), processor), TimeMode.EventTime(),
+            OutputMode.Append(), Encoders.row(pages.output()));
   }
 
   static boolean ansi(Dataset<Row> in) {

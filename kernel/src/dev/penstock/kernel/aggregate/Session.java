@@ -3,16 +3,13 @@ package dev.penstock.kernel.aggregate;
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.penstock.kernel.row.Input;
 import dev.penstock.kernel.row.Wire;
+import dev.penstock.kernel.state.Keyed;
 import dev.penstock.kernel.state.Moment;
-import dev.penstock.kernel.state.KeyBytes;
-import dev.penstock.kernel.state.StateSize;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
-import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -89,13 +86,8 @@ public final class Session {
         Aggregate.errors(spec, input, keyNames, Input.text(spec, "start"), Input.text(spec, "end")),
         // Users see milliseconds if the time is a number.
         spec.path("errors").path("bounds").asText().equals("bigint") ? 1000 : 1);
-    Dataset<Row> out = input.dataset()
-        .mapPartitions(combiner, Encoders.row(parts))
-        .groupBy(Input.keyColumns(keySchema))
-        .as(Encoders.row(keySchema), Encoders.row(parts))
-        .transformWithState(
-            StateSize.counted(spec.path("size").asLong(), KeyBytes.rows(keySchema), processor), TimeMode.EventTime(), OutputMode.Append(),
-            Encoders.row(schema));
+    Dataset<Row> out = Keyed.leading(combiner, parts, keySchema, processor, schema)
+        .over(input.dataset(), spec, TimeMode.EventTime());
 
     List<Column> named = new ArrayList<>();
     for (int i = 0; i < keys.length; i++) {

@@ -6,17 +6,19 @@ import dev.penstock.kernel.log.EpochInput;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
 import java.util.TreeSet;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * Hands each row of an input to the members that read it; its elements are what they make of the rows for their operators, and, without an {@link Output}, all else that they make.
+ * Hands each row of an input to the members that read it; its elements are what they make of the rows for their operators, how many rows were late, and, without an {@link Output}, all else that they make.
  *
  * <p>The column {@code __to} of an input is the same in a whole batch and says who reads it: all members up to that slot, or, below zero, one member, which
  * begins with rows that are old to the others.
@@ -46,6 +48,8 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
   private Iterator<Integer> readers = Collections.emptyIterator();
   private Iterator<Integer> last;
   private int waiting;
+  /** How many rows of a member were late; null when all have been told. */
+  private Map<Integer, long[]> late = new HashMap<>();
   private List<Packed> made = new ArrayList<>();
   private int next;
   private boolean done;
@@ -90,11 +94,15 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
         if (last == null) {
           last = new ArrayList<>(codes.keySet()).iterator();
         }
-        if (!last.hasNext()) {
+        if (last.hasNext()) {
+          flush(last.next());
+        } else if (late != null) {
+          late.forEach((slot, rows) -> made.add(Packed.late(slot, rows[0])));
+          late = null;
+        } else {
           done = true;
           return false;
         }
-        flush(last.next());
       }
     }
     return true;
@@ -116,6 +124,7 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
       MemberCode code = codes.get(slot);
       if (code == null) {
         code = entry.borrow();
+        code.begin(TaskContext.getPartitionId());
         codes.put(slot, code);
       }
       int before = code.waiting();
@@ -154,12 +163,14 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
   private void work(int slot, Work work) {
     MemberErrors.begin(errors, slot);
     Lookup.enter(host.views(slot));
+    LateRow.enter(rows -> late.computeIfAbsent(slot, s -> new long[1])[0] += rows);
     try {
       work.run();
     } catch (Exception | LinkageError | StackOverflowError e) {
       throw MemberFailed.of(slot, e);
     } finally {
       Lookup.enter(null);
+      LateRow.enter(null);
       MemberErrors.end();
     }
   }

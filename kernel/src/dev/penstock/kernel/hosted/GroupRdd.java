@@ -3,11 +3,14 @@ package dev.penstock.kernel.hosted;
 import dev.penstock.kernel.error.ErrorChannel;
 import dev.penstock.kernel.error.MemberErrors;
 import dev.penstock.kernel.log.EpochLoop;
+import dev.penstock.kernel.log.EpochState;
 import dev.penstock.kernel.log.PackedOutput;
 import dev.penstock.kernel.log.Written;
 import dev.penstock.kernel.node.Nodes;
+import dev.penstock.kernel.state.EventTime;
 import dev.penstock.kernel.state.SlotSizes;
 import dev.penstock.kernel.state.SlotStates;
+import dev.penstock.kernel.state.SlotTimers;
 import dev.penstock.kernel.state.StoredState;
 import java.io.IOException;
 import java.io.Serializable;
@@ -25,6 +28,7 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.streaming.TimerValues;
 import scala.Tuple2;
 import scala.collection.AbstractIterator;
 import scala.reflect.ClassTag;
@@ -33,22 +37,29 @@ import scala.reflect.ClassTag$;
 /**
  * The keyed operators of all members at one depth, over the rows of an epoch by partition of the state: each task reads one version of its partition and makes the next. Members have nothing of
  * each other's state. Groups of a slot that is no member are ignored.
+ *
+ * <p>Event time: first the rows of the epoch are processed at the watermark before it, of which members that begin have none; then, at the watermark that the epoch reaches, the rows that operators of
+ * smaller depths have made at that watermark, and the timers that are due. Each operator sees what it would see in two epochs, of which the second only moves time; so what an operator lets go when time
+ * moves is not late for the next one.
  */
 final class GroupRdd extends RDD<GroupRdd.Done> {
   private static final long serialVersionUID = 1L;
   private static final ClassTag<InternalRow> ROW = ClassTag$.MODULE$.apply(InternalRow.class);
 
-  /** What a task has done: what it has written, its rows for operators of greater depths, and what its partition of the state is called now. */
-  record Done(int partition, Written written, ArrayList<Onward.Part> onward, String state) implements Serializable {}
+  /** What a task has done: what it has written, its rows for operators of greater depths, and its partition of the state as it is now. */
+  record Done(int partition, Written written, ArrayList<Onward.Part> onward, EpochState state) implements Serializable {}
 
   /**
    * What a task is to do.
    *
    * @param partition of the state
-   * @param state what it is called
+   * @param state it as it is now
    * @param rows its rows; null if they come through a shuffle, {@code shuffled}
+   * @param after its rows at the watermark that the epoch reaches
    */
-  record Piece(int index, int partition, String state, ArrayList<Onward.Part> rows, Partition shuffled) implements Partition {}
+  record Piece(
+      int index, int partition, EpochState state, ArrayList<Onward.Part> rows, ArrayList<Onward.Part> after, Partition shuffled)
+      implements Partition {}
 
   private final HostTable.Reference table;
   private final ErrorChannel errors;
@@ -57,6 +68,7 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
   private final int depth;
   private final int partitions;
   private final PackedOutput output;
+  private final EpochLoop.Times times;
   private final transient List<Piece> pieces;
 
   /** @param many the rows that come through a shuffle; null if there are none */
@@ -71,6 +83,7 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
     this.depth = depth;
     this.partitions = epoch.partitions();
     this.output = epoch.output();
+    this.times = epoch.times();
     this.pieces = pieces;
   }
 
@@ -117,26 +130,42 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
   }
 
   private Done work(Piece piece, Groups groups, PackedOutput.Task out) throws IOException {
-    StoredState.Opened opened = state.open(depth, piece.partition, piece.state);
-    Onward.Writer onward = new Onward.Writer(output.folder(), partitions);
+    StoredState.Opened opened = state.open(depth, piece.partition, piece.state.name());
+    Onward.Writer before = new Onward.Writer(output.folder(), partitions, false);
+    Onward.Writer after = new Onward.Writer(output.folder(), partitions, true);
     boolean done = false;
     try {
       SlotStates states = new SlotStates(opened, sizes);
-      table.sweeps().forEach(states::sweep);
-      Members members = new Members(table.get(), states, out, onward);
+      states.sweep(table.sweeps());
+      Members members = new Members(table.get(), states, out, before);
       groups.each(members::read);
       members.flush();
+      if (times.after() != EpochLoop.Times.NONE) {
+        members.advance(after);
+        Groups.of(piece.after).each(members::read);
+        long first = states.firstDue(piece.state.due());
+        while (first <= EventTime.shifted(times.after())) {
+          for (SlotTimers.Timer timer : states.due(times.after())) {
+            members.expire(timer);
+          }
+          first = states.firstDue(first);
+        }
+        members.flush();
+      }
       Written written = out.finish();
-      ArrayList<Onward.Part> parts = new ArrayList<>(onward.finish());
-      String name = opened.commit();
+      ArrayList<Onward.Part> parts = new ArrayList<>(before.finish());
+      parts.addAll(after.finish());
+      long due = states.firstDue(piece.state.due());
+      EpochState made = new EpochState(opened.commit(), due);
       members.release();
       done = true;
-      return new Done(piece.partition, written, parts, name);
+      return new Done(piece.partition, written, parts, made);
     } finally {
       if (!done) {
         opened.abort();
         out.discard();
-        onward.discard();
+        before.discard();
+        after.discard();
       }
     }
   }
@@ -149,7 +178,8 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
     private final HostTable host;
     private final SlotStates states;
     private final PackedOutput.Task out;
-    private final Onward.Writer onward;
+    private Onward.Writer onward;
+    private boolean reached;
     private final Map<Integer, Turn> turns = new HashMap<>();
 
     Members(HostTable host, SlotStates states, PackedOutput.Task out, Onward.Writer onward) {
@@ -157,6 +187,12 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
       this.states = states;
       this.out = out;
       this.onward = onward;
+    }
+
+    /** From here on members work at the watermark that the epoch reaches. */
+    void advance(Onward.Writer to) {
+      onward = to;
+      reached = true;
     }
 
     /** The member of a slot, as long as the task works, even if it leaves meanwhile; null if it is none. */
@@ -173,12 +209,24 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
         while (rows.hasNext()) {
           out.write(slot, rows.next());
         }
+      } else if (operator == Member.LATE) {
+        while (rows.hasNext()) {
+          out.late(slot, Packed.number(rows.next()));
+        }
       } else if (turn.entry.depths()[operator] > depth) {
         while (rows.hasNext()) {
           turn.add(operator, key, rows.next());
         }
       } else {
-        turn.work(code -> code.apply(operator, key, rows, turn));
+        turn.work(code -> code.apply(operator, key, rows, turn.time(), turn));
+      }
+    }
+
+    /** A group has waited for this time. */
+    void expire(SlotTimers.Timer timer) {
+      Turn turn = turn(timer.slot());
+      if (turn != null) {
+        turn.work(code -> code.expire(timer, turn.time(), turn));
       }
     }
 
@@ -203,6 +251,11 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
         this.entry = entry;
       }
 
+      /** The watermark at which the member works. */
+      private TimerValues time() {
+        return EventTime.at(reached ? times.after() : slot <= times.begun() ? times.before() : EpochLoop.Times.NONE);
+      }
+
       @Override
       public void add(int operator, byte[] key, byte[] row) throws IOException {
         onward.add(entry.depths()[operator], new Packed(slot, operator, key, row));
@@ -215,6 +268,7 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
 
       void work(Work work) {
         MemberErrors.begin(errors, slot);
+        LateRow.enter(rows -> out.late(slot, rows));
         try {
           if (code == null) {
             code = entry.borrow();
@@ -227,6 +281,7 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
         } catch (Exception | LinkageError | StackOverflowError e) {
           throw MemberFailed.of(slot, e);
         } finally {
+          LateRow.enter(null);
           MemberErrors.end();
         }
       }

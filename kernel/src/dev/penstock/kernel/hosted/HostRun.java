@@ -3,8 +3,10 @@ package dev.penstock.kernel.hosted;
 import dev.penstock.kernel.error.ErrorChannel;
 import dev.penstock.kernel.log.EpochInput;
 import dev.penstock.kernel.log.EpochLoop;
+import dev.penstock.kernel.log.EpochState;
 import dev.penstock.kernel.log.PackedOutput;
 import dev.penstock.kernel.log.Written;
+import dev.penstock.kernel.state.EventTime;
 import dev.penstock.kernel.state.SlotSizes;
 import dev.penstock.kernel.state.StoredState;
 import java.io.IOException;
@@ -114,6 +116,8 @@ public final class HostRun implements EpochLoop.Work {
   @Override
   public void begin() {
     org.apache.spark.sql.SparkSession.setActiveSession(session);
+    // The thread that has started this one may have run epochs of Spark's.
+    EventTime.reaches(null);
     spark.setJobGroup(job, "epochs of queries that share a job", true);
     // Tasks have the settings of the session from the properties of their job.
     CollectionConverters.asJava(session.sessionState().conf().getAllConfs()).forEach(spark::setLocalProperty);
@@ -129,7 +133,7 @@ public final class HostRun implements EpochLoop.Work {
   }
 
   @Override
-  public List<String> run(EpochLoop.Epoch epoch, List<Written> written) throws IOException {
+  public List<EpochState> run(EpochLoop.Epoch epoch, List<Written> written) throws IOException {
     spark.setLocalProperty(EPOCH, Long.toString(epoch.number()));
     HostTable.Reference table = new HostTable.Reference(job);
     HostTable host = table.get();
@@ -145,13 +149,14 @@ public final class HostRun implements EpochLoop.Work {
       } else {
         many = shuffled(table, epoch);
       }
-      List<String> state = new ArrayList<>(epoch.state());
+      List<EpochState> state = new ArrayList<>(epoch.state());
       int depths = Math.max(host.depth(), state.size() / partitions);
       while (state.size() < depths * partitions) {
-        state.add("");
+        state.add(EpochState.NOTHING);
       }
       for (int depth = 1; depth <= depths; depth++) {
-        List<GroupRdd.Piece> pieces = pieces(depth, parts, state, partitions, many, !table.sweeps().isEmpty());
+        List<GroupRdd.Piece> pieces =
+            pieces(depth, parts, state, partitions, many, epoch.times(), !table.sweeps().isEmpty());
         if (!pieces.isEmpty()) {
           int floor = (depth - 1) * partitions;
           GroupRdd groups = new GroupRdd(spark, table, errors, sizes, stored, depth, epoch, pieces, many);
@@ -175,28 +180,34 @@ public final class HostRun implements EpochLoop.Work {
     return rows * Math.max(1, host.members().size()) <= FEW && bytes <= FEW_BYTES;
   }
 
-  /** What there is to do at a depth. A partition without rows has nothing to do, unless state is to be removed. */
+  /** What there is to do at a depth. A partition without rows has nothing to do, unless a timer is due, or state is to be removed. */
   private static List<GroupRdd.Piece> pieces(
-      int depth, List<Onward.Part> parts, List<String> state, int partitions, RDD<?> many, boolean all) {
+      int depth, List<Onward.Part> parts, List<EpochState> state, int partitions, RDD<?> many, EpochLoop.Times times,
+      boolean all) {
     List<GroupRdd.Piece> pieces = new ArrayList<>();
     for (int i = 0; i < partitions; i++) {
       int partition = i;
-      ArrayList<Onward.Part> own = new ArrayList<>(
-          parts.stream().filter(part -> part.depth() == depth && part.partition() == partition).toList());
-      if (many != null || !own.isEmpty() || all) {
+      List<Onward.Part> own =
+          parts.stream().filter(part -> part.depth() == depth && part.partition() == partition).toList();
+      EpochState known = state.get((depth - 1) * partitions + partition);
+      if (many != null || !own.isEmpty() || all || known.due() <= EventTime.shifted(times.after())) {
         pieces.add(new GroupRdd.Piece(
-            pieces.size(), partition, state.get((depth - 1) * partitions + partition), many == null ? own : null,
+            pieces.size(), partition, known, many == null ? rows(own, false) : null, rows(own, true),
             many == null ? null : many.partitions()[partition]));
       }
     }
     return pieces;
   }
 
+  private static ArrayList<Onward.Part> rows(List<Onward.Part> parts, boolean after) {
+    return new ArrayList<>(parts.stream().filter(part -> part.after() == after).toList());
+  }
+
   /** What the members make of few rows. */
   private void fan(HostTable host, EpochLoop.Epoch epoch, List<Onward.Part> parts, List<Written> written)
       throws IOException {
     ErrorChannel here = errors.apart(epoch.number());
-    Onward.Writer onward = new Onward.Writer(epoch.output().folder(), epoch.partitions());
+    Onward.Writer onward = new Onward.Writer(epoch.output().folder(), epoch.partitions(), false);
     boolean done = false;
     try (PackedOutput.Task out = epoch.output().task()) {
       try {
@@ -206,7 +217,9 @@ public final class HostRun implements EpochLoop.Work {
               while (fan.hasNext()) {
                 Packed one = fan.next();
                 HostTable.Entry entry = host.entry(one.slot());
-                if (entry != null) {
+                if (one.operator() == Member.LATE) {
+                  out.late(one.slot(), Packed.number(one.row()));
+                } else if (entry != null) {
                   onward.add(entry.depths()[one.operator()], one);
                 }
               }

@@ -46,6 +46,8 @@ public final class Member implements Serializable {
   private static final long serialVersionUID = 1L;
   /** In place of an operator: what the query puts out. */
   static final int OUTPUT = -1;
+  /** In place of an operator: how many rows were late. */
+  static final int LATE = -2;
 
   /** A query that cannot share a job, and why. */
   public static final class Unfit extends RuntimeException {
@@ -150,7 +152,7 @@ public final class Member implements Serializable {
       StatefulProcessor<?, Row, Row> processor = copy.operators.get(i).keyed.processor();
       processor.setHandle(new SlotHandle(i, operators.get(i).number).handle());
       try {
-        processor.init(OutputMode.Append(), TimeMode.None());
+        processor.init(OutputMode.Append(), TimeMode.EventTime());
       } catch (UnsupportedOperationException e) {
         throw new Unfit(e.getMessage());
       }
@@ -269,7 +271,7 @@ public final class Member implements Serializable {
 
   /** Whether it is an expression itself, and not its arguments, that is another each time. The numbers of rows in a task are of no consequence. */
   private static boolean changes(Expression e) {
-    return !e.deterministic() && e.children().forall(child -> ((Expression) child).deterministic()) && !(e instanceof Pack || e instanceof Lookup);
+    return !e.deterministic() && e.children().forall(child -> ((Expression) child).deterministic()) && !(e instanceof Pack || e instanceof Lookup || e instanceof LateRow);
   }
 
   private static Unfit unfit(LogicalPlan plan) {

@@ -2,9 +2,11 @@ package dev.penstock.kernel.hosted;
 
 import dev.penstock.kernel.row.Adding;
 import dev.penstock.kernel.row.RowCodec;
+import dev.penstock.kernel.state.EventTime;
 import dev.penstock.kernel.state.Keyed;
 import dev.penstock.kernel.state.SlotHandle;
 import dev.penstock.kernel.state.SlotStates;
+import dev.penstock.kernel.state.SlotTimers;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -17,6 +19,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.AbstractIterator;
 
@@ -36,6 +39,7 @@ final class MemberCode {
   private final Group[] groups;
   private final Map<Integer, List<Member.Branch>> ofObjects = new HashMap<>();
   private final List<List<Member.Branch>> ofOperators = new ArrayList<>();
+  private int reads;
   private int slot;
   private SlotStates states;
 
@@ -50,12 +54,21 @@ final class MemberCode {
 
   // Before a shuffle
 
+  /** From here on it takes rows of a task that reads objects. */
+  void begin(int task) {
+    ofObjects.values().forEach(branches -> branches.forEach(branch -> branch.steps().begin(task)));
+    reads = task;
+  }
+
   /** Takes the rows of an object with these columns. */
   void read(int object, List<String> columns, Iterator<InternalRow> rows, Out out) throws IOException {
     List<Member.Branch> all = ofObjects.get(object);
     if (all == null) {
       all = member.branches.stream().filter(branch -> branch.object() == object).toList();
-      all.forEach(branch -> branch.steps().bind(columns));
+      all.forEach(branch -> {
+        branch.steps().bind(columns);
+        branch.steps().begin(reads);
+      });
       ofObjects.put(object, all);
     }
     while (!all.isEmpty() && rows.hasNext()) {
@@ -177,7 +190,24 @@ final class MemberCode {
   }
 
   /** An operator works on the packed rows of a group. */
-  void apply(int operator, byte[] packedKey, Iterator<byte[]> rows, Out out) throws IOException {
+  void apply(int operator, byte[] packedKey, Iterator<byte[]> rows, TimerValues time, Out out) throws IOException {
+    Group group = group(operator);
+    lead(operator, group, group.process(packedKey, rows, time), out);
+  }
+
+  /** An operator hears that a group has waited long enough. */
+  void expire(SlotTimers.Timer timer, TimerValues time, Out out) throws IOException {
+    Group group = group(timer.operator());
+    lead(timer.operator(), group, group.expire(timer, time), out);
+  }
+
+  private void lead(int operator, Group group, scala.collection.Iterator<Row> results, Out out) throws IOException {
+    while (results.hasNext()) {
+      lead(ofOperators.get(operator), group.output.internal(results.next(), 0), out);
+    }
+  }
+
+  private Group group(int operator) {
     Group group = groups[operator];
     if (group == null) {
       group = new Group(member.operators.get(operator), operator);
@@ -188,10 +218,7 @@ final class MemberCode {
       branches.forEach(branch -> branch.steps().bind());
       ofOperators.set(operator, branches);
     }
-    scala.collection.Iterator<Row> results = group.process(packedKey, rows);
-    while (results.hasNext()) {
-      lead(ofOperators.get(operator), group.output.internal(results.next(), 0), out);
-    }
+    return group;
   }
 
   /** An operator with its state. */
@@ -209,14 +236,19 @@ final class MemberCode {
       output = new RowCodec(keyed.output());
       handle = new SlotHandle(at, operator.number());
       keyed.processor().setHandle(handle.handle());
-      keyed.processor().init(OutputMode.Append(), TimeMode.None());
+      keyed.processor().init(OutputMode.Append(), TimeMode.EventTime());
     }
 
-    scala.collection.Iterator<Row> process(byte[] packedKey, Iterator<byte[]> rows) {
+    scala.collection.Iterator<Row> expire(SlotTimers.Timer timer, TimerValues time) {
+      Row group = key.ofKey(timer.key());
+      handle.at(timer.key(), group);
+      return keyed.expire(group, time, EventTime.fired(timer));
+    }
+
+    scala.collection.Iterator<Row> process(byte[] packedKey, Iterator<byte[]> rows, TimerValues time) {
       Row group = key.ofKey(packedKey);
       handle.at(packedKey, group);
       int leading = keyed.leading() ? group.length() : 0;
-      // Members of a shared job do not follow time.
       return keyed.process(group, new AbstractIterator<>() {
         @Override
         public boolean hasNext() {
@@ -232,7 +264,7 @@ final class MemberCode {
           rest.values(rows.next(), values, leading);
           return RowFactory.create(values);
         }
-      }, null);
+      }, time);
     }
   }
 }

@@ -25,8 +25,8 @@ final class Onward {
 
   private Onward() {}
 
-  /** Rows of one partition at one depth: {@code bytes}, or a file. */
-  record Part(int depth, int partition, byte[] bytes, String path, long length) implements Serializable {
+  /** Rows of one partition at one depth: {@code bytes}, or a file. {@code after}: they were made at the watermark that the epoch reaches, see {@link GroupRdd}. */
+  record Part(int depth, int partition, boolean after, byte[] bytes, String path, long length) implements Serializable {
     DataInputStream open() throws IOException {
       InputStream in = path == null ? new ByteArrayInputStream(bytes) : Files.newInputStream(Path.of(path));
       return new DataInputStream(new BufferedInputStream(in));
@@ -47,12 +47,15 @@ final class Onward {
   static final class Writer {
     private final String folder;
     private final int partitions;
+    private final boolean after;
     /** By depth, then by partition. */
     private final List<Pile[]> piles = new ArrayList<>();
 
-    Writer(String folder, int partitions) {
+    /** @param after whether the rows are made at the watermark that the epoch reaches */
+    Writer(String folder, int partitions, boolean after) {
       this.folder = folder;
       this.partitions = partitions;
+      this.after = after;
     }
 
     void add(int depth, Packed row) throws IOException {
@@ -78,7 +81,7 @@ final class Onward {
         for (int partition = 0; partition < partitions; partition++) {
           Pile pile = piles.get(depth)[partition];
           if (pile != null) {
-            parts.add(pile.finish(depth, partition));
+            parts.add(pile.finish(depth, partition, after));
           }
         }
       }
@@ -112,13 +115,13 @@ final class Onward {
       data = new DataOutputStream(file);
     }
 
-    Part finish(int depth, int partition) throws IOException {
+    Part finish(int depth, int partition, boolean after) throws IOException {
       data.flush();
       if (file == null) {
-        return new Part(depth, partition, inline.toByteArray(), null, inline.size());
+        return new Part(depth, partition, after, inline.toByteArray(), null, inline.size());
       }
       file.close();
-      return new Part(depth, partition, null, path.toString(), Files.size(path));
+      return new Part(depth, partition, after, null, path.toString(), Files.size(path));
     }
   }
 }

@@ -4,6 +4,7 @@ import dev.penstock.kernel.row.RowCodec;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.util.Arrays;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -13,7 +14,10 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 
-/** A row on its way to the state of a member: the member's slot, the operator that reads it ({@link Member#OUTPUT}: none), the packed key, and the rest of the packed row. */
+/**
+ * A row on its way to the state of a member: the member's slot, the operator that reads it ({@link Member#OUTPUT}: none; {@link Member#LATE}: it is a number of late rows), the packed key, and the rest of
+ * the packed row.
+ */
 record Packed(int slot, int operator, byte[] key, byte[] row) {
   /** As it travels through a shuffle: the key, who reads it, the row. */
   static final StructType SCHEMA = new StructType()
@@ -26,6 +30,16 @@ record Packed(int slot, int operator, byte[] key, byte[] row) {
   /** A row that a member puts out. */
   static Packed output(int slot, UnsafeRow row) {
     return new Packed(slot, Member.OUTPUT, NO_KEY, RowCodec.copy(row, 0));
+  }
+
+  /** How many rows of a member were late. */
+  static Packed late(int slot, long rows) {
+    return new Packed(slot, Member.LATE, NO_KEY, ByteBuffer.allocate(Long.BYTES).putLong(rows).array());
+  }
+
+  /** The number in the row of {@link #late}. */
+  static long number(byte[] row) {
+    return ByteBuffer.wrap(row).getLong();
   }
 
   static Packed of(UnsafeRow travelled) {

@@ -51,7 +51,7 @@ final class Replicas implements AutoCloseable {
       int slot = member.getKey();
       Map<String, Replica.View> found = new HashMap<>();
       for (Lookup.Table table : member.getValue()) {
-        if (slot > epoch.begun()) {
+        if (slot > epoch.times().begun()) {
           Replica replica = beginning(slot, table, epoch);
           Replica other = fresh.put(table.id(), replica);
           if (other != null) {

@@ -6,7 +6,9 @@ import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
@@ -17,6 +19,10 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
 import org.apache.spark.sql.catalyst.expressions.Predicate;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructType;
 
 /**
  * Filters, projections and generators of a query, one after the other, as a function of a row. Spark has resolved and optimised the expressions on the
@@ -35,6 +41,9 @@ final class Steps implements Serializable {
 
     /** What becomes of a row, until the next call; null: nothing. */
     InternalRow apply(InternalRow row);
+
+    /** The rows that come are those of a task. */
+    default void begin(int task) {}
   }
 
   private static final class Where implements Step {
@@ -71,6 +80,11 @@ final class Steps implements Serializable {
     public void bind(List<Attribute> input) {
       compiled = UnsafeProjection.create(Nodes.list(columns), Nodes.list(input));
       compiled.initialize(0);
+    }
+
+    @Override
+    public void begin(int task) {
+      compiled.initialize(task);
     }
 
     @Override
@@ -161,6 +175,11 @@ final class Steps implements Serializable {
   }
 
   private final ArrayList<Step> steps = new ArrayList<>();
+  /**
+   * A copy of a row in columns, if it has nested values; otherwise null. Spark's functions with lambdas ask an array for its elements whether or not these are NULL, and
+   * the array of a column has none to give.
+   */
+  private transient UnsafeProjection held;
   /** The columns that each step reads; those of the first are by name. */
   private final ArrayList<ArrayList<Attribute>> inputs = new ArrayList<>();
 
@@ -197,17 +216,46 @@ final class Steps implements Serializable {
 
   /** Compiles all steps. The first filters pass rows on as they are, so they read the input's columns as well. */
   void bind(List<String> columns) {
+    List<Attribute> nested = read();
+    held = null;
+    List<String> places = columns;
+    if (nested.stream().anyMatch(a -> isNested(a.dataType()))) {
+      held = UnsafeProjection.create(Nodes.list(nested), Nodes.list(named(nested, columns)));
+      held.initialize(0);
+      places = nested.stream().map(Attribute::name).toList();
+    }
     boolean passed = true;
     for (int i = 0; i < steps.size(); i++) {
-      steps.get(i).bind(passed ? named(inputs.get(i), columns) : inputs.get(i));
+      steps.get(i).bind(passed ? named(inputs.get(i), places) : inputs.get(i));
       passed &= steps.get(i) instanceof Where;
     }
+  }
+
+  /** The columns of the input that are read, by name: those of the first filters, and of the step after them. */
+  private List<Attribute> read() {
+    Map<String, Attribute> found = new LinkedHashMap<>();
+    for (int i = 0; i < steps.size(); i++) {
+      inputs.get(i).forEach(a -> found.putIfAbsent(a.name(), a));
+      if (!(steps.get(i) instanceof Where)) {
+        break;
+      }
+    }
+    return new ArrayList<>(found.values());
+  }
+
+  private static boolean isNested(DataType type) {
+    return type instanceof ArrayType || type instanceof MapType || type instanceof StructType;
   }
 
   void bind() {
     for (int i = 0; i < steps.size(); i++) {
       steps.get(i).bind(inputs.get(i));
     }
+  }
+
+  /** From here on rows of a task are numbered: those of one with a greater number come later. */
+  void begin(int task) {
+    steps.forEach(step -> step.begin(task));
   }
 
   /** The attributes in the places in which their columns stand; a column that nobody reads has any other attribute. */
@@ -225,7 +273,13 @@ final class Steps implements Serializable {
 
   /** Hands on what becomes of a row. */
   void apply(InternalRow row, Rows to) throws IOException {
-    apply(0, row, to);
+    if (held == null) {
+      apply(0, row, to);
+    } else if (makesRows()) {
+      apply(0, held.apply(row), to);
+    } else {
+      apply(0, held.apply(row), kept -> to.take(row));
+    }
   }
 
   private void apply(int first, InternalRow row, Rows to) throws IOException {

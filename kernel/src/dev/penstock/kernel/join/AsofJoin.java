@@ -138,12 +138,18 @@ public final class AsofJoin {
       // Left rows of an append-only side cannot cancel each other, so equal output rows need not be merged.
       JoinOutput out = new JoinOutput(leftRetracts, false, moments);
       TreeMap<Moment, JoinCommit> commits = new TreeMap<>();
+      JoinCommit onTime = null;
       while (rows.hasNext()) {
         Row row = rows.next();
         Moment moment = JoinPlan.moment(row);
+        JoinCommit commit = moment == Moment.ON_TIME ? onTime : null;
+        if (commit == null && row.getInt(JoinPlan.SIDE) <= JoinPlan.RIGHT) {
+          commit = commits.computeIfAbsent(moment, m -> new JoinCommit());
+          onTime = moment == Moment.ON_TIME ? commit : onTime;
+        }
         switch (row.getInt(JoinPlan.SIDE)) {
-          case JoinPlan.LEFT -> commits.computeIfAbsent(moment, m -> new JoinCommit()).lefts.add(row);
-          case JoinPlan.RIGHT -> commits.computeIfAbsent(moment, m -> new JoinCommit()).rights.add(row);
+          case JoinPlan.LEFT -> commit.lefts.add(row);
+          case JoinPlan.RIGHT -> commit.rights.add(row);
           default -> {
             out.at(moment);
             out.add((byte[]) row.get(JoinPlan.ROW), null, row.getLong(JoinPlan.WEIGHT));
@@ -251,13 +257,12 @@ public final class AsofJoin {
       return found == null || Math.abs(found.at - at) > tolerance ? null : found;
     }
 
-    /** The time that the watermark must pass for {@code found} to be final. */
+    /** The time that the watermark must pass for {@code found} to be final, if the join looks forward. */
     private long settledPast(long at, JoinStore.Entry found) {
-      return switch (direction) {
-        case BACKWARD -> strict ? at - 1 : at;
-        case FORWARD -> found != null ? found.at : JoinTimer.plus(at, tolerance);
-        case NEAREST -> JoinTimer.plus(at, found != null ? Math.abs(found.at - at) : tolerance);
-      };
+      if (direction == Direction.FORWARD) {
+        return found != null ? found.at : JoinTimer.plus(at, tolerance);
+      }
+      return JoinTimer.plus(at, found != null ? Math.abs(found.at - at) : tolerance);
     }
 
     /** Answers all due rows, evicts rows that are no longer needed, and writes the state. */
@@ -273,7 +278,7 @@ public final class AsofJoin {
 
     /** Answers all rows due at a watermark and evicts rows that are no longer needed; returns when (ms) there will be work again. */
     private long advance(long watermark, JoinOutput out) {
-      long due = settle(watermark, out);
+      long due = direction == Direction.BACKWARD ? settleBackward(watermark, out) : settle(watermark, out);
       if (right.evicts() && watermark != JoinTimer.UNKNOWN) {
         long from = waiting.isEmpty() ? watermark : Math.min(watermark, waiting.firstAt());
         if (direction == Direction.FORWARD) {
@@ -283,6 +288,22 @@ public final class AsofJoin {
         }
       }
       return due;
+    }
+
+    /** Rows are due in the order of their times, and so are their answers: both sides are read once. */
+    private long settleBackward(long watermark, JoinOutput out) {
+      JoinStore.Cursor cursor = waiting.start();
+      JoinStore.Walk history = right.store().new Walk();
+      JoinStore.Entry entry = cursor.get();
+      while (entry != null && (entry.at < watermark || (strict && entry.at == watermark))) {
+        JoinStore.Entry found = history.last(entry.at, !strict);
+        boolean near = found != null && entry.at - found.at <= tolerance;
+        answers.give(entry.row, entry.weight, near ? found.row : null, out);
+        cursor.next();
+        entry = cursor.get();
+      }
+      waiting.removeBefore(entry == null ? Long.MAX_VALUE : entry.at, null);
+      return entry == null ? JoinTimer.NEVER : JoinTimer.past(strict ? entry.at - 1 : entry.at);
     }
 
     private long settle(long watermark, JoinOutput out) {

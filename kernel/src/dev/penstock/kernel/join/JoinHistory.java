@@ -74,9 +74,11 @@ final class JoinHistory {
       if (retracts) {
         change(arrival);
       } else {
-        JoinStore.Cursor same = store.from(arrival.at);
-        if (same.get() != null && same.get().at == arrival.at) {
-          same.remove();
+        if (!store.isEmpty() && store.lastAt() >= arrival.at) {
+          JoinStore.Cursor same = store.from(arrival.at);
+          if (same.get() != null && same.get().at == arrival.at) {
+            same.remove();
+          }
         }
         store.put(new JoinStore.Entry(arrival.at, arrival.row, 1));
       }

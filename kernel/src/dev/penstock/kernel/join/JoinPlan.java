@@ -81,7 +81,7 @@ public final class JoinPlan {
 
   /** The moment of a row. */
   static Moment moment(Row row) {
-    return row.length() > LSN ? Moment.of(row.getAs(LSN), row.getAs(BEFORE)) : Moment.ON_TIME;
+    return row.length() <= LSN || row.isNullAt(LSN) ? Moment.ON_TIME : new Moment(row.getLong(LSN), row.getLong(BEFORE));
   }
 
   /** A column by its exact name. */
@@ -159,7 +159,8 @@ public final class JoinPlan {
       return Keyed.hosted(left.union(right), processor, output, spec.operator);
     }
     boolean moments = left.columns().length > INPUT.size();
-    KeyValueGroupedDataset<byte[], Row> groups = BundlePlan.of(left.union(right))
+    KeyValueGroupedDataset<byte[], Row> groups = BundlePlan.of(left)
+        .union(BundlePlan.of(right))
         .groupBy(functions.col("__key"))
         .as(Encoders.BINARY(), Encoders.row(Bundle.SCHEMA));
     StatefulProcessor<byte[], Row, Row> own = new Unbundled(processor, moments);

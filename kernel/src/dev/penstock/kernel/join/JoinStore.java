@@ -307,6 +307,21 @@ final class JoinStore {
     return (inclusive ? after(at) : from(at)).previous();
   }
 
+  /** Finds the last entry at or before times that rise from call to call; the store must not change meanwhile. */
+  final class Walk {
+    private final Cursor next = start();
+    private Entry last;
+
+    /** The last entry at ({@code inclusive}) or before {@code at}, or null. */
+    Entry last(long at, boolean inclusive) {
+      for (Entry entry = next.get(); entry != null && (entry.at < at || (inclusive && entry.at == at)); entry = next.get()) {
+        last = entry;
+        next.next();
+      }
+      return last;
+    }
+  }
+
   /** The number of the first entry; there must be one. */
   long firstAt() {
     return index.get(0).first;
@@ -356,7 +371,9 @@ final class JoinStore {
       chunk.entries = new ArrayList<>();
       index.add(chunk);
     }
-    int number = chunkBefore(entry.at, true);
+    // Most rows arrive in order.
+    int end = index.size() - 1;
+    int number = index.get(end).first <= entry.at ? end : chunkBefore(entry.at, true);
     Chunk chunk = index.get(number);
     ArrayList<Entry> entries = load(chunk);
     int place = entries.isEmpty() || entries.get(entries.size() - 1).at <= entry.at

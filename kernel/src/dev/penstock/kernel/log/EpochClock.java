@@ -51,6 +51,8 @@ public final class EpochClock {
   private final Set<Integer> asked = new HashSet<>();
   /** Where epochs end in any case. */
   private final TreeSet<Long> ends = new TreeSet<>();
+  /** How far epochs may read. */
+  private long held = Long.MAX_VALUE;
   private LogOffset initial;
   private LogOffset target;
   /** When the target was chosen, by the monotonic clock; 0 if it was not. */
@@ -75,13 +77,9 @@ public final class EpochClock {
     inputs = new EpochInputs(index, objects, spec.get("maxRows").asLong());
     pollMs = spec.get("pollMs").asLong();
     startLsn = spec.get("start").asLong();
-    long[][] closings = new long[spec.path("closings").size()][];
-    for (int i = 0; i < closings.length; i++) {
-      JsonNode c = spec.get("closings").get(i);
-      closings[i] = new long[] {c.get(0).asLong(), c.get(1).asLong()};
-    }
     pace = new EpochPace(
-        spec.get("everyMs").asLong(), spec.path("ttlMs").asLong(), spec.path("gatherMs").asLong(), closings);
+        spec.get("everyMs").asLong(), spec.path("ttlMs").asLong(), spec.path("gatherMs").asLong(),
+        closings(spec.path("closings")));
     progress = new EpochProgress(eventTime, startLsn);
     List<StateSize> sizes = new ArrayList<>();
     for (JsonNode size : spec.path("sizes")) {
@@ -90,6 +88,14 @@ public final class EpochClock {
     SlotSizes slots = spec.hasNonNull("slots") ? SlotSizes.of(spec.get("slots").asLong()) : null;
     ledger = new StateLedger(sizes, slots, Path.of(spec.path("ledger").asText()));
     stateLimit = spec.path("stateLimit").asLong();
+  }
+
+  private static long[][] closings(JsonNode told) {
+    long[][] closings = new long[told.size()][];
+    for (int i = 0; i < closings.length; i++) {
+      closings[i] = new long[] {told.get(i).get(0).asLong(), told.get(i).get(1).asLong()};
+    }
+    return closings;
   }
 
   /** Creates the clock of a job, replacing an earlier one. */
@@ -169,6 +175,14 @@ public final class EpochClock {
     }
   }
 
+  /** No epoch that is chosen from now on reads anything after an LSN, so that two jobs can come to rest at the same one; negative: they go on. */
+  public void hold(long lsn) {
+    synchronized (index) {
+      held = lsn < 0 ? Long.MAX_VALUE : lsn;
+      index.notifyAll();
+    }
+  }
+
   // Members of a shared job
 
   /** Contents of an object as of an LSN, with which a member begins; to be told before {@link #join}. */
@@ -178,10 +192,11 @@ public final class EpochClock {
     }
   }
 
-  /** A query is a member: unless it has begun before, it begins with the next epoch. {@code schema} is that of its rows, as JSON, {@code limit} that of its state in bytes; 0: none. */
-  public void join(int slot, String schema, long limit) {
+  /** A query is a member: unless it has begun before, it begins with the next epoch. {@code layout} is that of its rows ({@link PackedOutput}), {@code limit} that of its state in bytes; 0: none. {@code closings}: the watermarks before which it emits nothing, as JSON; none: it can emit at any time. */
+  public void join(int slot, String layout, long limit, String closings) throws IOException {
     synchronized (index) {
-      roster.join(slot, schema, limit);
+      roster.join(slot, layout, limit, closings(JSON.readTree(closings)));
+      pace.closings(roster.closings());
       index.notifyAll();
     }
   }
@@ -190,6 +205,7 @@ public final class EpochClock {
   public void leave(int slot) {
     synchronized (index) {
       roster.leave(slot);
+      pace.closings(roster.closings());
       index.notifyAll();
     }
   }
@@ -199,10 +215,10 @@ public final class EpochClock {
     ledger.leave(slot);
   }
 
-  /** The schemas of the members' rows, by slot. */
-  Map<Integer, String> schemas() {
+  /** What the members' rows look like, by slot. */
+  Map<Integer, String> layouts() {
     synchronized (index) {
-      return roster.schemas();
+      return roster.layouts();
     }
   }
 
@@ -298,7 +314,7 @@ public final class EpochClock {
       long tick = pace.left();
       if (tick <= 0) {
         Long end = end(base);
-        long limit = end == null ? index.head() : Math.min(end, index.head());
+        long limit = Math.min(held, end == null ? index.head() : Math.min(end, index.head()));
         long head = inputs.bounded(base.lsn, limit);
         int slots = roster.ready(base.roster, limit);
         if (inputs.changed(base.lsn, head) || slots > base.roster) {

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.penstock.kernel.state.Damaged;
+import dev.penstock.kernel.state.SlotTimers;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -21,22 +22,22 @@ import java.util.zip.CRC32C;
  */
 final class EpochFile {
   private static final ObjectMapper JSON = new ObjectMapper();
-  /** The second line is the CRC32C of the first; version 1 had none. */
-  private static final int VERSION = 2;
+  /** The second line is the CRC32C of the first; version 1 had none. Before version 3 there were no timers. */
+  private static final int VERSION = 3;
 
   /**
    * An epoch.
    *
    * @param partitions into how many parts state is cut; never changes in a job
-   * @param before what the parts of the state that it reads are called; empty in the first epoch
+   * @param before the parts of the state that it reads; empty in the first epoch
    * @param after the state that it has made; null while it is not done
    */
-  record Epoch(long number, LogOffset start, LogOffset end, int partitions, List<String> before, List<String> after) {
+  record Epoch(long number, LogOffset start, LogOffset end, int partitions, List<EpochState> before, List<EpochState> after) {
     boolean done() {
       return after != null;
     }
 
-    Epoch done(List<String> made) {
+    Epoch done(List<EpochState> made) {
       return new Epoch(number, start, end, partitions, before, made);
     }
   }
@@ -66,7 +67,8 @@ final class EpochFile {
       }
       return new Epoch(
           n.required("epoch").asLong(), clock.parse(n.required("start").asText()), clock.parse(n.required("end").asText()),
-          n.required("partitions").asInt(), names(n.required("before")), n.has("after") ? names(n.get("after")) : null);
+          n.required("partitions").asInt(), state(n.required("before"), n.path("dueBefore")),
+          n.has("after") ? state(n.get("after"), n.path("dueAfter")) : null);
     } catch (JsonProcessingException | RuntimeException e) {
       Damaged damaged = new Damaged(path, "How far the queries have come is unknown.");
       damaged.initCause(e);
@@ -74,10 +76,17 @@ final class EpochFile {
     }
   }
 
-  private static List<String> names(JsonNode list) {
-    List<String> out = new ArrayList<>();
-    list.forEach(name -> out.add(name.asText()));
+  private static List<EpochState> state(JsonNode names, JsonNode due) {
+    List<EpochState> out = new ArrayList<>();
+    for (int i = 0; i < names.size(); i++) {
+      out.add(new EpochState(names.get(i).asText(), due.path(i).asLong(SlotTimers.NEVER)));
+    }
     return out;
+  }
+
+  private static void write(ObjectNode to, String names, String due, List<EpochState> state) {
+    state.forEach(part -> to.withArray(names).add(part.name()));
+    state.forEach(part -> to.withArray(due).add(part.due()));
   }
 
   private static String sum(String text) {
@@ -93,9 +102,11 @@ final class EpochFile {
     n.put("start", epoch.start.json());
     n.put("end", epoch.end.json());
     n.put("partitions", epoch.partitions);
-    epoch.before.forEach(n.putArray("before")::add);
+    n.putArray("before");
+    write(n, "before", "dueBefore", epoch.before);
     if (epoch.after != null) {
-      epoch.after.forEach(n.putArray("after")::add);
+      n.putArray("after");
+      write(n, "after", "dueAfter", epoch.after);
     }
     Files.createDirectories(path.getParent());
     Path beside = path.resolveSibling(path.getFileName() + ".new");

@@ -3,6 +3,7 @@ package dev.penstock.kernel.log;
 import dev.penstock.kernel.error.ErrorChannel;
 import dev.penstock.kernel.state.CrashPoint;
 import java.io.IOException;
+import java.io.Serializable;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -23,14 +24,24 @@ public final class EpochLoop {
    *
    * @param after the LSN after which it reads
    * @param upTo the LSN up to which it reads
-   * @param begun the newest member that has begun before it
+   * @param times how it moves time
    * @param partitions into how many parts state is cut
-   * @param state what the parts of the state are called
+   * @param state the parts of the state
    * @param output where its tasks write
    */
   public record Epoch(
-      long number, long after, long upTo, int begun, List<EpochInput> inputs, int partitions, List<String> state,
+      long number, long after, long upTo, Times times, List<EpochInput> inputs, int partitions, List<EpochState> state,
       PackedOutput output) {}
+
+  /**
+   * The watermarks (Unix ms) before an epoch and after it.
+   *
+   * @param begun the newest member that has begun before it; for others there is no watermark before it
+   */
+  public record Times(long before, long after, int begun) implements Serializable {
+    /** There is no watermark. */
+    public static final long NONE = JobTime.NONE;
+  }
 
   /** All rows of an object at an LSN. */
   public record Contents(long lsn, EpochInput rows) {}
@@ -40,8 +51,8 @@ public final class EpochLoop {
     /** Before the first epoch. */
     void begin();
 
-    /** Adds what tasks have written to a list, also if the epoch fails; returns what the parts of the state are called now. */
-    List<String> run(Epoch epoch, List<Written> written) throws Exception;
+    /** Adds what tasks have written to a list, also if the epoch fails; returns the parts of the state as they are now. */
+    List<EpochState> run(Epoch epoch, List<Written> written) throws Exception;
 
     /** After the last epoch. */
     void end();
@@ -171,13 +182,14 @@ public final class EpochLoop {
           scan.object, scan.schema, scan.columns, clock.plan(scan.object, epoch.start(), epoch.end())));
     }
     List<Written> written = new ArrayList<>();
-    List<String> state;
+    List<EpochState> state;
     try {
       state = work.run(
           new Epoch(
-              epoch.number(), epoch.start().lsn, epoch.end().lsn, epoch.start().roster, inputs, epoch.partitions(),
+              epoch.number(), epoch.start().lsn, epoch.end().lsn,
+              new Times(epoch.start().wm(), epoch.end().wm(), epoch.start().roster), inputs, epoch.partitions(),
               epoch.before(),
-              new PackedOutput(clock.schemas(), epoch.number(), outputs)),
+              new PackedOutput(clock.layouts(), epoch.number(), outputs)),
           written);
       took(begun);
       CrashPoint.reached("jvm.ran");

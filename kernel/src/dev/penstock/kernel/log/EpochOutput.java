@@ -8,6 +8,8 @@ import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 
 /** Hands what the tasks of an epoch have written to the job's {@link Outbox}, and returns when Python has recorded it. */
 final class EpochOutput {
@@ -41,10 +43,12 @@ final class EpochOutput {
     }
     List<ErrorChannel.Part> failed = errors == null ? List.of() : errors.drain(epoch);
     failed.forEach(part -> describe(part, head.withArray("errors").addObject(), body));
+    Map<Integer, Long> late = new TreeMap<>();
+    tasks.forEach(task -> task.late.forEach((slot, number) -> late.merge(slot, number, Long::sum)));
     boolean large = clock.settleState(epoch);
     EpochClock.Reach reach = clock.reach();
     double age = clock.age();
-    if (rows > 0 || !failed.isEmpty() || reach.news() || large) {
+    if (rows > 0 || !failed.isEmpty() || !late.isEmpty() || reach.news() || large) {
       head.put("epoch", epoch);
       head.put("wm", reach.watermark());
       head.put("idle", reach.idle());
@@ -53,6 +57,7 @@ final class EpochOutput {
       head.put("beat", reach.beat());
       head.put("roster", reach.roster());
       head.put("ms", age);
+      late.forEach((slot, number) -> head.withObject("late").put(slot.toString(), number));
       outbox.deliver(packet(head, body));
     }
     clock.recorded();

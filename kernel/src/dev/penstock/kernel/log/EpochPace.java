@@ -9,7 +9,7 @@ final class EpochPace {
   private final long everyMs;
   private final long ttlMs;
   private final long gatherMs;
-  private final long[][] closings;
+  private long[][] closings;
   private Deadline tick = Deadline.in(0);
   private Deadline gathered = Deadline.in(0);
   private Deadline sweep;
@@ -28,9 +28,14 @@ final class EpochPace {
     this.sweep = ttlMs > 0 ? Deadline.in(ttlMs) : null;
   }
 
+  /** From here on windows close at these watermarks; none: the job does not gather rows. */
+  void closings(long[][] now) {
+    closings = now;
+  }
+
   /** Milliseconds for which the job goes on gathering rows; zero or less: it does not. */
   long gathers() {
-    return gatherMs > 0 ? gathered.left() : 0;
+    return gatherMs > 0 && closings.length > 0 ? gathered.left() : 0;
   }
 
   /** Whether a window closes between two watermarks. */

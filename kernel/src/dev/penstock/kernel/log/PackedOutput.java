@@ -1,30 +1,33 @@
 package dev.penstock.kernel.log;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.io.Serializable;
+import java.io.UncheckedIOException;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.stream.IntStream;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** Where the tasks of a shared job write packed rows: each slot is an output. */
+/** Where the tasks of a shared job write packed rows: each slot is an output, and the late rows of a member another, whose number is the slot's, negated. */
 public final class PackedOutput implements Serializable {
   private static final long serialVersionUID = 1L;
-  /** The last column of rows that can be behind the watermark. */
-  private static final String BEFORE = "__before";
+  private static final ObjectMapper JSON = new ObjectMapper();
 
-  private final HashMap<Integer, String> schemas;
+  private final HashMap<Integer, String> layouts;
   private final long epoch;
   private final String folder;
 
-  /** @param schemas the schemas of the rows by slot, as JSON */
-  PackedOutput(Map<Integer, String> schemas, long epoch, String folder) {
-    this.schemas = new HashMap<>(schemas);
+  /**
+   * @param layouts what the rows of each slot look like, as JSON: their {@code schema}, and for each output the places of its columns ({@code outputs}) and of the watermark in force for a row behind it
+   *     ({@code befores}; -1: none). Where there are two outputs, the last column says which one a row is of.
+   */
+  PackedOutput(Map<Integer, String> layouts, long epoch, String folder) {
+    this.layouts = new HashMap<>(layouts);
     this.epoch = epoch;
     this.folder = folder;
   }
@@ -42,6 +45,7 @@ public final class PackedOutput implements Serializable {
   public final class Task implements AutoCloseable {
     private final Map<Integer, Slot> slots = new HashMap<>();
     private final List<OutputWriter> writers = new ArrayList<>();
+    private final Map<Integer, Long> late = new HashMap<>();
     private Slot last;
 
     private Task() {}
@@ -62,6 +66,11 @@ public final class PackedOutput implements Serializable {
       }
     }
 
+    /** So many rows of a slot were late. */
+    public void late(int slot, long rows) {
+      late.merge(slot, rows, Long::sum);
+    }
+
     private Slot slot(int slot) {
       // Rows of a slot come one after the other.
       if (last != null && last.slot == slot) {
@@ -73,9 +82,9 @@ public final class PackedOutput implements Serializable {
 
     private Slot opened(int slot) {
       Slot to = slots.get(slot);
-      String schema = to == null ? schemas.get(slot) : null;
-      if (schema != null) {
-        to = new Slot(slot, (StructType) DataType.fromJson(schema));
+      String layout = to == null ? layouts.get(slot) : null;
+      if (layout != null) {
+        to = Slot.of(this, slot, layout);
         slots.put(slot, to);
       }
       return to;
@@ -86,7 +95,7 @@ public final class PackedOutput implements Serializable {
       for (OutputWriter writer : writers) {
         parts.add(writer.finish());
       }
-      return new Written(parts);
+      return new Written(parts, late);
     }
 
     /** Removes what was written: the task has failed. */
@@ -101,39 +110,75 @@ public final class PackedOutput implements Serializable {
       writers.forEach(OutputWriter::close);
     }
 
-    /** The rows of one member, those behind the watermark apart from the others. */
-    private final class Slot {
-      private final int slot;
-      private final StructType schema;
-      private final UnsafeRow row;
-      /** The column with the watermark in force for a row behind it; it is not written. */
-      private final int beforeAt;
-      private OutputWriter writer;
-      private final Map<Long, OutputWriter> late = new HashMap<>();
+    private OutputWriter open(int output, StructType schema, int[] ordinals, long before) {
+      OutputWriter opened = new OutputWriter(output, schema, ordinals, before, epoch, folder);
+      writers.add(opened);
+      return opened;
+    }
+  }
 
-      Slot(int slot, StructType made) {
-        this.slot = slot;
-        row = new UnsafeRow(made.size());
-        int last = made.size() - 1;
-        beforeAt = last >= 0 && made.apply(last).name().equals(BEFORE) ? last : -1;
-        schema = beforeAt < 0 ? made : new StructType(Arrays.copyOf(made.fields(), last));
-      }
+  /** The rows of one member. */
+  private static final class Slot {
+    private final int slot;
+    private final UnsafeRow row;
+    private final Output[] outputs;
 
-      OutputWriter writer(UnsafeRow of) {
-        if (beforeAt >= 0 && !of.isNullAt(beforeAt)) {
-          return late.computeIfAbsent(of.getLong(beforeAt), this::open);
+    private Slot(int slot, int columns, Output[] outputs) {
+      this.slot = slot;
+      this.row = new UnsafeRow(columns);
+      this.outputs = outputs;
+    }
+
+    static Slot of(Task task, int slot, String layout) {
+      try {
+        JsonNode told = JSON.readTree(layout);
+        StructType made = (StructType) DataType.fromJson(told.get("schema").toString());
+        Output[] outputs = new Output[told.get("outputs").size()];
+        for (int i = 0; i < outputs.length; i++) {
+          int[] places = JSON.convertValue(told.get("outputs").get(i), int[].class);
+          StructType schema = new StructType();
+          for (int place : places) {
+            schema = schema.add(made.apply(place));
+          }
+          outputs[i] = new Output(task, i == 0 ? slot : -slot, schema, places, told.get("befores").get(i).asInt());
         }
-        if (writer == null) {
-          writer = open(JobTime.NONE);
-        }
-        return writer;
+        return new Slot(slot, made.size(), outputs);
+      } catch (IOException e) {
+        throw new UncheckedIOException(e);
       }
+    }
 
-      private OutputWriter open(long before) {
-        OutputWriter opened = new OutputWriter(slot, schema, IntStream.range(0, schema.size()).toArray(), before, epoch, folder);
-        writers.add(opened);
-        return opened;
+    OutputWriter writer(UnsafeRow of) {
+      return outputs[outputs.length == 1 ? 0 : of.getInt(of.numFields() - 1)].writer(of);
+    }
+  }
+
+  /** The rows of one output, those behind the watermark apart from the others. */
+  private static final class Output {
+    private final Task task;
+    private final int number;
+    private final StructType schema;
+    private final int[] places;
+    private final int beforeAt;
+    private OutputWriter writer;
+    private final Map<Long, OutputWriter> late = new HashMap<>();
+
+    Output(Task task, int number, StructType schema, int[] places, int beforeAt) {
+      this.task = task;
+      this.number = number;
+      this.schema = schema;
+      this.places = places;
+      this.beforeAt = beforeAt;
+    }
+
+    OutputWriter writer(UnsafeRow of) {
+      if (beforeAt >= 0 && !of.isNullAt(beforeAt)) {
+        return late.computeIfAbsent(of.getLong(beforeAt), before -> task.open(number, schema, places, before));
       }
+      if (writer == null) {
+        writer = task.open(number, schema, places, JobTime.NONE);
+      }
+      return writer;
     }
   }
 }

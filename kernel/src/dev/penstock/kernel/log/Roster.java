@@ -1,6 +1,7 @@
 package dev.penstock.kernel.log;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -18,8 +19,9 @@ final class Roster {
   private record Seed(long lsn, List<LogSlice> slices) {}
 
   private final Map<Integer, Map<Integer, Seed>> seeds = new HashMap<>();
-  private final TreeMap<Integer, String> schemas = new TreeMap<>();
+  private final TreeMap<Integer, String> layouts = new TreeMap<>();
   private final Map<Integer, Long> limits = new HashMap<>();
+  private final Map<Integer, long[][]> closings = new HashMap<>();
   private int last;
   private int durable;
 
@@ -27,8 +29,9 @@ final class Roster {
     seeds.computeIfAbsent(slot, s -> new HashMap<>()).put(object, new Seed(lsn, slices));
   }
 
-  void join(int slot, String schema, long limit) {
-    schemas.put(slot, schema);
+  void join(int slot, String layout, long limit, long[][] closes) {
+    closings.put(slot, closes);
+    layouts.put(slot, layout);
     if (limit > 0) {
       limits.put(slot, limit);
     }
@@ -36,9 +39,17 @@ final class Roster {
   }
 
   void leave(int slot) {
-    schemas.remove(slot);
+    layouts.remove(slot);
     seeds.remove(slot);
     limits.remove(slot);
+    closings.remove(slot);
+  }
+
+  /** The watermarks before which no member emits anything; none if one of them can emit at any time. */
+  long[][] closings() {
+    return closings.values().stream().anyMatch(of -> of.length == 0)
+        ? new long[0][]
+        : closings.values().stream().flatMap(Arrays::stream).toArray(long[][]::new);
   }
 
   /** Whether a member's state comes near its limit. {@code sizes}: slot, operator, rows and bytes of each operator. */
@@ -57,7 +68,7 @@ final class Roster {
 
   /** The newest slot that an epoch can end with: the contents with which members begin must not be ahead of the log. */
   int ready(int begun, long head) {
-    for (int slot : schemas.tailMap(begun, false).keySet()) {
+    for (int slot : layouts.tailMap(begun, false).keySet()) {
       if (seeded(slot) > head) {
         return slot - 1;
       }
@@ -67,7 +78,7 @@ final class Roster {
 
   /** The LSN that the epoch must reach in which some members begin: they never read what their contents have. */
   long reach(int begun, int ready) {
-    return schemas.subMap(begun, false, ready, true).keySet().stream().mapToLong(this::seeded).max().orElse(0);
+    return layouts.subMap(begun, false, ready, true).keySet().stream().mapToLong(this::seeded).max().orElse(0);
   }
 
   /** The LSN after which a member reads an object, if it is not to read what was before; otherwise 0. */
@@ -80,8 +91,8 @@ final class Roster {
     return seeds.getOrDefault(slot, Map.of()).values().stream().mapToLong(Seed::lsn).max().orElse(0);
   }
 
-  Map<Integer, String> schemas() {
-    return new HashMap<>(schemas);
+  Map<Integer, String> layouts() {
+    return new HashMap<>(layouts);
   }
 
   /** An epoch that ends with this slot is durable: its members will not begin again. */
@@ -91,7 +102,7 @@ final class Roster {
 
   /** No member that has yet to begin reads anything at or below this LSN. What they begin with may be the whole log. */
   long needs() {
-    return schemas.tailMap(durable, false).isEmpty() ? Long.MAX_VALUE : 0;
+    return layouts.tailMap(durable, false).isEmpty() ? Long.MAX_VALUE : 0;
   }
 
   /**
@@ -105,7 +116,7 @@ final class Roster {
       return shared;
     }
     List<LogSlice> out = new ArrayList<>();
-    for (int slot : schemas.subMap(start.roster, false, end.roster, true).keySet()) {
+    for (int slot : layouts.subMap(start.roster, false, end.roster, true).keySet()) {
       Seed seed = seeds.getOrDefault(slot, Map.of()).get(object);
       long after = 0;
       if (seed != null) {

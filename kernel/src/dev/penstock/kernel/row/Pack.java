@@ -126,8 +126,9 @@ public final class Pack extends Expression implements java.io.Serializable {
   public ExprCode doGenCode(CodegenContext context, ExprCode code) {
     String own = Pack.class.getName();
     if (mode == Mode.SEQUENCE) {
-      // Not every user of generated code tells it where a partition begins.
+      // Not every user of generated code tells it where a partition begins; one that does may use it for several.
       String next = context.addMutableState("long", "next", variable -> variable + " = -1L;", false, true);
+      context.addPartitionInitializationStatement(next + " = (long) partitionIndex << " + TASK_SHIFT + ";");
       String text = "if (" + next + " < 0L) {\n" + next + " = " + own + ".first();\n}\nlong " + code.value() + " = " + next + "++;\n";
       return new ExprCode(block(List.of(text), List.of()), FalseLiteral$.MODULE$, code.value());
     }

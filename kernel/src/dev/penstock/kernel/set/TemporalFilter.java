@@ -3,15 +3,12 @@ package dev.penstock.kernel.set;
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.penstock.kernel.row.Input;
 import dev.penstock.kernel.row.Wire;
-import dev.penstock.kernel.state.KeyBytes;
-import dev.penstock.kernel.state.StateSize;
+import dev.penstock.kernel.state.Keyed;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
-import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
@@ -53,15 +50,10 @@ public final class TemporalFilter {
         .add("exit", DataTypes.LongType, true)
         .add("w", DataTypes.LongType, false);
     int n = keySchema.size();
-    Dataset<Row> out = input.dataset()
-        .mapPartitions(new TemporalRows(columns, weightAt, enterAt, exitAt), Encoders.row(parts))
-        .groupBy(Input.keyColumns(keySchema))
-        .as(Encoders.row(keySchema), Encoders.row(parts))
-        .transformWithState(
-            StateSize.counted(spec.path("size").asLong(), KeyBytes.rows(keySchema), new TemporalFilterProcessor(n)),
-            TimeMode.EventTime(),
-            OutputMode.Append(),
-            Encoders.row(keySchema.add("__weight", DataTypes.LongType, false)));
+    Dataset<Row> out = Keyed.leading(
+            new TemporalRows(columns, weightAt, enterAt, exitAt), parts, keySchema, new TemporalFilterProcessor(n),
+            keySchema.add("__weight", DataTypes.LongType, false))
+        .over(input.dataset(), spec, TimeMode.EventTime());
 
     List<Column> named = new ArrayList<>();
     for (int i = 0; i < columns.length; i++) {

@@ -15,6 +15,7 @@ import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
 import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
@@ -34,6 +35,29 @@ public final class AtOnce<G> implements FlatMapGroupsFunction<G, Row, Row> {
   /** The weight must be the last column of the processor's rows. */
   public AtOnce(StatefulProcessor<G, Row, Row> processor) {
     this.processor = processor;
+  }
+
+  /** The same as a processor, which keeps nothing. */
+  StatefulProcessor<G, Row, Row> alone() {
+    return new Alone<>(this);
+  }
+
+  private static final class Alone<G> extends StatefulProcessor<G, Row, Row> {
+    private static final long serialVersionUID = 1L;
+    private final AtOnce<G> groups;
+
+    Alone(AtOnce<G> groups) {
+      this.groups = groups;
+    }
+
+    @Override
+    public void init(OutputMode outputMode, TimeMode timeMode) {}
+
+    @Override
+    public scala.collection.Iterator<Row> handleInputRows(
+        G key, scala.collection.Iterator<Row> rows, TimerValues timers) {
+      return CollectionConverters.asScala(groups.call(key, CollectionConverters.asJava(rows)));
+    }
   }
 
   @Override

@@ -43,6 +43,23 @@ public final class EventTime {
     }
   }
 
+  /** True time at a watermark (Unix ms) of a job that Spark's engine does not run; {@code Long.MIN_VALUE}: there is none yet. */
+  public static TimerValues at(long watermark) {
+    return new Timers(new Fixed(shifted(watermark)));
+  }
+
+  private record Fixed(long getCurrentWatermarkInMs) implements TimerValues {
+    @Override
+    public long getCurrentProcessingTimeInMs() {
+      throw new UnsupportedOperationException("there is no processing time");
+    }
+  }
+
+  /** A timer of {@link SlotTimers} that has fired, in true time. */
+  public static ExpiredTimerInfo fired(SlotTimers.Timer timer) {
+    return new Fired(timer::due);
+  }
+
   /** Tells the tasks of the epoch that this thread is about to run which watermark (Unix ms) it reaches; null: none. */
   public static void reaches(Long watermark) {
     SparkContext.getOrCreate().setLocalProperty(REACHED, watermark == null ? null : watermark.toString());

@@ -10,6 +10,7 @@ import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.KeyValueGroupedDataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.functions;
+import org.apache.spark.sql.streaming.ExpiredTimerInfo;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
@@ -20,7 +21,7 @@ import org.apache.spark.sql.types.StructType;
  * The keyed part of an operator: what is done with rows before the shuffle, their key, and the processor of the groups.
  *
  * <p>By default this is an operator of Spark's own. With {@code hosted} in the operator's description it is a {@link KeyedPlan}: a
- * description that a shared job carries out together with those of other queries. Only processors without timers can be hosted.
+ * description that a shared job carries out together with those of other queries.
  *
  * @param combine adds up rows of a task before the shuffle; null: rows travel as they are
  * @param travels schema of the rows that travel
@@ -74,17 +75,27 @@ public record Keyed(
 
   /** The operator over a frame. */
   public Dataset<Row> over(Dataset<Row> in, JsonNode spec) {
-    if (hosted(spec)) {
-      return KeyedPlan.of(in, this, number(spec));
-    }
-    KeyValueGroupedDataset<Row, Row> groups = grouped(in);
+    return over(in, spec, TimeMode.None());
+  }
+
+  /** The same, whose processor has timers if the mode says so. */
+  public Dataset<Row> over(Dataset<Row> in, JsonNode spec, TimeMode time) {
     @SuppressWarnings("unchecked")
     StatefulProcessor<Row, Row, Row> own = (StatefulProcessor<Row, Row, Row>) processor;
-    return spec.path("atOnce").asBoolean()
+    boolean atOnce = spec.path("atOnce").asBoolean();
+    if (hosted(spec)) {
+      return KeyedPlan.of(in, atOnce ? with(new AtOnce<>(own).alone()) : this, number(spec));
+    }
+    KeyValueGroupedDataset<Row, Row> groups = grouped(in);
+    return atOnce
         ? groups.flatMapGroups(new AtOnce<>(own), Encoders.row(output))
         : groups.transformWithState(
-            StateSize.counted(spec.path("size").asLong(), KeyBytes.rows(key), own), TimeMode.None(), OutputMode.Append(),
+            StateSize.counted(spec.path("size").asLong(), KeyBytes.rows(key), own), time, OutputMode.Append(),
             Encoders.row(output));
+  }
+
+  private Keyed with(StatefulProcessor<Row, Row, Row> other) {
+    return new Keyed(combine, travels, key, leading, keyOf, other, binary, output);
   }
 
   /** What the processor makes of the rows of a group. */
@@ -93,6 +104,13 @@ public record Keyed(
       Row group, scala.collection.Iterator<Row> rows, TimerValues timers) {
     Object own = binary ? group.get(0) : group;
     return ((StatefulProcessor<Object, Row, Row>) processor).handleInputRows(own, rows, timers);
+  }
+
+  /** What the processor makes of a timer of a group. */
+  @SuppressWarnings("unchecked")
+  public scala.collection.Iterator<Row> expire(Row group, TimerValues timers, ExpiredTimerInfo timer) {
+    Object own = binary ? group.get(0) : group;
+    return ((StatefulProcessor<Object, Row, Row>) processor).handleExpiredTimer(own, timers, timer);
   }
 
   private KeyValueGroupedDataset<Row, Row> grouped(Dataset<Row> in) {

@@ -29,7 +29,7 @@ final class RawHandle extends Handle {
     T value(byte[] bytes);
   }
 
-  /** Has the timers; null: there are none. */
+  /** Has the timers; null: they lie in the state, see {@link SlotTimers}. */
   private final transient StatefulProcessorHandle timers;
   private transient TaskState state;
   private transient byte[] group;
@@ -145,26 +145,27 @@ final class RawHandle extends Handle {
     }
   }
 
-  private StatefulProcessorHandle timers() {
-    if (timers == null) {
-      throw new UnsupportedOperationException("there are no timers");
-    }
-    return timers;
-  }
-
   @Override
   public void registerTimer(long time) {
-    timers().registerTimer(time);
+    if (timers != null) {
+      timers.registerTimer(time);
+    } else {
+      SlotTimers.register(state, time, group);
+    }
   }
 
   @Override
   public void deleteTimer(long time) {
-    timers().deleteTimer(time);
+    if (timers != null) {
+      timers.deleteTimer(time);
+    } else {
+      SlotTimers.delete(state, time, group);
+    }
   }
 
   @Override
   public scala.collection.Iterator<Object> listTimers() {
-    return timers().listTimers();
+    throw new UnsupportedOperationException("timers are not listed");
   }
 
   private final class Value<T> implements ValueState<T> {

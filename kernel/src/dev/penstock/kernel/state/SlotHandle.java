@@ -22,7 +22,7 @@ public final class SlotHandle {
 
   /** The handle that the processor gets. */
   public StatefulProcessorHandle handle() {
-    return new CountedHandle(raw, size, true, 0);
+    return new CountedHandle(raw, size, true, EventTime.SHIFT);
   }
 
   private void count(long rows, long bytes) {

@@ -1,6 +1,8 @@
 package dev.penstock.kernel.state;
 
 import java.nio.ByteBuffer;
+import java.util.Collection;
+import java.util.List;
 
 /** The state of the members of a shared job in one task, and the counters of what each keeps. */
 public final class SlotStates {
@@ -12,12 +14,28 @@ public final class SlotStates {
     this.sizes = sizes;
   }
 
-  /** Removes all state of a slot. */
-  public void sweep(int slot) {
-    try (TaskState.Entries all = state.scan(ByteBuffer.allocate(Integer.BYTES).putInt(slot).array())) {
-      while (all.hasNext()) {
-        all.next();
-        state.remove(all.key());
+  /** Takes the timers that are due at a watermark (Unix ms), in their order. */
+  public List<SlotTimers.Timer> due(long watermark) {
+    return SlotTimers.take(state, EventTime.shifted(watermark));
+  }
+
+  /** When the first timer is due, in Spark's time ({@link EventTime}). {@code before}: when it was before the task. */
+  public long firstDue(long before) {
+    return state.timersChanged ? SlotTimers.first(state) : before;
+  }
+
+  /** Removes all state of some slots. */
+  public void sweep(Collection<Integer> slots) {
+    if (slots.isEmpty()) {
+      return;
+    }
+    SlotTimers.sweep(state, slots);
+    for (int slot : slots) {
+      try (TaskState.Entries all = state.scan(ByteBuffer.allocate(Integer.BYTES).putInt(slot).array())) {
+        while (all.hasNext()) {
+          all.next();
+          state.remove(all.key());
+        }
       }
     }
   }

@@ -22,6 +22,8 @@ final class TaskState {
 
   private final StateStore store;
   private final String family;
+  /** Whether timers have been added or removed. */
+  boolean timersChanged;
 
   /** @param family a column family of the store whose encoder is {@link RawKeys} */
   TaskState(StateStore store, String family) {

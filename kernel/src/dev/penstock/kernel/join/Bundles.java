@@ -1,0 +1,141 @@
+package dev.penstock.kernel.join;
+
+import dev.penstock.kernel.row.Pack;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.unsafe.Platform;
+
+/**
+ * Collects the rows of a task into {@link Bundle}s. Called by the code that Spark generates for {@link BundleExec}: {@link #add} for each row; when
+ * {@link #full}, and after the last row, {@link #next} for each bundle.
+ */
+public final class Bundles {
+  private static final int START = Platform.BYTE_ARRAY_OFFSET;
+  private static final int LARGEST_HEAD = 1 + 5 * Long.BYTES + Integer.BYTES;
+  /** So many bytes are collected before they travel. */
+  private static final int MOST_BYTES = 8 << 20;
+  private static final int BUCKETS = 1 << 12;
+
+  /** The rows of one key. */
+  private static final class Rows {
+    final byte[] key;
+    final long hash;
+    byte[] bytes = new byte[128];
+    int size;
+    Rows next;
+
+    Rows(byte[] key, long hash) {
+      this.key = key;
+      this.hash = hash;
+    }
+
+    void room(int more) {
+      if (size + more > bytes.length) {
+        bytes = Arrays.copyOf(bytes, Math.max(size + more, 2 * bytes.length));
+      }
+    }
+
+    void put(long value) {
+      Platform.putLong(bytes, START + size, value);
+      size += Long.BYTES;
+    }
+  }
+
+  private final List<Rows> all = new ArrayList<>();
+  private Rows[] buckets = new Rows[BUCKETS];
+  private long bytes;
+  private int read;
+
+  /** Adds a row; {@code noTime}, {@code noLsn} and {@code noBefore} say which numbers are NULL. */
+  public void add(
+      byte[] key, int side, boolean noTime, long time, long sequence, long count, byte[] row, boolean noLsn, long lsn,
+      boolean noBefore, long before) {
+    Rows own = of(key, side);
+    int was = own.size;
+    own.room(LARGEST_HEAD + row.length);
+    own.bytes[own.size++] = (byte) (side | (noTime ? Bundle.NO_TIME : 0) | (count == 1 ? 0 : Bundle.COUNTED)
+        | (noLsn ? 0 : Bundle.HAS_LSN) | (noBefore ? 0 : Bundle.HAS_BEFORE));
+    if (!noTime) {
+      own.put(time);
+    }
+    own.put(sequence);
+    if (count != 1) {
+      own.put(count);
+    }
+    if (!noLsn) {
+      own.put(lsn);
+    }
+    if (!noBefore) {
+      own.put(before);
+    }
+    Platform.putInt(own.bytes, START + own.size, row.length);
+    own.size += Integer.BYTES;
+    System.arraycopy(row, 0, own.bytes, own.size, row.length);
+    own.size += row.length;
+    bytes += own.size - was;
+  }
+
+  /** Whether the bundles should travel before another row is added. */
+  public boolean full() {
+    return bytes >= MOST_BYTES;
+  }
+
+  /** Moves to the next bundle. After the last one it returns false, and everything is empty again. */
+  public boolean next() {
+    if (read < all.size()) {
+      read++;
+      return true;
+    }
+    if (read > 0) {
+      all.clear();
+      Arrays.fill(buckets, null);
+      bytes = 0;
+      read = 0;
+    }
+    return false;
+  }
+
+  /** The key of the bundle. */
+  public byte[] key() {
+    return all.get(read - 1).key;
+  }
+
+  /** The rows of the bundle. */
+  public byte[] rows() {
+    Rows one = all.get(read - 1);
+    return one.size == one.bytes.length ? one.bytes : Arrays.copyOf(one.bytes, one.size);
+  }
+
+  private Rows of(byte[] key, int side) {
+    // The key of a row that can match begins with a hash of itself.
+    long hash = side <= JoinPlan.RIGHT && key.length >= Long.BYTES ? Platform.getLong(key, START) : Pack.hash(key);
+    int bucket = (int) hash & (buckets.length - 1);
+    Rows own = buckets[bucket];
+    while (own != null && (own.hash != hash || !Arrays.equals(own.key, key))) {
+      own = own.next;
+    }
+    if (own != null) {
+      return own;
+    }
+    own = new Rows(key, hash);
+    all.add(own);
+    bytes += key.length;
+    if (all.size() > buckets.length) {
+      spread(4 * buckets.length);
+    } else {
+      own.next = buckets[bucket];
+      buckets[bucket] = own;
+    }
+    return own;
+  }
+
+  private void spread(int count) {
+    buckets = new Rows[count];
+    for (Rows one : all) {
+      int bucket = (int) one.hash & (count - 1);
+      one.next = buckets[bucket];
+      buckets[bucket] = one;
+    }
+  }
+}
