@@ -78,6 +78,7 @@ def build(folder: Path, out: Path, **config: Any) -> int:
         db.flush()
     shutil.copytree(folder, folder.with_name(EARLIER))
     with penstock.open(folder, master=MASTER, config=config) as db:
+        db.execute("CREATE TABLE later (k BIGINT PRIMARY KEY); INSERT INTO later VALUES (1)")
         for first in (60, 70):
             db.source("s").insert(rows(first, first + 10))
             db.flush()

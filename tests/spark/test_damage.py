@@ -13,6 +13,7 @@ import pytest
 from tests.effort import EFFORT, times
 from tests.spark.conftest import CONFIG, MASTER, Opener
 from tests.spark.damaging import (
+    EARLIER,
     SCRIPT,
     build,
     check,
@@ -30,6 +31,7 @@ from tests.spark.damaging import (
 import penstock
 from penstock import PenstockError
 
+OLDER = "catalog.older"
 NO_INTERVAL = {"checkpoint.interval_ms": 0}
 
 
@@ -42,6 +44,7 @@ class Built(NamedTuple):
     def again(self, to: Path) -> Path:
         """A copy of the database; the files of its sink are as they were."""
         shutil.copytree(self.folder, to)
+        shutil.copyfile(self.folder.with_name(EARLIER) / "catalog.json", to / OLDER)
         shutil.rmtree(self.out)
         shutil.copytree(self.kept, self.out)
         return to
@@ -99,6 +102,11 @@ def unknown(folder: Path) -> None:
     flip(newest("jobs/N/position.json")(folder))
 
 
+def older_catalogue(folder: Path) -> None:
+    """It is as it was before the last CREATE."""
+    shutil.copyfile(folder / OLDER, folder / "catalog.json")
+
+
 CASES: dict[str, tuple[Callable[[Path], object], dict[str, str]]] = {
     "the checkpoints of all queries are gone": (without_checkpoints, {}),
     "unread": (unread, {}),
@@ -108,6 +116,7 @@ CASES: dict[str, tuple[Callable[[Path], object], dict[str, str]]] = {
     "the log is gone": (lambda f: newest("log/N.seg")(f).unlink(), {"open": "PSK-6001"}),
     "the catalogue is gone": (lambda f: (f / "catalog.json").unlink(), {"open": "PSK-6001"}),
     "the catalogue is empty": (lambda f: empty(f / "catalog.json"), {"open": "PSK-6001"}),
+    "the catalogue lacks the last object": (older_catalogue, {"open": "PSK-6001"}),
 }
 
 
