@@ -107,7 +107,7 @@ class JobTrace:
             places = {}
             for i, (member, schema) in enumerate(zip(self._members, schemas, strict=True)):
                 assert isinstance(member, Membership), member
-                places[i + 1] = Place(i, member, schema, (), 0)
+                places[i + 1] = Place((i,), member, (schema,), (), 0)
             self.job = HostJob(
                 self.spark, self.database, self.database, plan, places=places, contents=(), parallelism=2, **given
             )

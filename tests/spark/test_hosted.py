@@ -364,7 +364,7 @@ def test_explain_says_who_shares_and_why_not(db: penstock.Database) -> None:
         "SELECT c FROM t LATERAL VIEW explode(split(name, '')) AS c": "job: shared by queries without state on t",
         "SELECT k, rand() AS r FROM t": "job: its own, because an expression is not deterministic",
         "SELECT k, window_end, count(*) FROM s GROUP BY k, TUMBLE(ts, INTERVAL '5' SECOND)": "job: shared by keyed queries on s",
-        "SELECT k, window_end, count(*) FROM s GROUP BY k, TUMBLE(ts, INTERVAL '5' SECOND) EMIT ON WINDOW CLOSE": "job: shared by keyed queries on s",
+        "CREATE STREAM x AS SELECT k, window_end, count(*) AS n FROM s GROUP BY k, TUMBLE(ts, INTERVAL '5' SECOND) EMIT ON WINDOW CLOSE": "job: shared by keyed queries on s",
         "SELECT s.k FROM s ASOF JOIN r ON s.k = r.k AND s.ts >= r.ts": f"job: its own, because {planned_module.LONELY}",
     }
     for select, line in told.items():

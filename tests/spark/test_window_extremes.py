@@ -101,8 +101,11 @@ def test_other_joins_with_an_extreme_stay_joins(db: penstock.Database) -> None:
         create(db, f"CREATE STREAM {n} AS {select} EMIT ON WINDOW CLOSE", planned=False)
         for n, select in selects.items()
     ]
+    # In one epoch: a join with the windows of its own query knows no commits, so that a row that is late for a window that an earlier epoch has closed would not meet it.
+    db.stop()
     db.insert("s", [(1, "a", 5.0, 1_000), (5, "b", 5.0, 2_000), (3, "a", 4.0, 3_000), (4, "c", 3.0, 12_000)])
     db.insert("s", [(5, "a", 3.0, 9_000), (0, "a", 5.0, 30_000), (0, "a", 0.0, 60_000)])
+    db.start()
     db.flush(timeout=SOON_S)
     got = [sorted(f.rows(), key=repr) for f in followers]
     assert got[0] == [(0,), (1,)]
