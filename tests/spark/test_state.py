@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,22 @@ def test_functions_belong_to_their_database(opener: Opener) -> None:
         assert db.sql("SELECT m, mine(m) AS n FROM v").fetchall() == [(result, result)]
     with pytest.raises(penstock.PenstockError, match="PSK-1006"):
         b.execute("CREATE STREAM w AS SELECT only_a(k) AS k FROM s")
+
+
+def test_closing_windows_go_on_when_their_limit_is_raised(db: penstock.Database) -> None:
+    """Their rows are final, so they could not be computed again."""
+    select = "SELECT k, count(*) AS n FROM s GROUP BY k, TUMBLE(ts, INTERVAL '1' HOUR) EMIT ON WINDOW CLOSE"
+    db.execute("CREATE SOURCE s (k INT, ts TIMESTAMP, WATERMARK FOR ts)")
+    db.execute(f"CREATE STREAM w AS {select} WITH (max_state_bytes = '4kb')")
+    assert "job: its own, because its state has a limit" in db.explain(
+        f"CREATE STREAM x AS {select} WITH (max_state_bytes = '4kb')"
+    )
+    db.insert("s", [(1, datetime(2026, 1, 1, 0, 1)), (2, datetime(2026, 1, 1, 0, 2))])
+    db.flush()
+    db.insert("s", [(k, datetime(2026, 1, 1, 0, 3)) for k in range(1, 2000)])
+    with pytest.raises(penstock.PenstockError, match=r"max_state_bytes allows 4096"):
+        db.flush()
+    db.execute(f"ALTER STREAM w AS {select} WITH (max_state_bytes = '4mb')")
+    db.insert("s", [(0, datetime(2026, 1, 1, 1))])
+    db.flush()
+    assert db.sql("SELECT n, count(*) FROM w GROUP BY n ORDER BY n").fetchall() == [(1, 1997), (2, 2)]

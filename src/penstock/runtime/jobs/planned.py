@@ -43,6 +43,8 @@ _ORDERED = (p.LookupJoin, p.TemporalJoin)
 
 LONELY = "no other query follows the time of its inputs, and alone it takes in many rows faster"
 """Why a query that could share a job has one of its own."""
+FINAL = "its state has a limit and its rows are final: when the limit is raised, it goes on where it was"
+"""The same. A member that fails loses its place; one whose rows can be retracted is computed again, and this one could not be."""
 
 _SEEDS_FORMAT = 2
 _CHANGING = re.compile(
@@ -232,6 +234,8 @@ class Planner:
             return Compiler(spark, job, find, parallelism, exact_state=any(limits), counted=counted).compile(query)
 
         why = alone or unfit(query) or self._settled(object_id, query) or self._unreplicated(object_id, query, limits)
+        if not why and any(limits) and not query.root.changelog and not self._shares(object_id):
+            why = FINAL
         if not why and faster_alone(query) and self._lonely(object_id, query):
             why = LONELY
         if why:
