@@ -146,7 +146,7 @@ def test_json_of_different_types_needs_a_schema(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", ["csv", "json", "parquet"])
 def test_what_is_written_can_be_read(tmp_path: Path, format: str) -> None:
-    schema = "i BIGINT, s STRING, d DECIMAL(10,2), f DOUBLE, t TIMESTAMP, n TIMESTAMP_NTZ, o DATE, b BOOLEAN"
+    schema = "i BIGINT, s STRING, d DECIMAL(10,2), f DOUBLE, t TIMESTAMP, n TIMESTAMP_NTZ, o DATE, b BOOLEAN, c TIME"
     now = datetime(2024, 2, 29, 1, 2, 3, 4, tzinfo=UTC)
     fields = schema_of(parse_columns(schema))
     rows = pa.Table.from_pylist(
@@ -160,6 +160,7 @@ def test_what_is_written_can_be_read(tmp_path: Path, format: str) -> None:
                 "n": now.replace(tzinfo=None),
                 "o": now.date(),
                 "b": True,
+                "c": now.time(),
             },
             {"i": None, "s": "", "d": None, "f": None, "t": None, "n": None, "o": None, "b": None},
             {"i": -5, "s": None, "d": Decimal("-0.01"), "f": 1e300, "t": now, "n": None, "o": None, "b": False},

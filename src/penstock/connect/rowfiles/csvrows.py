@@ -168,6 +168,9 @@ def _converted(values: pa.Array | pa.ChunkedArray, f: pa.Field) -> pa.Array | pa
 
 
 def _cast(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    if pa.types.is_time(kind):
+        # Arrow writes nine digits of a second, and reads no times.
+        return array(pc.replace_substring_regex(values, r"(\.\d{6})000$", r"\1").to_pylist(), kind)
     if not pa.types.is_timestamp(kind):
         return values.cast(kind)
     try:
