@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from benchmarks.data import BATCH, START_MS, TIME
 from benchmarks.engines import penstock
 from benchmarks.engines.query import SILENCE_S
+from benchmarks.rounds import ROUNDS, WARM_UP
 from benchmarks.work import DUCKDB, PENSTOCK, AtLeast, Figures, Row, Work
 
 if TYPE_CHECKING:
@@ -101,9 +102,10 @@ def one(db: api.Database, name: str, trades: Sequence[pa.RecordBatch], quotes: S
 def with_penstock(quick: bool) -> Figures:
     rows = 200_000 if quick else 1_000_000
     trades, quotes = side(rows, "price", 1), side(rows, "bid", 0)
+    warm_up, measured = (1, 1) if quick else (WARM_UP, ROUNDS)
     with penstock.opened() as db:
-        times = [one(db, f"asof{number}", trades, quotes) for number in range(2 if quick else 4)]
-    return {"rows_per_s": [2 * rows / seconds for seconds in times[1:]]}
+        times = [one(db, f"asof{number}", trades, quotes) for number in range(warm_up + measured)]
+    return {"rows_per_s": [2 * rows / seconds for seconds in times[warm_up:]]}
 
 
 def with_duckdb(quick: bool) -> Figures:

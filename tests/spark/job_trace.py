@@ -141,10 +141,10 @@ class JobTrace:
     def settle(self) -> None:
         """Takes epochs until everything that was committed is in the results."""
         assert self.job is not None
-        ack, deadline = False, time.monotonic() + _PATIENCE_S
+        recorded, deadline = None, time.monotonic() + _PATIENCE_S
         while True:
-            epoch = self.job.take(ack, 100)
-            ack = epoch is not None
+            epoch = self.job.take(recorded, 100)
+            recorded = None if epoch is None else self._lsn
             if epoch is not None:
                 self._take(epoch)
                 continue

@@ -95,10 +95,10 @@ class Job:
 
     def _take(self, box: Any, stopped: threading.Event) -> None:
         schema = pa.schema([("v", pa.int64()), ("pwm", pa.int64())])
-        ack = False
+        recorded = -1
         while not stopped.is_set():
-            packet = box.take(ack, 50)
-            ack = packet is not None
+            packet = box.take(recorded, 50)
+            recorded = -1 if packet is None else 0
             if packet is None:
                 continue
             length = int.from_bytes(packet[:4], "big")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +144,34 @@ def test_generated_traces(plain_spark: SparkSession, tmp_path: Path) -> None:
         )
         assert run.sums[label] == Counter(r[0] for r in plain_spark.sql(sql).collect()), label
     assert run.state_entries(*range(len(joins))) == 0
+
+
+def test_many_rows_at_one_time(spark: SparkSession, tmp_path: Path) -> None:
+    """They fill several chunks of state; any of them can be retracted, in the epoch that has read them and later. Without a weight every row is one more."""
+    joins = {
+        "changes": ("IntervalJoin", spec("inner", 0, 0, weights=True)),
+        "rows": ("IntervalJoin", spec("inner", 0, 0)),
+    }
+    steps = [
+        [(v, 1) for v in range(300)],
+        [(v, 1) for v in range(300, 400)],
+        [*((v, -1) for v in range(0, 400, 3)), (5, -1), (5, 1), (5, 1), (7, 1)],
+        [(7, -1), (8, -1)],
+    ]
+    run = JoinTrace(spark, tmp_path, LEFT, RIGHT, joins, event_time=True)
+    run.start()
+    try:
+        for step in steps:
+            run.step(Step(right=[at("A", v, 100, weight) for v, weight in step]))
+        got = run.step(Step(left=[at("A", 1, 100)], watermark=200))
+        run.step(Step(watermark=300))
+        run.step(Step(watermark=400))
+    finally:
+        run.stop()
+    rows, changes = Counter(), Counter()
+    for v, weight in chain(*steps):
+        rows[v] += 1
+        changes[v] += weight
+    assert Counter(r["rv"] for r in rows_of(got["rows"])) == rows
+    assert Counter(r["rv"] for r in rows_of(got["changes"])) == +changes
+    assert run.state_entries(0, 1) == 0

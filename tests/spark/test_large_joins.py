@@ -1,8 +1,6 @@
-"""Joins of more rows than travel in one bundle: with generated code, and without it."""
+"""Joins of more rows than travel in one bundle: in a shared job, and in a job of its own with generated code and without it."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 import penstock
+import penstock.runtime.jobs.planned as planned_module
 
 from .conftest import CONFIG, Opener
 
@@ -19,11 +18,13 @@ START = 1_767_000_000_000_000
 """Microseconds."""
 
 
-@pytest.fixture(params=[True, False], ids=["generated", "interpreted"])
-def db(request: pytest.FixtureRequest, opener: Opener) -> Iterator[penstock.Database]:
+@pytest.fixture(params=["shared", "generated", "interpreted"])
+def db(request: pytest.FixtureRequest, opener: Opener, monkeypatch: pytest.MonkeyPatch) -> penstock.Database:
+    if request.param != "shared":
+        monkeypatch.setattr(planned_module, "unfit", lambda query: "the test compares it with one")
     # A stage whose generated code does not compile would otherwise run without it, and nobody would notice.
     generated = {
-        "spark.conf.spark.sql.codegen.wholeStage": str(request.param).lower(),
+        "spark.conf.spark.sql.codegen.wholeStage": str(request.param != "interpreted").lower(),
         "spark.conf.spark.sql.codegen.fallback": "false",
     }
     return opener(config={**CONFIG, **generated})

@@ -472,6 +472,7 @@ PLAIN = (
     "SELECT t.id, u.x FROM t JOIN u ON t.id = u.id AND t.a < u.x",
     "SELECT id, CAST(a AS DOUBLE) * 2 AS d, CAST(a AS STRING) AS s FROM t",
     "SELECT id, pmod(a, 10) + 1 AS p, CASE WHEN a > 0 THEN s END AS q FROM t",
+    "SELECT id, try_add(a, b) AS p, try_multiply(a, 1000) AS q, try_divide(a, b) AS r FROM t",
     "SELECT id, row_number() OVER (PARTITION BY s ORDER BY id) AS n FROM t",
 )
 

@@ -156,7 +156,12 @@ class Duck:
         if isinstance(why, full) or text.startswith(("Out of Memory Error", "IO Error")):
             return _too_large(text.partition("\n")[0])
         own = explain(why) if explain is not None else None
-        return own if own is not None else fail("PSK-7001", f"The query failed: {text}")
+        return own if own is not None else fail("PSK-7001", f"The query failed: {_message(text)}")
+
+
+def _message(text: str) -> str:
+    """The error without the query, which is not the one that was written."""
+    return text.partition("\n\nLINE ")[0].strip()
 
 
 def _too_large(why: str) -> PenstockError:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from penstock.errors import PenstockError, fail
 from penstock.serve.compactor import Compactor
 from penstock.serve.duck import Cursor, Duck, Explain
+from penstock.serve.gathered import Gathered
 from penstock.serve.indexer import Indexer
 from penstock.serve.layout import WEIGHT, TableLayout, is_broken
 from penstock.serve.ondisk import DiskContents, Form, Workers
@@ -63,13 +64,15 @@ class Objects:
 
     # On the store's thread
 
-    def create(self, layout: TableLayout) -> None:
+    def create(self, name_id: int, schema: pa.Schema, keys: tuple[str, ...], append_only: bool) -> None:
         """Adds an object, which is empty."""
         with self.lock:
-            if layout.id in self.layouts:
-                raise fail("PSK-8001", f"Object {layout.id} is already in the view store.")
-            if not layout.append_only and Recent.suits(layout.schema, layout.keys):
-                layout.recent = Recent(layout.schema, layout.keys, self.cache)
+            if name_id in self.layouts:
+                raise fail("PSK-8001", f"Object {name_id} is already in the view store.")
+            has_rows_by_key = not append_only and Recent.suits(schema, keys)
+            recent = Recent(schema, keys, self.cache) if has_rows_by_key else None
+            waits = Gathered(schema, append_only=append_only) if recent is None else recent
+            layout = TableLayout(name_id, schema, keys, append_only, waits, recent)
             with self.duck.transaction(_defect) as con:
                 layout.base = layout.next_table()
                 con.register("incoming", physical(layout.schema.empty_table()))
@@ -118,8 +121,7 @@ class Objects:
                 self.store_waiting()
                 self._insert_all(changed)
                 for layout, table in changed:
-                    if layout.recent is not None:
-                        layout.recent.passed(table)
+                    layout.waits.passed(table)
             for layout, table in changed:
                 layout.seen_rows += table.num_rows
                 layout.seen_bytes += table.nbytes
@@ -128,11 +130,8 @@ class Objects:
                 layout.count += total
                 if layout.append_only:
                     layout.base_rows += total
-            recent = [w.recent for w in self.waiting.values() if w.recent is not None]
-            if (
-                sum(r.waiting_rows for r in recent) > _MOST_WAITING
-                or sum(r.waiting_bytes for r in recent) > _MOST_BYTES
-            ):
+            waits = [w.waits for w in self.waiting.values()]
+            if sum(w.waiting_rows for w in waits) > _MOST_WAITING or sum(w.waiting_bytes for w in waits) > _MOST_BYTES:
                 self.store_waiting()
             for layout, _, _, _ in todo:
                 self._compact_if_due(layout)
@@ -152,14 +151,14 @@ class Objects:
 
     def _let_wait(self, changes: Sequence[tuple[TableLayout, pa.Table]]) -> bool:
         """Keeps the changes of one commit for later, if all of them are small."""
-        news = [layout.recent.news(table) if layout.recent is not None else None for layout, table in changes]
-        if any(n is None for n in news):
+        offers = [(layout, layout.waits.offer(table)) for layout, table in changes]
+        if any(take is None for _, take in offers):
             return False
-        for (layout, table), rows in zip(changes, news, strict=True):
-            assert layout.recent is not None and rows is not None
-            if not layout.recent.waiting:
-                layout.recent.stored_epoch, layout.recent.stored_lsn = layout.epoch, layout.lsn
-            layout.recent.take(rows, table.nbytes)
+        for layout, take in offers:
+            assert take is not None
+            if not layout.waits.waiting:
+                layout.waits.stored_epoch, layout.waits.stored_lsn = layout.epoch, layout.lsn
+            take()
             self.waiting[layout.id] = layout
         return True
 
@@ -185,11 +184,10 @@ class Objects:
                 self._compact_if_due(layout)
 
     def _store(self, waiting: Sequence[TableLayout]) -> None:
-        changes = {w.id: w.recent.change() for w in waiting if w.recent is not None}
+        changes = {w.id: w.waits.change() for w in waiting}
         self._insert_all([(w, changes[w.id]) for w in waiting])
         for layout in waiting:
-            assert layout.recent is not None
-            layout.recent.stored(changes[layout.id], layout.epoch, layout.lsn)
+            layout.waits.stored(changes[layout.id], layout.epoch, layout.lsn)
             self.waiting.pop(layout.id, None)
 
     def load(self, name_id: int, table: pa.Table, epoch: int, lsn: int, file: str) -> None:
@@ -214,8 +212,7 @@ class Objects:
                 layout.base_rows = table.num_rows
             layout.epoch, layout.lsn = epoch, lsn
             layout.count = table.num_rows
-            if layout.recent is not None:
-                layout.recent.passed(table)
+            layout.waits.passed(table)
 
     # Objects on disk, on the store's thread
 
@@ -258,7 +255,7 @@ class Objects:
             _logger.warning("object %d could not be moved to disk: %s", layout.id, why)
 
     def _move(self, layout: TableLayout, form: Form) -> None:
-        if layout.recent is not None and layout.recent.waiting:
+        if layout.waits.waiting:
             self._store([layout])
         with (
             self.duck.cursor(self.explain(layout.id)) as con,
@@ -306,7 +303,7 @@ class Objects:
             layout = self.layout(name_id)
             if layout.disk is None:
                 return None
-            if layout.recent is not None and layout.recent.waiting:
+            if layout.waits.waiting:
                 self._store([layout])
             layout.disk.save(layout.epoch, layout.lsn, layout.count)
             return layout.disk
@@ -314,7 +311,7 @@ class Objects:
     def _freeze_if_full(self, layout: TableLayout) -> None:
         assert layout.disk is not None
         if layout.disk.is_full:
-            if layout.recent is not None and layout.recent.waiting:
+            if layout.waits.waiting:
                 self._store([layout])
             layout.disk.freeze(layout.epoch, layout.lsn, layout.count)
 

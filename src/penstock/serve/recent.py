@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -150,8 +151,12 @@ class Recent:
         known = self.waiting
         return found if all(known[key][1] == before for key, (before, _) in found.items() if key in known) else None
 
-    def take(self, news: News, size: int) -> None:
-        """Lets a change of so many bytes wait."""
+    def offer(self, change: pa.Table) -> Callable[[], None] | None:
+        """What lets a change wait; None if it cannot."""
+        news = self.news(change)
+        return None if news is None else partial(self._take, news, change.nbytes)
+
+    def _take(self, news: News, size: int) -> None:
         for key, (before, after) in news.items():
             self.waiting[key] = (self.waiting[key][0] if key in self.waiting else before, after)
         self.waiting_bytes += size

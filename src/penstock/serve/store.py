@@ -93,7 +93,7 @@ class ViewStore:
 
     def create(self, name_id: int, schema: pa.Schema, *, keys: tuple[str, ...] = (), append_only: bool) -> None:
         """Creates an empty object at epoch 0. With `keys`, there is at most one row per key at any time."""
-        self._write(lambda: self._objects.create(TableLayout(name_id, schema, keys, append_only)))
+        self._write(lambda: self._objects.create(name_id, schema, keys, append_only))
 
     def drop(self, name_id: int, *, keep_files: bool = False) -> None:
         """Removes an object, if it exists, and its files unless they are to be kept."""

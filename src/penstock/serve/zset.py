@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,7 +17,10 @@ _opening = threading.Lock()
 _base: duckdb.DuckDBPyConnection | None = None
 # Arrow's grouping costs half a millisecond, for any number of rows.
 _FEW = 8
+_SOME = 256
 _NAN = object()
+_SMALL_BYTES = 1 << 18
+"""Rows that take no more than this are copied into one chunk."""
 
 
 def consolidate(table: pa.Table, *, distinct: bool = False) -> pa.Table:
@@ -30,8 +34,21 @@ def consolidate(table: pa.Table, *, distinct: bool = False) -> pa.Table:
         few = _grouped_in_python(table) if table.num_rows <= _FEW else None
         if few is not None:
             return few
-        table = _grouped(table)
-    return _ordered(table)
+        if not any(all_differ(table[f.name]) for f in table.schema if f.name != WEIGHT):
+            table = _grouped(table)
+    return retractions_first(_without_zeros(table))
+
+
+def all_differ(column: pa.ChunkedArray) -> bool:
+    """True if no two values of a column of integers are equal. That takes a tenth of the time of grouping, and where it is not so, usually none."""
+    if not pa.types.is_integer(column.type) or column.null_count:
+        return False
+    numbers = column.to_numpy()
+    return _ascends(np.sort(numbers[:_SOME])) and _ascends(np.sort(numbers))
+
+
+def _ascends(numbers: np.typing.NDArray[np.integer[np.typing.NBitBase]]) -> bool:
+    return bool((numbers[1:] > numbers[:-1]).all())
 
 
 def canonical(table: pa.Table) -> pa.Table:
@@ -104,14 +121,24 @@ def negated(table: pa.Table) -> pa.Table:
     return table.set_column(table.num_columns - 1, WEIGHT, pc.negate(table[WEIGHT]))
 
 
-def _ordered(table: pa.Table) -> pa.Table:
+def retractions_first(table: pa.Table) -> pa.Table:
+    """The same rows, those with negative weights first, otherwise in the same order. Few rows come in one chunk, which is cheaper for all that follows than a copy."""
     if table.num_rows == 0:
         return table
-    weights = table[WEIGHT]
-    low, high = pc.min(weights).as_py(), pc.max(weights).as_py()
-    if low > 0 or (high < 0):
+    if table.get_total_buffer_size() <= _SMALL_BYTES:
+        asserts = table[WEIGHT].to_numpy() > 0
+        if table[WEIGHT].num_chunks == 1 and (asserts.all() or not asserts.any()):
+            return table
+        return table.take(pa.array(np.argsort(asserts, kind="stable")))
+    retracts = pc.less(table[WEIGHT], 0)
+    if not pc.any(retracts).as_py():
         return table
-    return pa.concat_tables([table.filter(pc.less(weights, 0)), table.filter(pc.greater(weights, 0))])
+    return pa.concat_tables([table.filter(retracts), table.filter(pc.invert(retracts))])
+
+
+def _without_zeros(table: pa.Table) -> pa.Table:
+    zero = table[WEIGHT].to_numpy() == 0
+    return table.filter(pa.array(~zero)) if zero.any() else table
 
 
 def _grouped(table: pa.Table) -> pa.Table:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.disk import Witness
 from penstock.errors import PenstockError, fail
 from penstock.log import Covered
 from penstock.plan.closings import Closing
@@ -21,7 +22,7 @@ from penstock.spark.calls import interruptible
 from penstock.spark.compile import Compiled
 from penstock.spark.index import packed_slices
 from penstock.spark.kernel import LOG_SINK
-from penstock.spark.offsets import Reached, numbered, offset_in
+from penstock.spark.offsets import Reached, numbered, offset_in, recorded_file
 from penstock.spark.operators import Operator, StateFigures
 from penstock.spark.session import jvm, releasing
 from penstock.spark.translate import translate, translated
@@ -220,10 +221,16 @@ class KernelJob:
         except (OSError, ValueError):
             return None
 
-    def take(self, ack: bool, timeout_ms: int) -> Epoch | None:
-        """Acknowledges the previous epoch, if `ack`, and waits for the next one; None after the timeout."""
-        packet = self._box.take(ack, timeout_ms)
+    def take(self, recorded: int | None, timeout_ms: int) -> Epoch | None:
+        """Acknowledges the previous epoch, if `recorded` is the last commit of the log, and waits for the next one; None after the timeout."""
+        if recorded is not None:
+            self._attest(recorded)
+        packet = self._box.take(-1 if recorded is None else recorded, timeout_ms)
         return None if packet is None else self._unpack(packet)
+
+    def _attest(self, recorded: int) -> None:
+        """Spark's files do not say what the log must have beside them."""
+        Witness.write(recorded_file(self._folder), recorded)
 
     def _unpack(self, packet: bytes) -> Epoch:
         return self._epoch(packet, dict(enumerate(self._schemas)))

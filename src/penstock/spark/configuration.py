@@ -29,6 +29,10 @@ appender.stderr.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex
 """
 
 
+RECURSION_STEPS = 1_000
+"""How deep the recursion of a one-shot SELECT may be; a view is allowed more."""
+
+
 class Master(Enum):
     """The kinds of cluster manager. All except `LOCAL` run tasks outside the driver process."""
 
@@ -113,8 +117,12 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         "spark.ui.retainedTasks": "200",
         "spark.sql.ui.retainedExecutions": "10",
         "spark.sql.ui.explainMode": "simple",
+        # PySpark would tell the JVM the line of code of every expression that is made: half of the calls of a CREATE VIEW.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.timeType.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
+        # The steps of a recursive SELECT. Each is a job of Spark's, so that one without end should not go on for long.
+        "spark.sql.cteRecursionLevelLimit": str(RECURSION_STEPS),
         "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.extensions": SESSION_EXTENSION,
@@ -159,7 +167,7 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         conf["spark.driver.host"] = "localhost"
         conf["spark.driver.bindAddress"] = "127.0.0.1"
     # A standalone cluster has one shared secret, which only its operator knows. Elsewhere Spark generates one for each
-    # # application, except for a cluster in one process.
+    # application, except for a cluster in one process.
     if master is not Master.STANDALONE:
         conf["spark.authenticate"] = "true"
     if master is Master.LOCAL_CLUSTER:

@@ -13,7 +13,9 @@ from penstock.errors import fail
 from penstock.plan import nodes as p
 from penstock.plan.explain import describe
 from penstock.plan.shown import shown, text
+from penstock.spark.comparable import check_collated
 from penstock.spark.session import jvm
+from penstock.spark.typetext import type_text
 from penstock.spark.windows import moment, restore, safe_micros
 
 if TYPE_CHECKING:
@@ -104,6 +106,8 @@ def key_types(frames: list[DataFrame], keys: tuple[tuple[p.Expr, ...], tuple[p.E
     right = [
         f.dataType for f in frames[1].select(*(F.expr(k.sql()).alias(f"k{i}") for i, k in enumerate(keys[1]))).schema
     ]
+    # Of two collations Spark finds no common type.
+    check_collated("ON", (*left, *right))
     out = []
     for a, b in zip(left, right, strict=True):
         if a == b:
@@ -238,7 +242,7 @@ def lookup_join(c: Compiler, n: p.LookupJoin) -> DataFrame:
 def _replicated(c: Compiler, n: p.LookupJoin, spec: dict[str, object], left: DataFrame, right: DataFrame) -> DataFrame:
     """The join with a replica of the table where the left rows are, which need no shuffle."""
     c.replicas.append(c.current)
-    types = [left.schema[f"__lk{i}"].dataType.simpleString() for i in range(len(n.left_keys))]
+    types = [type_text(left.schema[f"__lk{i}"].dataType) for i in range(len(n.left_keys))]
     table = [describe(x) for x in n.right.walk()]
     made = jvm().Lookup.join(
         left._jdf,

@@ -33,6 +33,16 @@ def unsealed(data: bytes) -> bytes:
     return data
 
 
+def recorded_file(job: Path) -> Path:
+    """Attests to a commit that the log has if it has all that Spark's query has recorded."""
+    return job / "checkpoint" / "recorded"
+
+
+def recorded_in(epoch: dict[str, object]) -> int:
+    """The same of the newest epoch of a shared job."""
+    return int(str(epoch.get("recorded", 0)))
+
+
 def numbered(folder: Path) -> list[int]:
     """The epochs that have a file in a folder."""
     return sorted(int(f.name) for f in folder.glob("*") if f.name.isdecimal())

@@ -202,9 +202,9 @@ class Kernel:
     def active(self) -> bool:
         return self._started and not self._closed and self.error is None
 
-    def take(self, ack: bool, timeout_ms: int) -> Epoch | None:
-        if ack:
-            self._commit()
+    def take(self, recorded: int | None, timeout_ms: int) -> Epoch | None:
+        if recorded is not None:
+            self._commit(recorded)
         deadline = time.monotonic() + timeout_ms / 1000
         while self.active and time.monotonic() < deadline:
             epoch = self._next()
@@ -214,15 +214,15 @@ class Kernel:
                 self._world.storage.commits.wait(0.002)
         return None
 
-    def _commit(self) -> None:
+    def _commit(self, recorded: int) -> None:
         with self._changed:
             assert self._taken is not None, "nothing was taken"
             number, self._lsn = self._taken
-            self._done(number)
+            self._done(number, recorded)
             self._number, self._taken, self._until = number + 1, None, None
             self._changed.notify_all()
 
-    def _done(self, number: int) -> None:
+    def _done(self, number: int, recorded: int) -> None:
         (self._commits / str(number)).touch()
 
     def _next(self) -> Epoch | None:
@@ -338,9 +338,9 @@ class HostKernel(Kernel):
             self.places.pop(slot, None)
             self.left.add(slot)
 
-    def _done(self, number: int) -> None:
+    def _done(self, number: int, recorded: int) -> None:
         epoch = json.loads(self._file.read_text())
-        self._write(epoch | {"after": []})
+        self._write(epoch | {"after": [], "recorded": recorded})
         self._roster, self._until_roster = json.loads(epoch["end"])["roster"], None
 
     def _next(self) -> Epoch | None:

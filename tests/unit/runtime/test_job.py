@@ -275,6 +275,8 @@ def test_settle_waits_while_a_query_goes_back_from_checkpoint_to_checkpoint(make
     tried: list[int] = []
 
     def mend(error: PenstockError, attempt: int) -> bool:
+        # Whoever reads meanwhile waits.
+        assert q.job.mending
         tried.append(attempt)
         return attempt < 4
 
@@ -288,7 +290,7 @@ def test_settle_waits_while_a_query_goes_back_from_checkpoint_to_checkpoint(make
     lsn = q.insert(2)
     with pytest.raises(PenstockError, match=r"State is damaged"):
         q.job.settle(lsn, None)
-    assert tried == [0, 1, 2, 3, 0, 1, 2, 3, 4] and q.job.state is JobState.FAILED
+    assert tried == [0, 1, 2, 3, 0, 1, 2, 3, 4] and q.job.state is JobState.FAILED and not q.job.mending
 
 
 def test_a_query_that_works_again_and_has_nothing_to_do_is_settled(

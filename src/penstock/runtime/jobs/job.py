@@ -117,6 +117,11 @@ class Job:
     def state(self) -> JobState:
         return self._life.state
 
+    @property
+    def mending(self) -> bool:
+        """Whether it goes back to an older checkpoint: no failure unless there is none."""
+        return self._damage is not None and self.state is JobState.RETRYING
+
     def start(self) -> None:
         """Starts the query; raises, with nothing left running, if Spark refuses it."""
         try:
@@ -142,13 +147,13 @@ class Job:
 
     def _follow(self) -> None:
         """Records epochs until the job should stop."""
-        ack = False
+        recorded = None
         while not self._stopping.is_set():
-            epoch = self.kernel.take(ack, _POLL_MS)
-            ack = False
+            epoch = self.kernel.take(recorded, _POLL_MS)
+            recorded = None
             if epoch is not None:
                 self._one(epoch)
-                ack = True
+                recorded = self.spec.recorder.head
             elif not self._stopping.is_set() and not self.kernel.active:
                 raise self.kernel.error or fail("PSK-7001", f"{self.name} ended unexpectedly.")
 
@@ -265,8 +270,13 @@ class Job:
         """Rows emitted for one of its objects since the job was started."""
         return self.figures.rows_out.get(object_id, 0)
 
+    @property
+    def shared(self) -> bool:
+        """Whether keyed queries share the job."""
+        return isinstance(self.kernel, HostJob)
+
     def kept(self, object_id: int) -> list[StateFigures]:
-        """What one of the queries that share the job keeps, by its operators."""
+        """What one of the queries that share the job keeps, by its operators; nothing if it is not in the job."""
         if not isinstance(self.kernel, HostJob):
             return self.kernel.state()
         return self.kernel.kept().get(object_id, [])

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from penstock.catalog.objects import ObjectInfo, Role
+from penstock.catalog.objects import Column, ObjectInfo, Role
 from penstock.catalog.store import Catalog
 from penstock.config import substitute
 from penstock.disk import make_folder, unpack_json, write_json
@@ -20,7 +20,6 @@ from penstock.plan.closings import Closing, closings
 from penstock.plan.explain import explain
 from penstock.runtime.jobs.checkpoint import begun
 from penstock.runtime.jobs.compute import Compute
-from penstock.runtime.jobs.hostkey import HostKey
 from penstock.runtime.jobs.limits import OPERATOR, QUERY, UNLIMITED, StateLimits, state_limits
 from penstock.runtime.jobs.probes import Probe, split
 from penstock.runtime.jobs.signature import Signature, earlier, signature
@@ -28,7 +27,7 @@ from penstock.runtime.storage.contents import complete
 from penstock.runtime.storage.storage import Storage
 from penstock.spark.bridge import Seed
 from penstock.spark.compile import Compiled, Compiler
-from penstock.spark.hosted import Membership, faster_alone, membership, unfit
+from penstock.spark.hosted import Membership, membership, unfit
 from penstock.spark.seeds import write_seed
 from penstock.sql.bind import bind
 from penstock.sql.query import ParsedQuery
@@ -40,11 +39,8 @@ _logger = logging.getLogger(__name__)
 _ORDERED = (p.LookupJoin, p.TemporalJoin)
 """Joins whose result depends on when a row of their table arrived."""
 
-
-LONELY = "no other query follows the time of its inputs, and alone it takes in many rows faster"
-"""Why a query that could share a job has one of its own."""
 FINAL = "its state has a limit and its rows are final: when the limit is raised, it goes on where it was"
-"""The same. A member that fails loses its place; one whose rows can be retracted is computed again, and this one could not be."""
+"""Why a query that could share a job has one of its own. A member that fails loses its place; one whose rows can be retracted is computed again, and this one could not be."""
 
 _SEEDS_FORMAT = 2
 _CHANGING = re.compile(
@@ -124,17 +120,13 @@ class Planner:
             else "it is a part of another query",
             options=info.options,
         )
+        check_columns(info, planned.compiled.outputs[0].columns)
         if not begins:
             self._compare(info, planned, known_by)
         return planned
 
     def _compare(self, info: ObjectInfo, planned: Planned, catalog: Catalog) -> None:
         """Raises PSK-6003 if a query cannot go on with the state that it has. What has changed otherwise is reported, and noted."""
-        had, has = (
-            [f"{c.name} {c.type}" for c in some] for some in (info.columns, planned.compiled.outputs[0].columns)
-        )
-        if had != has:
-            raise _changed(info, [f"its columns were {', '.join(had)}, and would be {', '.join(has)}"])
         known, now = catalog.plans.get(info.id), planned.signature
         was = Signature.from_text(known) if known is not None else now
         if was is None:
@@ -236,26 +228,11 @@ class Planner:
         why = alone or unfit(query) or self._settled(object_id, query) or self._unreplicated(object_id, query, limits)
         if not why and any(limits) and not query.root.changelog and not self._shares(object_id):
             why = FINAL
-        if not why and faster_alone(query) and self._lonely(object_id, query):
-            why = LONELY
         if why:
             return own(), why
         compiled = Compiler(spark, job, find, parallelism, hosted=True).compile(query)
         company = membership(compiled)
         return (own() if isinstance(company, str) else compiled), company
-
-    def _lonely(self, object_id: int | None, query: p.Query) -> bool:
-        """Whether no other query with state follows the time of the same inputs, in a job that is shared or its own. One that has begun stays where it is."""
-        catalog = self._storage.catalog
-        if self._shares(object_id):
-            return False
-        read = {n.object_id for n in query.root.walk() if isinstance(n, p.Scan)}
-        for text, hosting in list(catalog.hosted.items()):
-            key = HostKey.read(text)
-            if key.state and key.timed and set(key.objects) == read and hosting.members:
-                return False
-        others = [(catalog.by_id(i), plan) for i, plan in list(catalog.plans.items()) if catalog.has_id(i)]
-        return not any(o.id != object_id and set(o.depends_on) == read and _alone(plan) for o, plan in others)
 
     def _shares(self, object_id: int | None) -> bool:
         """Whether a query is a member of a shared job, or was made for one."""
@@ -340,10 +317,16 @@ class Planner:
         return ordered or rows == storage.store.count(info.id)
 
 
-def _alone(plan: str) -> bool:
-    """Whether a query has state, in a job of its own."""
-    known = Signature.from_text(plan)
-    return known is not None and bool(known.path) and "shared" not in known.path
+def check_columns(info: ObjectInfo, columns: Sequence[Column]) -> None:
+    """Raises PSK-6003 if the stored text of a query gives other columns than those that it was created with, even if it begins again."""
+    had, has = ([f"{c.name} {c.type}" for c in some] for some in (info.columns, columns))
+    # Earlier versions quoted no names of fields.
+    if [c.replace("`", "") for c in had] != [c.replace("`", "") for c in has]:
+        raise fail(
+            "PSK-6003",
+            f"{info.name} has other columns in this version: they were {', '.join(had)}, and would be {', '.join(has)}.",
+            hint=f"Drop {info.name} and create it again, with the text that SHOW CREATE {info.name} shows.",
+        )
 
 
 def _changed(info: ObjectInfo, why: Sequence[str]) -> PenstockError:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.catalog.check import Unfit, check_memory
 from penstock.catalog.objects import Kind, ObjectInfo
@@ -18,7 +17,7 @@ from penstock.errors import PenstockError, fail
 from penstock.log import Covered, Log, Part
 from penstock.log.state import NO_WATERMARK, NOTHING_COVERED
 from penstock.runtime.storage.storage import Storage
-from penstock.serve.zset import canonical, consolidate
+from penstock.serve.zset import canonical, consolidate, retractions_first
 
 if TYPE_CHECKING:
     from penstock.spark.bridge import Epoch
@@ -117,6 +116,11 @@ class Recorder:
 
         asks.answer(asks.asked(made.tables[0]), stopping, commit)
         return made.failed
+
+    @property
+    def head(self) -> int:
+        """The last commit of the log: everything that was recorded comes before it."""
+        return self._storage.log.head
 
     def objects(self, epoch: Epoch) -> Sequence[int | None]:
         """The objects of the outputs of an epoch."""
@@ -270,6 +274,11 @@ class MemberRecorder:
             self._last = max(self._last or NOTHING_COVERED, covered_by(epoch), key=lambda c: c.position)
         return failed
 
+    @property
+    def head(self) -> int:
+        """The last commit of the log: everything that was recorded comes before it."""
+        return self._storage.log.head
+
     def objects(self, epoch: Epoch) -> Sequence[int | None]:
         """The objects of the outputs of an epoch; None of those that are no members any more."""
         known = ((slot, self.members.get(abs(slot))) for slot in epoch.slots or ())
@@ -313,8 +322,4 @@ def _ordered(table: pa.Table, output: Output) -> pa.Table:
         return table
     if not output.consolidated:
         return consolidate(table)
-    table = canonical(table)
-    retracts = pc.less(table.column("__weight"), 0)
-    if not pc.any(retracts).as_py():
-        return table
-    return pa.concat_tables([table.filter(retracts), table.filter(pc.invert(retracts))])
+    return retractions_first(canonical(table))

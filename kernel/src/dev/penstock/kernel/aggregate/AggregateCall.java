@@ -199,22 +199,13 @@ final class AggregateCall {
   }
 
   Accumulator.Factory percentile(DataType valueType, BagResult finish) {
-    boolean desc = false;
-    JsonNode within = spec.path("order").path(0);
-    int rest = 0;
-    if (within.hasNonNull("col")) {
-      at.add(input.add(within.get("col").asText(), valueType));
-      desc = within.path("desc").asBoolean();
-    } else {
-      arg(0, valueType);
-      rest = 1;
-    }
-    OrderKey order = keys(desc, 0);
+    arg(0, valueType);
+    OrderKey order = within();
     OrderKey constants = null;
-    if (args.size() > rest) {
-      boolean several = input.declared(args.get(rest)) instanceof ArrayType;
+    if (args.size() > 1) {
+      boolean several = input.declared(args.get(1)) instanceof ArrayType;
       DataType fraction = several ? DataTypes.createArrayType(DataTypes.DoubleType) : DataTypes.DoubleType;
-      arg(rest, fraction);
+      arg(1, fraction);
       constants = OrderKey.of(OrderKey.Field.asc(fraction));
     }
     OrderKey fractions = constants;
@@ -224,8 +215,13 @@ final class AggregateCall {
   /** Over all values of the one argument. */
   Accumulator.Factory bag(BagResult finish) {
     arg(0, null);
-    OrderKey order = keys(false, 0);
+    OrderKey order = within();
     return () -> new Bag(order, new int[] {0}, new int[] {0}, null, finish::of);
+  }
+
+  /** The order of WITHIN GROUP: of the first argument, descending if the call says so. */
+  private OrderKey within() {
+    return keys(spec.path("desc").asBoolean(), 0);
   }
 
   private Accumulator.Factory different(Accumulator.Factory inner) {

@@ -128,7 +128,7 @@ final class Bag implements Accumulator {
     return null;
   }
 
-  /** The most frequent value; among several the smallest. */
+  /** The most frequent value; among several the first in order. */
   Object mode() {
     Key best = null;
     long most = 0;

@@ -274,7 +274,7 @@ public final class Fallible {
   }
 
   private static boolean computes(Expression e) {
-    if (e instanceof BinaryArithmetic binary && !binary.failOnError()
+    if (e instanceof BinaryArithmetic binary && (!binary.failOnError() || EvalMode$.MODULE$.TRY().equals(binary.evalMode()))
         || e instanceof UnaryMinus minus && !minus.failOnError()
         || e instanceof Abs abs && !abs.failOnError()) {
       return true;

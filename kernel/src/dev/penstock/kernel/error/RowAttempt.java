@@ -3,13 +3,20 @@ package dev.penstock.kernel.error;
 import dev.penstock.kernel.node.Nodes;
 import java.io.Serializable;
 import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Map;
 import java.util.NoSuchElementException;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.Predicate$;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import scala.jdk.javaapi.CollectionConverters;
@@ -21,14 +28,62 @@ public final class RowAttempt implements Serializable {
   private final Attempt attempt;
   private final Expression wanted;
   private final ArrayList<Expression> columns;
+  /** What makes the row that is tried, and is shown if it fails, of the row that is given; null: it is that row. */
+  private final ArrayList<NamedExpression> before;
+  /** The columns that come out, over what {@code columns} read; each of {@code columns} that can fail is one of them. */
+  private final ArrayList<Expression> after;
   private transient BasePredicate condition;
   private transient UnsafeProjection projection;
+  private transient UnsafeProjection shown;
   private transient Failures failures;
 
   RowAttempt(Attempt attempt, Expression wanted, List<Expression> columns) {
+    this(attempt, wanted, columns, null, columns);
+  }
+
+  private RowAttempt(
+      Attempt attempt, Expression wanted, List<Expression> columns, List<NamedExpression> before, List<Expression> after) {
     this.attempt = attempt;
     this.wanted = wanted;
     this.columns = new ArrayList<>(columns);
+    this.before = before == null ? null : new ArrayList<>(before);
+    this.after = new ArrayList<>(after);
+  }
+
+  /** The same attempt at rows of which these columns make what it reads. They cost nothing, and cannot fail. */
+  public RowAttempt over(List<NamedExpression> below) {
+    return new RowAttempt(attempt, wanted, columns, below, after);
+  }
+
+  /**
+   * The same attempt, of whose columns these columns are made, which know them by these attributes; null if an expression would be evaluated more often or not at all, and so fail
+   * for other rows.
+   */
+  public RowAttempt then(List<? extends Expression> above, List<Attribute> attributes) {
+    Map<ExprId, Expression> made = new HashMap<>();
+    Set<ExprId> passed = new HashSet<>();
+    for (int i = 0; i < after.size(); i++) {
+      made.put(attributes.get(i).exprId(), after.get(i));
+      if (Nodes.isFree(after.get(i))) {
+        passed.add(attributes.get(i).exprId());
+      }
+    }
+    Set<ExprId> once = new HashSet<>();
+    for (Expression column : above) {
+      Expression value = column instanceof Alias alias ? alias.child() : column;
+      if (value instanceof Attribute attribute) {
+        if (!passed.contains(attribute.exprId()) && !once.add(attribute.exprId())) {
+          return null;
+        }
+      } else if (!value.deterministic()
+          || value.exists(e -> e instanceof Attribute read && !passed.contains(read.exprId()))) {
+        return null;
+      }
+    }
+    if (passed.size() + once.size() < made.size() || after.stream().anyMatch(e -> !e.deterministic())) {
+      return null;
+    }
+    return new RowAttempt(attempt, wanted, columns, before, above.stream().map(e -> Nodes.replaced(e, made)).toList());
   }
 
   public static RowAttempt of(AttemptPlan plan) {
@@ -47,13 +102,24 @@ public final class RowAttempt implements Serializable {
   }
 
   void bind(List<Attribute> input, int partition) {
-    Expression first = Nodes.bound(wanted, input);
-    List<Expression> chosen = columns.stream().map(e -> Nodes.bound(e, input)).toList();
-    condition = Predicate$.MODULE$.create(first);
+    List<Attribute> tried = input;
+    Map<ExprId, Expression> made = new HashMap<>();
+    if (before != null) {
+      tried = before.stream().map(NamedExpression::toAttribute).toList();
+      before.forEach(e -> made.put(e.exprId(), (Expression) e));
+      shown = UnsafeProjection.create(Nodes.<Expression>list(bound(before, input)));
+      shown.initialize(partition);
+    }
+    condition = Predicate$.MODULE$.create(Nodes.bound(Nodes.replaced(wanted, made), input));
     condition.initialize(partition);
-    projection = UnsafeProjection.create(Nodes.<Expression>list(chosen));
+    List<Expression> chosen = after.stream().map(e -> Nodes.replaced(e, made)).toList();
+    projection = UnsafeProjection.create(Nodes.<Expression>list(bound(chosen, input)));
     projection.initialize(partition);
-    failures = new Failures(attempt, first, chosen, input);
+    failures = new Failures(attempt, Nodes.bound(wanted, tried), bound(columns, tried), tried);
+  }
+
+  private static List<Expression> bound(List<?> expressions, List<Attribute> input) {
+    return expressions.stream().map(e -> Nodes.bound((Expression) e, input)).toList();
   }
 
   /** The columns, which the next call overwrites; null if the row is not wanted, or has failed and is reported. */
@@ -61,7 +127,7 @@ public final class RowAttempt implements Serializable {
     try {
       return condition.eval(row) ? projection.apply(row) : null;
     } catch (Exception e) {
-      failures.report(e, row);
+      failures.report(e, before == null ? row : shown.apply(row));
       return null;
     }
   }

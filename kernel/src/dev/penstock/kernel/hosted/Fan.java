@@ -24,7 +24,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
  * begins with rows that are old to the others.
  */
 final class Fan implements Iterator<Packed>, AutoCloseable {
-  /** What takes the rows that members put out without an operator. */
+  /** What takes the rows that members emit without an operator. */
   interface Output {
     /** The row is gone when this returns. */
     void write(int slot, UnsafeRow row) throws IOException;

@@ -1,25 +1,11 @@
 package dev.penstock.kernel.hosted;
 
 import dev.penstock.kernel.error.ErrorChannel;
-import dev.penstock.kernel.error.MemberErrors;
-import dev.penstock.kernel.log.EpochLoop;
-import dev.penstock.kernel.log.EpochState;
-import dev.penstock.kernel.log.PackedOutput;
-import dev.penstock.kernel.log.Written;
 import dev.penstock.kernel.node.Nodes;
-import dev.penstock.kernel.state.EventTime;
 import dev.penstock.kernel.state.SlotSizes;
-import dev.penstock.kernel.state.SlotStates;
-import dev.penstock.kernel.state.SlotTimers;
-import dev.penstock.kernel.state.StoredState;
 import java.io.IOException;
-import java.io.Serializable;
 import java.io.UncheckedIOException;
-import java.util.ArrayList;
-import java.util.HashMap;
-import java.util.Iterator;
 import java.util.List;
-import java.util.Map;
 import org.apache.spark.Dependency;
 import org.apache.spark.OneToOneDependency;
 import org.apache.spark.Partition;
@@ -27,63 +13,29 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
-import org.apache.spark.sql.streaming.TimerValues;
 import scala.Tuple2;
 import scala.collection.AbstractIterator;
 import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
-/**
- * The keyed operators of all members at one depth, over the rows of an epoch by partition of the state: each task reads one version of its partition and makes the next. Members have nothing of
- * each other's state. Groups of a slot that is no member are ignored.
- *
- * <p>Event time: first the rows of the epoch are processed at the watermark before it, of which members that begin have none; then, at the watermark that the epoch reaches, the rows that operators of
- * smaller depths have made at that watermark, and the timers that are due. Each operator sees what it would see in two epochs, of which the second only moves time; so what an operator lets go when time
- * moves is not late for the next one.
- */
-final class GroupRdd extends RDD<GroupRdd.Done> {
+/** The pieces of a {@link GroupTask} as tasks of Spark. */
+final class GroupRdd extends RDD<GroupTask.Done> {
   private static final long serialVersionUID = 1L;
   private static final ClassTag<InternalRow> ROW = ClassTag$.MODULE$.apply(InternalRow.class);
 
-  /** What a task has done: what it has written, its rows for operators of greater depths, and its partition of the state as it is now. */
-  record Done(int partition, Written written, ArrayList<Onward.Part> onward, EpochState state) implements Serializable {}
-
-  /**
-   * What a task is to do.
-   *
-   * @param partition of the state
-   * @param state it as it is now
-   * @param rows its rows; null if they come through a shuffle, {@code shuffled}
-   * @param after its rows at the watermark that the epoch reaches
-   */
-  record Piece(
-      int index, int partition, EpochState state, ArrayList<Onward.Part> rows, ArrayList<Onward.Part> after, Partition shuffled)
-      implements Partition {}
-
-  private final HostTable.Reference table;
+  private final GroupTask task;
   private final ErrorChannel errors;
   private final SlotSizes sizes;
-  private final StoredState state;
-  private final int depth;
-  private final int partitions;
-  private final PackedOutput output;
-  private final EpochLoop.Times times;
-  private final transient List<Piece> pieces;
+  private final transient List<GroupTask.Piece> pieces;
 
   /** @param many the rows that come through a shuffle; null if there are none */
   GroupRdd(
-      SparkContext spark, HostTable.Reference table, ErrorChannel errors, SlotSizes sizes, StoredState state, int depth,
-      EpochLoop.Epoch epoch, List<Piece> pieces, RDD<Tuple2<Object, InternalRow>> many) {
-    super(spark, Nodes.list(depends(many)), ClassTag$.MODULE$.apply(Done.class));
-    this.table = table;
+      SparkContext spark, GroupTask task, ErrorChannel errors, SlotSizes sizes, List<GroupTask.Piece> pieces,
+      RDD<Tuple2<Object, InternalRow>> many) {
+    super(spark, Nodes.list(depends(many)), ClassTag$.MODULE$.apply(GroupTask.Done.class));
+    this.task = task;
     this.errors = errors;
     this.sizes = sizes;
-    this.state = state;
-    this.depth = depth;
-    this.partitions = epoch.partitions();
-    this.output = epoch.output();
-    this.times = epoch.times();
     this.pieces = pieces;
   }
 
@@ -98,15 +50,15 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
 
   @Override
   public scala.collection.immutable.Seq<String> getPreferredLocations(Partition split) {
-    return Nodes.list(state.places(depth, ((Piece) split).partition));
+    return Nodes.list(task.places((GroupTask.Piece) split));
   }
 
   @Override
-  public scala.collection.Iterator<Done> compute(Partition split, TaskContext context) {
-    Piece piece = (Piece) split;
-    Groups groups = piece.rows != null ? Groups.of(piece.rows) : Groups.many(shuffled(piece.shuffled, context));
-    try (PackedOutput.Task out = output.task()) {
-      return scala.collection.Iterator$.MODULE$.single(work(piece, groups, out));
+  public scala.collection.Iterator<GroupTask.Done> compute(Partition split, TaskContext context) {
+    GroupTask.Piece piece = (GroupTask.Piece) split;
+    Groups groups = piece.rows() != null ? Groups.of(piece.rows()) : Groups.many(shuffled(piece.shuffled(), context));
+    try {
+      return scala.collection.Iterator$.MODULE$.single(task.work(piece, groups, errors, sizes));
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
@@ -127,175 +79,5 @@ final class GroupRdd extends RDD<GroupRdd.Done> {
         return rows.next()._2();
       }
     };
-  }
-
-  private Done work(Piece piece, Groups groups, PackedOutput.Task out) throws IOException {
-    StoredState.Opened opened = state.open(depth, piece.partition, piece.state.name());
-    Onward.Writer before = new Onward.Writer(output.folder(), partitions, false);
-    Onward.Writer after = new Onward.Writer(output.folder(), partitions, true);
-    boolean done = false;
-    try {
-      SlotStates states = new SlotStates(opened, sizes);
-      states.sweep(table.sweeps());
-      Members members = new Members(table.get(), states, out, before);
-      groups.each(members::read);
-      members.flush();
-      if (times.after() != EpochLoop.Times.NONE) {
-        members.advance(after);
-        Groups.of(piece.after).each(members::read);
-        long first = states.firstDue(piece.state.due());
-        while (first <= EventTime.shifted(times.after())) {
-          for (SlotTimers.Timer timer : states.due(times.after())) {
-            members.expire(timer);
-          }
-          first = states.firstDue(first);
-        }
-        members.flush();
-      }
-      Written written = out.finish();
-      ArrayList<Onward.Part> parts = new ArrayList<>(before.finish());
-      parts.addAll(after.finish());
-      long due = states.firstDue(piece.state.due());
-      EpochState made = new EpochState(opened.commit(), due);
-      members.release();
-      done = true;
-      return new Done(piece.partition, written, parts, made);
-    } finally {
-      if (!done) {
-        opened.abort();
-        out.discard();
-        before.discard();
-        after.discard();
-      }
-    }
-  }
-
-  /** The members' code in one task. */
-  private final class Members {
-    /** Rows that wait, over all members, until they are added up. */
-    private static final int WAITING = 1 << 16;
-
-    private final HostTable host;
-    private final SlotStates states;
-    private final PackedOutput.Task out;
-    private Onward.Writer onward;
-    private boolean reached;
-    private final Map<Integer, Turn> turns = new HashMap<>();
-
-    Members(HostTable host, SlotStates states, PackedOutput.Task out, Onward.Writer onward) {
-      this.host = host;
-      this.states = states;
-      this.out = out;
-      this.onward = onward;
-    }
-
-    /** From here on members work at the watermark that the epoch reaches. */
-    void advance(Onward.Writer to) {
-      onward = to;
-      reached = true;
-    }
-
-    /** The member of a slot, as long as the task works, even if it leaves meanwhile; null if it is none. */
-    private Turn turn(int slot) {
-      return turns.computeIfAbsent(slot, s -> host.entry(s) == null ? null : new Turn(s, host.entry(s)));
-    }
-
-    void read(int slot, int operator, byte[] key, Iterator<byte[]> rows) throws IOException {
-      Turn turn = turn(slot);
-      if (turn == null) {
-        return;
-      }
-      if (operator == Member.OUTPUT) {
-        while (rows.hasNext()) {
-          out.write(slot, rows.next());
-        }
-      } else if (operator == Member.LATE) {
-        while (rows.hasNext()) {
-          out.late(slot, Packed.number(rows.next()));
-        }
-      } else if (turn.entry.depths()[operator] > depth) {
-        while (rows.hasNext()) {
-          turn.add(operator, key, rows.next());
-        }
-      } else {
-        turn.work(code -> code.apply(operator, key, rows, turn.time(), turn));
-      }
-    }
-
-    /** A group has waited for this time. */
-    void expire(SlotTimers.Timer timer) {
-      Turn turn = turn(timer.slot());
-      if (turn != null) {
-        turn.work(code -> code.expire(timer, turn.time(), turn));
-      }
-    }
-
-    /** Puts out what waits. */
-    void flush() {
-      turns.values().forEach(turn -> turn.work(code -> code.flush(turn)));
-    }
-
-    /** Hands the code on to the tasks that come. */
-    void release() {
-      turns.values().forEach(Turn::release);
-    }
-
-    /** One member. */
-    private final class Turn implements MemberCode.Out {
-      private final int slot;
-      private final HostTable.Entry entry;
-      private MemberCode code;
-
-      Turn(int slot, HostTable.Entry entry) {
-        this.slot = slot;
-        this.entry = entry;
-      }
-
-      /** The watermark at which the member works. */
-      private TimerValues time() {
-        return EventTime.at(reached ? times.after() : slot <= times.begun() ? times.before() : EpochLoop.Times.NONE);
-      }
-
-      @Override
-      public void add(int operator, byte[] key, byte[] row) throws IOException {
-        onward.add(entry.depths()[operator], new Packed(slot, operator, key, row));
-      }
-
-      @Override
-      public void put(UnsafeRow row) throws IOException {
-        out.write(slot, row);
-      }
-
-      void work(Work work) {
-        MemberErrors.begin(errors, slot);
-        LateRow.enter(rows -> out.late(slot, rows));
-        try {
-          if (code == null) {
-            code = entry.borrow();
-            code.enter(slot, states);
-          }
-          work.run(code);
-          if (code.waiting() >= WAITING) {
-            code.flush(this);
-          }
-        } catch (Exception | LinkageError | StackOverflowError e) {
-          throw MemberFailed.of(slot, e);
-        } finally {
-          LateRow.enter(null);
-          MemberErrors.end();
-        }
-      }
-
-      void release() {
-        if (code != null) {
-          code.leave();
-          entry.giveBack(code);
-        }
-      }
-    }
-  }
-
-  private interface Work {
-    void run(MemberCode code) throws Exception;
   }
 }

@@ -157,7 +157,7 @@ interface Groups {
     };
   }
 
-  /** By key, then by reader. */
+  /** By reader, then by key: in the order in which state lies, so that a member's groups are looked up one after the other. */
   final class Order extends RecordComparator {
     private final UnsafeRow left = new UnsafeRow(Packed.SCHEMA.size());
     private final UnsafeRow right = new UnsafeRow(Packed.SCHEMA.size());
@@ -167,31 +167,45 @@ interface Groups {
         Object leftBase, long leftOffset, int leftLength, Object rightBase, long rightOffset, int rightLength) {
       left.pointTo(leftBase, leftOffset, leftLength);
       right.pointTo(rightBase, rightOffset, rightLength);
+      int order = Long.compareUnsigned(left.getLong(1), right.getLong(1));
+      if (order != 0) {
+        return order;
+      }
       // Where rows begin with the same bytes, mostly their whole keys are the same.
       long a = left.getLong(0);
       long b = right.getLong(0);
       boolean same = (int) a == (int) b
           && ByteArrayMethods.arrayEquals(leftBase, leftOffset + (a >> 32), rightBase, rightOffset + (b >> 32), (int) a);
-      int order = same ? 0 : Arrays.compareUnsigned(left.getBinary(0), right.getBinary(0));
-      return order != 0 ? order : Long.compare(left.getLong(1), right.getLong(1));
+      return same ? 0 : Arrays.compareUnsigned(left.getBinary(0), right.getBinary(0));
     }
   }
 
-  /** The first bytes of keys. */
+  /** Slot, operator and the first bytes of the key in one number, as far as they fit: of greater slots and operators it says only that they come last. */
   final class Prefixes extends UnsafeExternalRowSorter.PrefixComputer {
+    private static final int SLOTS = 0xFFFF;
+    private static final int OPERATORS = 0xFF;
+    private static final int KEY_BITS = 40;
+
     private final Prefix prefix = new Prefix();
 
     @Override
     public Prefix computePrefix(InternalRow row) {
       UnsafeRow packed = (UnsafeRow) row;
+      long reader = packed.getLong(1);
+      long slot = Math.min(reader >>> 32, SLOTS);
+      long operator = slot == SLOTS ? OPERATORS : Math.min(reader & 0xFFFFFFFFL, OPERATORS);
+      long key = operator == OPERATORS ? -1 : firstBytes(packed);
+      prefix.value = (slot << 8 | operator) << KEY_BITS | key >>> Long.SIZE - KEY_BITS;
+      return prefix;
+    }
+
+    private static long firstBytes(UnsafeRow packed) {
       long place = packed.getLong(0);
       if ((int) place < Long.BYTES) {
-        prefix.value = ByteArray.getPrefix(packed.getBinary(0));
-      } else {
-        long bytes = Platform.getLong(packed.getBaseObject(), packed.getBaseOffset() + (place >> 32));
-        prefix.value = ByteOrder.nativeOrder() == ByteOrder.BIG_ENDIAN ? bytes : Long.reverseBytes(bytes);
+        return ByteArray.getPrefix(packed.getBinary(0));
       }
-      return prefix;
+      long bytes = Platform.getLong(packed.getBaseObject(), packed.getBaseOffset() + (place >> 32));
+      return ByteOrder.nativeOrder() == ByteOrder.BIG_ENDIAN ? bytes : Long.reverseBytes(bytes);
     }
   }
 }

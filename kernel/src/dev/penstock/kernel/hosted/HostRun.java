@@ -16,7 +16,9 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
+import java.util.concurrent.Callable;
 import java.util.function.BiConsumer;
+import java.util.function.Consumer;
 import org.apache.spark.PartitionIdPassthrough;
 import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
@@ -39,9 +41,10 @@ import scala.runtime.BoxedUnit;
  * A run of a job that queries share. What its epochs do depends only on the members, who can change while it runs; so there is no plan for Spark to
  * make, and an epoch costs the same whether there is one member or a hundred.
  *
- * <p>First the members' code makes rows for their operators ({@link Fan}). Then there is one Spark job for each depth, with a task for each partition of that depth's state ({@link GroupRdd}); its rows for
- * greater depths travel on ({@link Onward}). Of few rows, the driver makes what operators read, and writes what queries without operators put out; many go through tasks and a shuffle
- * ({@link FanRdd}), or, where no member has an operator, through tasks alone ({@link OutputRdd}).
+ * <p>First the members' code makes rows for their operators ({@link Fan}). Then there is, for each depth, a task for each partition of that depth's state ({@link GroupTask}); its rows for
+ * greater depths travel on ({@link Onward}). Of few rows, the driver makes what operators read, and writes what queries without operators emit; many go through tasks and a shuffle
+ * ({@link FanRdd}), or, where no member has an operator, through tasks alone ({@link OutputRdd}). Tasks of one depth are a job of Spark ({@link GroupRdd}) where their rows come through a shuffle or executors are other
+ * processes than the driver; otherwise the driver runs them ({@link DriverTasks}).
  */
 public final class HostRun implements EpochLoop.Work {
   /** The property with the number of the epoch that a task works for. */
@@ -52,7 +55,7 @@ public final class HostRun implements EpochLoop.Work {
 
   private static final ClassTag<Object> ANY = ClassTag$.MODULE$.apply(Object.class);
   private static final ClassTag<InternalRow> ROW = ClassTag$.MODULE$.apply(InternalRow.class);
-  private static final ClassTag<GroupRdd.Done> DONE = ClassTag$.MODULE$.apply(GroupRdd.Done.class);
+  private static final ClassTag<GroupTask.Done> DONE = ClassTag$.MODULE$.apply(GroupTask.Done.class);
   private static final ClassTag<Written> WRITTEN = ClassTag$.MODULE$.apply(Written.class);
 
   private final SparkSession session;
@@ -62,6 +65,7 @@ public final class HostRun implements EpochLoop.Work {
   private final ErrorChannel errors;
   private final SlotSizes sizes;
   private final int parallelism;
+  private final DriverTasks tasks;
   private final List<EpochLoop.Scan> scans = new ArrayList<>();
   private EpochLoop loop;
   private StoredState stored;
@@ -78,6 +82,7 @@ public final class HostRun implements EpochLoop.Work {
     this.errors = errors;
     this.sizes = sizes;
     this.parallelism = parallelism;
+    this.tasks = new DriverTasks(spark, parallelism);
   }
 
   /** An object that the members read; {@code schema}: its columns, {@code __pwm}, {@code __lsn} and {@code __to}, as JSON. */
@@ -116,8 +121,6 @@ public final class HostRun implements EpochLoop.Work {
   @Override
   public void begin() {
     org.apache.spark.sql.SparkSession.setActiveSession(session);
-    // The thread that has started this one may have run epochs of Spark's.
-    EventTime.reaches(null);
     spark.setJobGroup(job, "epochs of queries that share a job", true);
     // Tasks have the settings of the session from the properties of their job.
     CollectionConverters.asJava(session.sessionState().conf().getAllConfs()).forEach(spark::setLocalProperty);
@@ -133,8 +136,9 @@ public final class HostRun implements EpochLoop.Work {
   }
 
   @Override
-  public List<EpochState> run(EpochLoop.Epoch epoch, List<Written> written) throws IOException {
+  public List<EpochState> run(EpochLoop.Epoch epoch, List<Written> written) throws Exception {
     spark.setLocalProperty(EPOCH, Long.toString(epoch.number()));
+    EventTime.reaches(epoch.times().after() == EpochLoop.Times.NONE ? null : epoch.times().after());
     HostTable.Reference table = new HostTable.Reference(job);
     HostTable host = table.get();
     host.show(replicas.prepare(host, epoch));
@@ -155,16 +159,23 @@ public final class HostRun implements EpochLoop.Work {
         state.add(EpochState.NOTHING);
       }
       for (int depth = 1; depth <= depths; depth++) {
-        List<GroupRdd.Piece> pieces =
+        List<GroupTask.Piece> pieces =
             pieces(depth, parts, state, partitions, many, epoch.times(), !table.sweeps().isEmpty());
         if (!pieces.isEmpty()) {
           int floor = (depth - 1) * partitions;
-          GroupRdd groups = new GroupRdd(spark, table, errors, sizes, stored, depth, epoch, pieces, many);
-          spark.runJob(groups, new Only<>(), new Gather<GroupRdd.Done>((piece, done) -> {
+          GroupTask task = new GroupTask(table, stored, depth, epoch);
+          Consumer<GroupTask.Done> take = done -> {
             written.add(done.written());
             parts.addAll(done.onward());
             state.set(floor + done.partition(), done.state());
-          }), DONE);
+          };
+          if (many == null && spark.isLocal()) {
+            here(task, epoch.number(), pieces, take);
+          } else {
+            spark.runJob(
+                new GroupRdd(spark, task, errors, sizes, pieces, many), new Only<>(),
+                new Gather<GroupTask.Done>((piece, done) -> take.accept(done)), DONE);
+          }
         }
         many = null;
       }
@@ -181,17 +192,17 @@ public final class HostRun implements EpochLoop.Work {
   }
 
   /** What there is to do at a depth. A partition without rows has nothing to do, unless a timer is due, or state is to be removed. */
-  private static List<GroupRdd.Piece> pieces(
+  private static List<GroupTask.Piece> pieces(
       int depth, List<Onward.Part> parts, List<EpochState> state, int partitions, RDD<?> many, EpochLoop.Times times,
       boolean all) {
-    List<GroupRdd.Piece> pieces = new ArrayList<>();
+    List<GroupTask.Piece> pieces = new ArrayList<>();
     for (int i = 0; i < partitions; i++) {
       int partition = i;
       List<Onward.Part> own =
           parts.stream().filter(part -> part.depth() == depth && part.partition() == partition).toList();
       EpochState known = state.get((depth - 1) * partitions + partition);
       if (many != null || !own.isEmpty() || all || known.due() <= EventTime.shifted(times.after())) {
-        pieces.add(new GroupRdd.Piece(
+        pieces.add(new GroupTask.Piece(
             pieces.size(), partition, known, many == null ? rows(own, false) : null, rows(own, true),
             many == null ? null : many.partitions()[partition]));
       }
@@ -237,6 +248,24 @@ public final class HostRun implements EpochLoop.Work {
       }
     }
     errors.merge(here);
+  }
+
+  /** Works in this process. What the tasks count is added when all are done. */
+  private void here(GroupTask task, long epoch, List<GroupTask.Piece> pieces, Consumer<GroupTask.Done> take)
+      throws Exception {
+    List<ErrorChannel> failed = new ArrayList<>();
+    List<SlotSizes> counted = new ArrayList<>();
+    List<Callable<GroupTask.Done>> work = new ArrayList<>();
+    for (GroupTask.Piece piece : pieces) {
+      ErrorChannel own = errors.apart(epoch);
+      SlotSizes changes = sizes.apart();
+      failed.add(own);
+      counted.add(changes);
+      work.add(() -> task.work(piece, Groups.of(piece.rows()), own, changes));
+    }
+    tasks.run(work, take);
+    failed.forEach(errors::merge);
+    counted.forEach(sizes::merge);
   }
 
   /** What members without operators make of many rows. */

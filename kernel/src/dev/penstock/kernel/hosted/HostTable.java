@@ -76,7 +76,7 @@ public final class HostTable {
     this.run = run;
   }
 
-  /** Makes the table of a job anew. */
+  /** Rebuilds the table of a job. */
   public static HostTable create(String job) {
     HostTable table = new HostTable(NEXT.incrementAndGet());
     ALL.put(job, table);

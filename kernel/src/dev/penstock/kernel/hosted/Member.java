@@ -44,7 +44,7 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public final class Member implements Serializable {
   private static final long serialVersionUID = 1L;
-  /** In place of an operator: what the query puts out. */
+  /** In place of an operator: what the query emits. */
   static final int OUTPUT = -1;
   /** In place of an operator: how many rows were late. */
   static final int LATE = -2;

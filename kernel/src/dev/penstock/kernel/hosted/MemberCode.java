@@ -103,7 +103,7 @@ final class MemberCode {
     return sum;
   }
 
-  /** Puts out what waits to be read by operators. */
+  /** Emits what waits to be read by operators. */
   void flush(Out out) throws Exception {
     for (int i = 0; i < gates.length; i++) {
       if (gates[i] != null) {
@@ -132,7 +132,7 @@ final class MemberCode {
 
     void add(InternalRow made) {
       if (table != null) {
-        table.add(input.row(made));
+        table.add(made, input);
       } else {
         waiting.add(input.row(made));
       }

@@ -25,7 +25,7 @@ final class Onward {
 
   private Onward() {}
 
-  /** Rows of one partition at one depth: {@code bytes}, or a file. {@code after}: they were made at the watermark that the epoch reaches, see {@link GroupRdd}. */
+  /** Rows of one partition at one depth: {@code bytes}, or a file. {@code after}: they were made at the watermark that the epoch reaches, see {@link GroupTask}. */
   record Part(int depth, int partition, boolean after, byte[] bytes, String path, long length) implements Serializable {
     DataInputStream open() throws IOException {
       InputStream in = path == null ? new ByteArrayInputStream(bytes) : Files.newInputStream(Path.of(path));

@@ -27,7 +27,7 @@ record Packed(int slot, int operator, byte[] key, byte[] row) {
 
   private static final byte[] NO_KEY = {};
 
-  /** A row that a member puts out. */
+  /** A row that a member emits. */
   static Packed output(int slot, UnsafeRow row) {
     return new Packed(slot, Member.OUTPUT, NO_KEY, RowCodec.copy(row, 0));
   }

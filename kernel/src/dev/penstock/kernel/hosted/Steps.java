@@ -2,27 +2,36 @@ package dev.penstock.kernel.hosted;
 
 import dev.penstock.kernel.node.Nodes;
 import dev.penstock.kernel.error.RowAttempt;
+import dev.penstock.kernel.row.Unpack;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionsEvaluator;
 import org.apache.spark.sql.catalyst.expressions.Generator;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.Predicate;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.optimizer.CollapseProject$;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Filters, projections and generators of a query, one after the other, as a function of a row. Spark has resolved and optimised the expressions on the
@@ -80,6 +89,48 @@ final class Steps implements Serializable {
     public void bind(List<Attribute> input) {
       compiled = UnsafeProjection.create(Nodes.list(columns), Nodes.list(input));
       compiled.initialize(0);
+    }
+
+    /** The same columns as these attributes: what reads a union, or a shared part, knows columns by their places. */
+    Select as(List<Attribute> attributes) {
+      List<Expression> out = new ArrayList<>();
+      for (int i = 0; i < columns.size(); i++) {
+        Expression column = columns.get(i);
+        Attribute wanted = attributes.get(i);
+        if (!((NamedExpression) column).exprId().equals(wanted.exprId())) {
+          Expression value = column instanceof Alias alias ? alias.child() : column;
+          column = new Alias(value, wanted.name(), wanted.exprId(), Nodes.list(List.of()), Option.empty(), Nodes.list(List.of()));
+        }
+        out.add(column);
+      }
+      return new Select(out);
+    }
+
+    /** Whether columns over these evaluate each of them at most once, but for those that cost nothing. */
+    boolean foldsInto(List<? extends Expression> above) {
+      Map<ExprId, int[]> uses = new HashMap<>();
+      for (Expression column : above) {
+        column.foreach(e -> {
+          if (e instanceof Attribute attribute) {
+            uses.computeIfAbsent(attribute.exprId(), id -> new int[1])[0]++;
+          }
+          return null;
+        });
+      }
+      for (Expression column : columns) {
+        int[] used = uses.get(((NamedExpression) column).exprId());
+        boolean once = used == null || used[0] == 1;
+        if (!column.deterministic() || !once && !isFree(column)) {
+          return false;
+        }
+      }
+      return true;
+    }
+
+    /** Nothing is copied to unpack a row. */
+    private static boolean isFree(Expression column) {
+      Expression e = column instanceof Alias alias ? alias.child() : column;
+      return Nodes.isFree(e instanceof Unpack unpack ? unpack.children().head() : e);
     }
 
     @Override
@@ -197,12 +248,38 @@ final class Steps implements Serializable {
     add(new Where(condition), input);
   }
 
+  /** Columns over columns are computed at once, unless an expression would have to be evaluated more often. */
   void select(List<? extends Expression> columns, List<Attribute> input) {
+    int last = steps.size() - 1;
+    if (last >= 0 && steps.get(last) instanceof Select select) {
+      Select below = select.as(input);
+      if (below.foldsInto(columns)) {
+        Seq<NamedExpression> folded = CollapseProject$.MODULE$.buildCleanedProjectList(named(columns), named(below.columns));
+        steps.set(last, new Select(CollectionConverters.asJava(folded).stream().map(e -> (Expression) e).toList()));
+        return;
+      }
+    }
+    if (last >= 0 && steps.get(last) instanceof Attempted attempted) {
+      RowAttempt folded = attempted.attempt.then(columns, input);
+      if (folded != null) {
+        steps.set(last, new Attempted(folded));
+        return;
+      }
+    }
     add(new Select(columns), input);
   }
 
+  private static Seq<NamedExpression> named(List<? extends Expression> columns) {
+    return Nodes.list(columns.stream().map(column -> (NamedExpression) column).toList());
+  }
+
   void attempt(RowAttempt attempt, List<Attribute> input) {
-    add(new Attempted(attempt), input);
+    int last = steps.size() - 1;
+    if (last >= 0 && steps.get(last) instanceof Select below && below.columns.stream().allMatch(Nodes::isFree)) {
+      steps.set(last, new Attempted(attempt.over(below.as(input).columns.stream().map(e -> (NamedExpression) e).toList())));
+    } else {
+      add(new Attempted(attempt), input);
+    }
   }
 
   void generate(Generator generator, boolean outer, List<Attribute> makes, List<Attribute> output, List<Attribute> input) {

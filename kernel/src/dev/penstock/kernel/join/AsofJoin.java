@@ -1,7 +1,6 @@
 package dev.penstock.kernel.join;
 
 import dev.penstock.kernel.row.PackedRow;
-import dev.penstock.kernel.state.EventTime;
 import dev.penstock.kernel.state.Moment;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -77,9 +76,9 @@ public final class AsofJoin {
     boolean[] nullSafe = new boolean[spec.leftKeys.size()];
     Dataset<Row> packed = JoinPlan.run(
         spec,
-        JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, spec.leftWeight, !inner,
+        JoinPlan.side(spec, left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, spec.leftWeight, !inner,
             false, spec.moments ? spec.leftMoment : List.of()),
-        JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
+        JoinPlan.side(spec, right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
             false, true, spec.moments ? spec.rightMoment : List.of()),
         new Processor(
             inner, eager, direction, strict, tolerance, spec.leftWeight != null, spec.rightWeight != null, spec.moments),
@@ -105,8 +104,6 @@ public final class AsofJoin {
     /** Left rows that wait, by time. */
     private transient JoinStore waiting;
     private transient JoinAnswers answers;
-    /** The watermark after the epoch, in microseconds. */
-    private transient long reached;
 
     Processor(
         boolean inner, boolean eager, Direction direction, boolean strict, long tolerance, boolean leftRetracts,
@@ -128,8 +125,6 @@ public final class AsofJoin {
         waiting = new JoinStore(getHandle(), "waiting");
       }
       answers = new JoinAnswers(getHandle(), inner, leftRetracts);
-      Long after = EventTime.reached();
-      reached = after == null ? JoinTimer.UNKNOWN : Math.multiplyExact(after, 1000L);
     }
 
     @Override
@@ -177,7 +172,7 @@ public final class AsofJoin {
       });
       out.at(Moment.ON_TIME);
       // All rows before the watermark that this epoch reaches are here, and later ones count as late at that watermark: what is due then need not wait for the next epoch.
-      close(moments && !eager ? Math.max(inForce, reached) : inForce, out);
+      close(moments && !eager ? Math.max(inForce, JoinTimer.atEnd()) : inForce, out);
       return out.iterator();
     }
 

@@ -8,6 +8,7 @@ import java.util.List;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
 import org.apache.spark.sql.catalyst.expressions.codegen.EmptyBlock$;
 import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
@@ -118,7 +119,7 @@ public final class BundleExec extends ExecNode implements CodegenSupport {
           return true;
         }
         while (!bundles.full() && rows.hasNext()) {
-          add(bundles, rows.next());
+          bundles.add((UnsafeRow) rows.next());
         }
         return bundles.next();
       }
@@ -140,17 +141,6 @@ public final class BundleExec extends ExecNode implements CodegenSupport {
         return writer.getRow();
       }
     };
-  }
-
-  private static void add(Bundles bundles, InternalRow row) {
-    boolean moments = row.numFields() > JoinPlan.LSN;
-    boolean noTime = row.isNullAt(JoinPlan.TIME);
-    boolean noLsn = !moments || row.isNullAt(JoinPlan.LSN);
-    boolean noBefore = !moments || row.isNullAt(JoinPlan.BEFORE);
-    bundles.add(
-        row.getBinary(JoinPlan.KEY), row.getInt(JoinPlan.SIDE), noTime, noTime ? 0 : row.getLong(JoinPlan.TIME),
-        row.getLong(JoinPlan.SEQUENCE), row.getLong(JoinPlan.WEIGHT), row.getBinary(JoinPlan.ROW), noLsn,
-        noLsn ? 0 : row.getLong(JoinPlan.LSN), noBefore, noBefore ? 0 : row.getLong(JoinPlan.BEFORE));
   }
 
   @Override

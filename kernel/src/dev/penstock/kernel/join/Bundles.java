@@ -4,11 +4,13 @@ import dev.penstock.kernel.row.Pack;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.array.ByteArrayMethods;
 
 /**
- * Collects the rows of a task into {@link Bundle}s. Called by the code that Spark generates for {@link BundleExec}: {@link #add} for each row; when
- * {@link #full}, and after the last row, {@link #next} for each bundle.
+ * Collects the rows of a task into {@link Bundle}s: {@link #add} for each row; when {@link #full}, and after the last row, {@link #next} for each bundle. Called by the code that Spark
+ * generates for {@link BundleExec}, and in shared jobs by {@link Bundling}.
  */
 public final class Bundles {
   private static final int START = Platform.BYTE_ARRAY_OFFSET;
@@ -28,6 +30,10 @@ public final class Bundles {
     Rows(byte[] key, long hash) {
       this.key = key;
       this.hash = hash;
+    }
+
+    boolean has(Object base, long at, int length) {
+      return key.length == length && ByteArrayMethods.arrayEquals(key, START, base, at, length);
     }
 
     void room(int more) {
@@ -51,9 +57,34 @@ public final class Bundles {
   public void add(
       byte[] key, int side, boolean noTime, long time, long sequence, long count, byte[] row, boolean noLsn, long lsn,
       boolean noBefore, long before) {
-    Rows own = of(key, side);
+    put(
+        of(key, START, key.length, side), side, noTime, time, sequence, count, row, START, row.length, noLsn, lsn, noBefore,
+        before);
+  }
+
+  /** Adds a row of {@link JoinPlan#INPUT}, with a moment or without. */
+  void add(UnsafeRow row) {
+    boolean moments = row.numFields() > JoinPlan.LSN;
+    boolean noTime = row.isNullAt(JoinPlan.TIME);
+    boolean noLsn = !moments || row.isNullAt(JoinPlan.LSN);
+    boolean noBefore = !moments || row.isNullAt(JoinPlan.BEFORE);
+    int side = row.getInt(JoinPlan.SIDE);
+    // Bytes lie behind the row, in a place of 32 bits, with a length of 32 bits.
+    Object base = row.getBaseObject();
+    long key = row.getLong(JoinPlan.KEY);
+    long packed = row.getLong(JoinPlan.ROW);
+    put(
+        of(base, row.getBaseOffset() + (key >> 32), (int) key, side), side, noTime,
+        noTime ? 0 : row.getLong(JoinPlan.TIME), row.getLong(JoinPlan.SEQUENCE), row.getLong(JoinPlan.WEIGHT), base,
+        row.getBaseOffset() + (packed >> 32), (int) packed, noLsn, noLsn ? 0 : row.getLong(JoinPlan.LSN), noBefore,
+        noBefore ? 0 : row.getLong(JoinPlan.BEFORE));
+  }
+
+  private void put(
+      Rows own, int side, boolean noTime, long time, long sequence, long count, Object base, long at, int length,
+      boolean noLsn, long lsn, boolean noBefore, long before) {
     int was = own.size;
-    own.room(LARGEST_HEAD + row.length);
+    own.room(LARGEST_HEAD + length);
     own.bytes[own.size++] = (byte) (side | (noTime ? Bundle.NO_TIME : 0) | (count == 1 ? 0 : Bundle.COUNTED)
         | (noLsn ? 0 : Bundle.HAS_LSN) | (noBefore ? 0 : Bundle.HAS_BEFORE));
     if (!noTime) {
@@ -69,16 +100,21 @@ public final class Bundles {
     if (!noBefore) {
       own.put(before);
     }
-    Platform.putInt(own.bytes, START + own.size, row.length);
+    Platform.putInt(own.bytes, START + own.size, length);
     own.size += Integer.BYTES;
-    System.arraycopy(row, 0, own.bytes, own.size, row.length);
-    own.size += row.length;
+    Platform.copyMemory(base, at, own.bytes, START + own.size, length);
+    own.size += length;
     bytes += own.size - was;
   }
 
   /** Whether the bundles should travel before another row is added. */
   public boolean full() {
     return bytes >= MOST_BYTES;
+  }
+
+  /** How much has been collected. */
+  long bytes() {
+    return bytes;
   }
 
   /** Moves to the next bundle. After the last one it returns false, and everything is empty again. */
@@ -107,20 +143,23 @@ public final class Bundles {
     return one.size == one.bytes.length ? one.bytes : Arrays.copyOf(one.bytes, one.size);
   }
 
-  private Rows of(byte[] key, int side) {
+  private Rows of(Object base, long at, int length, int side) {
     // The key of a row that can match begins with a hash of itself.
-    long hash = side <= JoinPlan.RIGHT && key.length >= Long.BYTES ? Platform.getLong(key, START) : Pack.hash(key);
+    boolean hashed = side <= JoinPlan.RIGHT && length >= Long.BYTES;
+    long hash = hashed ? Platform.getLong(base, at) : Pack.hash(base, at, length);
     int bucket = (int) hash & (buckets.length - 1);
     Rows own = buckets[bucket];
-    while (own != null && (own.hash != hash || !Arrays.equals(own.key, key))) {
+    while (own != null && (own.hash != hash || !own.has(base, at, length))) {
       own = own.next;
     }
     if (own != null) {
       return own;
     }
+    byte[] key = new byte[length];
+    Platform.copyMemory(base, at, key, START, length);
     own = new Rows(key, hash);
     all.add(own);
-    bytes += key.length;
+    bytes += length;
     if (all.size() > buckets.length) {
       spread(4 * buckets.length);
     } else {

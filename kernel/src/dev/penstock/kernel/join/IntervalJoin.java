@@ -67,11 +67,12 @@ public final class IntervalJoin {
     Residual rest = Residual.of(left.sparkSession(), residual, failing, leftSchema, rightSchema);
     Dataset<Row> packed = JoinPlan.run(
         spec,
-        JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, spec.leftWeight,
+        JoinPlan.side(spec, left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, spec.leftWeight,
             kind.left == JoinKind.Alone.UNMATCHED, false, spec.moments ? spec.leftMoment : List.of()),
-        JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
+        JoinPlan.side(spec, right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
             kind.right == JoinKind.Alone.UNMATCHED, false, spec.moments ? spec.rightMoment : List.of()),
-        new Processor(kind, rest, lower, upper, leftLag, rightLag, copies, spec.moments),
+        new Processor(
+            kind, rest, lower, upper, leftLag, rightLag, spec.leftWeight != null, spec.rightWeight != null, copies, spec.moments),
         TimeMode.EventTime(),
         JoinPlan.output(spec));
     return JoinPlan.unpack(packed, leftSchema, kind.pairs ? rightSchema : null, JoinPlan.more(spec));
@@ -86,14 +87,16 @@ public final class IntervalJoin {
     private final long upper;
     private final long leftLag;
     private final long rightLag;
+    private final boolean leftRetracts;
+    private final boolean rightRetracts;
     private final boolean copies;
     private final boolean moments;
     private transient JoinStore left;
     private transient JoinStore right;
 
     Processor(
-        JoinKind kind, Residual residual, long lower, long upper, long leftLag, long rightLag, boolean copies,
-        boolean moments) {
+        JoinKind kind, Residual residual, long lower, long upper, long leftLag, long rightLag, boolean leftRetracts,
+        boolean rightRetracts, boolean copies, boolean moments) {
       this.copies = copies;
       this.moments = moments;
       this.kind = kind;
@@ -102,6 +105,8 @@ public final class IntervalJoin {
       this.upper = upper;
       this.leftLag = leftLag;
       this.rightLag = rightLag;
+      this.leftRetracts = leftRetracts;
+      this.rightRetracts = rightRetracts;
     }
 
     @Override
@@ -207,6 +212,7 @@ public final class IntervalJoin {
       JoinStore other = fromLeft ? right : left;
       JoinKind.Alone myAlone = fromLeft ? kind.left : kind.right;
       JoinKind.Alone otherAlone = fromLeft ? kind.right : kind.left;
+      boolean retracts = fromLeft ? leftRetracts : rightRetracts;
       boolean visit = !other.isEmpty()
           && (kind.pairs || myAlone != JoinKind.Alone.NEVER || otherAlone != JoinKind.Alone.NEVER);
 
@@ -214,8 +220,8 @@ public final class IntervalJoin {
         byte[] row = item.getKey().row();
         long at = item.getKey().at();
         long weight = item.getValue()[0];
-        // If this row is too old to be kept, an earlier equal row has been removed.
-        JoinStore.Cursor cursor = at < mineFrom ? null : mine.find(at, row);
+        // If this row is too old to be kept, an earlier equal row has been removed. Equal rows that are never retracted may be several entries.
+        JoinStore.Cursor cursor = at < mineFrom ? null : retracts ? mine.find(at, row) : mine.findNear(at, row);
         JoinStore.Entry entry = cursor == null ? null : cursor.get();
         if (entry == null && weight < 0) {
           continue;

@@ -59,11 +59,11 @@ public final class Join {
     StructType leftSchema = JoinPlan.schema(left, spec.leftColumns);
     StructType rightSchema = JoinPlan.schema(right, spec.rightColumns);
     Residual rest = Residual.of(left.sparkSession(), residual, failing, leftSchema, rightSchema);
-    Dataset<Row> rights = JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, null,
+    Dataset<Row> rights = JoinPlan.side(spec, right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, null,
         spec.rightWeight, kind.right.unmatched(), false, List.of());
     Dataset<Row> packed = JoinPlan.run(
         spec,
-        JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, null, spec.leftWeight,
+        JoinPlan.side(spec, left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, null, spec.leftWeight,
             kind.left.unmatched(), false, List.of()),
         spec.hosted || kind.pairs || residual != null ? rights : JoinPlan.combined(rights),
         new Processor(kind, rest, ttl == null ? 0 : ttl, copies),

@@ -108,7 +108,7 @@ public final class JoinPlan {
    * @param moment the two columns of the row's moment, or none
    */
   static Dataset<Row> side(
-      Dataset<Row> frame, int side, List<String> keys, boolean[] nullSafe, List<String> columns, String time,
+      JoinSpec spec, Dataset<Row> frame, int side, List<String> keys, boolean[] nullSafe, List<String> columns, String time,
       String weight, boolean alone, boolean sequenced, List<String> moment) {
     List<Column> parts = new ArrayList<>();
     Column lost = functions.lit(false);
@@ -131,10 +131,13 @@ public final class JoinPlan {
     columns.forEach(name -> row.add(column(name)));
     Column packed = Pack.of(Pack.Mode.ROW, row);
     Column key = Pack.of(Pack.Mode.KEY, parts);
-    // Spark pushes a deterministic condition below withWatermark, where the rows that it drops would not
-    // // advance the watermark.
-    Column never = Pack.of(Pack.Mode.SEQUENCE, List.of()).lt(0L);
-    Dataset<Row> wanted = alone ? frame : frame.where(functions.not(lost).or(never));
+    Column found = functions.not(lost);
+    if (!spec.hosted) {
+      // Spark pushes a deterministic condition below withWatermark, where the rows that it drops would not
+      // advance the watermark.
+      found = found.or(Pack.of(Pack.Mode.SEQUENCE, List.of()).lt(0L));
+    }
+    Dataset<Row> wanted = alone ? frame : frame.where(found);
     Column spread = alone ? functions.when(lost, packed).otherwise(key) : key;
     Column flag = alone ? functions.when(lost, side + 2).otherwise(side) : functions.lit(side);
     Column order = sequenced ? Pack.of(Pack.Mode.SEQUENCE, List.of()) : functions.lit(0L);
@@ -155,15 +158,15 @@ public final class JoinPlan {
   static Dataset<Row> run(
       JoinSpec spec, Dataset<Row> left, Dataset<Row> right, StatefulProcessor<byte[], Row, Row> processor,
       TimeMode time, StructType output) {
-    if (spec.hosted) {
-      return Keyed.hosted(left.union(right), processor, output, spec.operator);
-    }
     boolean moments = left.columns().length > INPUT.size();
+    StatefulProcessor<byte[], Row, Row> own = new Unbundled(processor, moments);
+    if (spec.hosted) {
+      return Keyed.hosted(left.union(right), new Bundling(), Bundle.SCHEMA, own, output, spec.operator);
+    }
     KeyValueGroupedDataset<byte[], Row> groups = BundlePlan.of(left)
         .union(BundlePlan.of(right))
         .groupBy(functions.col("__key"))
         .as(Encoders.BINARY(), Encoders.row(Bundle.SCHEMA));
-    StatefulProcessor<byte[], Row, Row> own = new Unbundled(processor, moments);
     return spec.atOnce
         ? groups.flatMapGroups(new AtOnce<>(own), Encoders.row(output))
         : groups.transformWithState(

@@ -1,10 +1,13 @@
 package dev.penstock.kernel.join;
 
+import dev.penstock.kernel.row.PackedRow;
 import dev.penstock.kernel.state.CountedHandle;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.function.Consumer;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.streaming.MapState;
@@ -47,6 +50,7 @@ final class JoinStore {
     byte[] beside;
     /** A change of {@link #matches} that is being collected. */
     transient long change;
+    private transient Chunk chunk;
 
     Entry(long at, byte[] row, long weight) {
       this.at = at;
@@ -79,6 +83,8 @@ final class JoinStore {
 
   private final ArrayList<Chunk> index = new ArrayList<>();
   private final ArrayList<Long> removed = new ArrayList<>();
+  /** Rows by their bytes, of the numbers that many rows have and that were searched since the key was opened. */
+  private final HashMap<Long, Map<PackedRow, Entry>> known = new HashMap<>();
   private boolean dirty;
   private long nextId;
   private long total;
@@ -96,6 +102,7 @@ final class JoinStore {
   void open() {
     index.clear();
     removed.clear();
+    known.clear();
     dirty = false;
     nextId = 0;
     total = 0;
@@ -246,6 +253,11 @@ final class JoinStore {
       return get();
     }
 
+    private boolean is(long at, byte[] row) {
+      Entry entry = get();
+      return entry.at == at && Arrays.equals(entry.row, row);
+    }
+
     /** Marks the entry here as changed. */
     void touch() {
       index.get(chunk).dirty = true;
@@ -256,6 +268,7 @@ final class JoinStore {
     void remove() {
       Chunk at = index.get(chunk);
       Entry gone = load(at).remove(entry);
+      forget(gone);
       total -= gone.weight;
       at.count--;
       at.bytes -= gone.size();
@@ -335,7 +348,24 @@ final class JoinStore {
 
   /** The entry with this number and row, or null. */
   Cursor find(long at, byte[] row) {
-    for (Cursor cursor = from(at); ; cursor.next()) {
+    Cursor near = near(at, row);
+    if (near == null || near.is(at, row)) {
+      return near;
+    }
+    Entry found = known.computeIfAbsent(at, this::knownAt).get(PackedRow.of(row, at));
+    return found == null ? null : new Cursor(index.indexOf(found.chunk), found.chunk.entries.indexOf(found));
+  }
+
+  /** The same, of the first {@value #CHUNK_ROWS} entries with this number: a search whose cost does not depend on how many there are. */
+  Cursor findNear(long at, byte[] row) {
+    Cursor near = near(at, row);
+    return near == null || near.is(at, row) ? near : null;
+  }
+
+  /** Null if no entry with this number has the row; otherwise the one that has it, or the one up to which none has it. */
+  private Cursor near(long at, byte[] row) {
+    Cursor cursor = from(at);
+    for (int i = 0; i < CHUNK_ROWS; i++) {
       Entry entry = cursor.get();
       if (entry == null || entry.at != at) {
         return null;
@@ -343,6 +373,26 @@ final class JoinStore {
       if (Arrays.equals(entry.row, row)) {
         return cursor;
       }
+      cursor.next();
+    }
+    Entry next = cursor.get();
+    return next == null || next.at != at ? null : cursor;
+  }
+
+  private Map<PackedRow, Entry> knownAt(long at) {
+    Map<PackedRow, Entry> rows = new HashMap<>();
+    Cursor cursor = from(at);
+    for (Entry entry = cursor.get(); entry != null && entry.at == at; entry = cursor.get()) {
+      rows.put(PackedRow.of(entry.row, at), entry);
+      cursor.next();
+    }
+    return rows;
+  }
+
+  private void forget(Entry gone) {
+    Map<PackedRow, Entry> rows = known.get(gone.at);
+    if (rows != null) {
+      rows.remove(PackedRow.of(gone.row, gone.at));
     }
   }
 
@@ -357,11 +407,8 @@ final class JoinStore {
 
   /** Marks an entry as changed. */
   void touch(Entry entry) {
-    Cursor cursor = from(entry.at);
-    while (cursor.get() != entry) {
-      cursor.next();
-    }
-    cursor.touch();
+    entry.chunk.dirty = true;
+    dirty = true;
   }
 
   /** Inserts an entry after those with the same number. */
@@ -381,6 +428,10 @@ final class JoinStore {
         : position(entries, entry.at, true);
     boolean atEnd = place == entries.size() && number == index.size() - 1;
     entries.add(place, entry);
+    entry.chunk = chunk;
+    if (known.containsKey(entry.at)) {
+      known.get(entry.at).put(PackedRow.of(entry.row, entry.at), entry);
+    }
     chunk.count++;
     chunk.bytes += entry.size();
     chunk.first = entries.get(0).at;
@@ -408,6 +459,7 @@ final class JoinStore {
 
   /** Removes every entry before {@code at}, and passes each to {@code seen} if it is not null. */
   void removeBefore(long at, Consumer<Entry> seen) {
+    known.keySet().removeIf(number -> number < at);
     while (!index.isEmpty() && index.get(0).first < at) {
       Chunk chunk = index.get(0);
       boolean whole = index.size() > 1 && index.get(1).first < at;
@@ -488,6 +540,7 @@ final class JoinStore {
     chunk.bytes = 0;
     for (Entry entry : chunk.entries) {
       chunk.bytes += entry.size();
+      entry.chunk = chunk;
     }
   }
 

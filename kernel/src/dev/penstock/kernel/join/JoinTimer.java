@@ -26,6 +26,12 @@ final class JoinTimer {
     return EventTime.unknown(timers) ? UNKNOWN : Math.multiplyExact(timers.getCurrentWatermarkInMs(), MICROS);
   }
 
+  /** The watermark that the epoch of this task reaches, in microseconds. */
+  static long atEnd() {
+    Long after = EventTime.reached();
+    return after == null ? UNKNOWN : Math.multiplyExact(after, MICROS);
+  }
+
   /** The first watermark (ms) past a time. */
   static long past(long micros) {
     return Math.floorDiv(micros, MICROS) + 1;

@@ -39,9 +39,9 @@ public final class LookupJoin {
     boolean[] nullSafe = new boolean[spec.leftKeys.size()];
     Dataset<Row> packed = JoinPlan.run(
         spec,
-        JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, spec.leftWeight, !inner,
+        JoinPlan.side(spec, left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, spec.leftWeight, !inner,
             false, List.of()),
-        JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
+        JoinPlan.side(spec, right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
             false, true, List.of()),
         new Processor(inner, spec.leftWeight != null),
         TimeMode.None(),

@@ -70,9 +70,9 @@ public final class ProbeJoin {
     boolean[] nullSafe = new boolean[spec.leftKeys.size()];
     Dataset<Row> packed = JoinPlan.run(
         spec,
-        JoinPlan.side(left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, null, true, false,
+        JoinPlan.side(spec, left, JoinPlan.LEFT, spec.leftKeys, nullSafe, spec.leftColumns, leftTime, null, true, false,
             spec.moments ? spec.leftMoment : List.of()),
-        JoinPlan.side(right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
+        JoinPlan.side(spec, right, JoinPlan.RIGHT, spec.rightKeys, nullSafe, spec.rightColumns, rightTime, spec.rightWeight,
             false, true, spec.moments ? spec.rightMoment : List.of()),
         new Processor(offsets, eager, spec.rightWeight != null, spec.moments),
         eager ? TimeMode.None() : TimeMode.EventTime(),

@@ -31,14 +31,17 @@ final class EpochFile {
    * @param partitions into how many parts state is cut; never changes in a job
    * @param before the parts of the state that it reads; empty in the first epoch
    * @param after the state that it has made; null while it is not done
+   * @param recorded a commit that the log has if it has all that was recorded of it and of earlier ones
    */
-  record Epoch(long number, LogOffset start, LogOffset end, int partitions, List<EpochState> before, List<EpochState> after) {
+  record Epoch(
+      long number, LogOffset start, LogOffset end, int partitions, List<EpochState> before, List<EpochState> after,
+      long recorded) {
     boolean done() {
       return after != null;
     }
 
-    Epoch done(List<EpochState> made) {
-      return new Epoch(number, start, end, partitions, before, made);
+    Epoch done(List<EpochState> made, long lsn) {
+      return new Epoch(number, start, end, partitions, before, made, Math.max(recorded, lsn));
     }
   }
 
@@ -68,7 +71,7 @@ final class EpochFile {
       return new Epoch(
           n.required("epoch").asLong(), clock.parse(n.required("start").asText()), clock.parse(n.required("end").asText()),
           n.required("partitions").asInt(), state(n.required("before"), n.path("dueBefore")),
-          n.has("after") ? state(n.get("after"), n.path("dueAfter")) : null);
+          n.has("after") ? state(n.get("after"), n.path("dueAfter")) : null, n.path("recorded").asLong());
     } catch (JsonProcessingException | RuntimeException e) {
       Damaged damaged = new Damaged(path, "How far the queries have come is unknown.");
       damaged.initCause(e);
@@ -108,6 +111,7 @@ final class EpochFile {
       n.putArray("after");
       write(n, "after", "dueAfter", epoch.after);
     }
+    n.put("recorded", epoch.recorded);
     Files.createDirectories(path.getParent());
     Path beside = path.resolveSibling(path.getFileName() + ".new");
     String text = n.toString();

@@ -10,7 +10,7 @@ import java.util.List;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Runs the epochs of a job whose plan never changes, without Spark's engine for streams, which analyses, plans and compiles every epoch anew.
+ * Runs the epochs of a job whose plan never changes, without Spark's engine for streams, which analyses, plans and compiles every epoch from scratch.
  *
  * <p>What an epoch reads is in its {@link EpochFile} before it begins. An epoch that was begun and is not done, because it failed or the process ended, is repeated first: with the same
  * input, on the same state, under the same number, by which Python knows whether it has recorded it.
@@ -163,8 +163,9 @@ public final class EpochLoop {
       LogOffset end = clock.latest(0, start);
       if (!end.equals(start)) {
         EpochFile.Epoch next = last == null
-            ? new EpochFile.Epoch(0, start, end, partitions, List.of(), null)
-            : new EpochFile.Epoch(last.number() + 1, start, end, last.partitions(), last.after(), null);
+            ? new EpochFile.Epoch(0, start, end, partitions, List.of(), null, 0)
+            : new EpochFile.Epoch(
+                last.number() + 1, start, end, last.partitions(), last.after(), null, last.recorded());
         waited = (System.nanoTime() - waiting) / 1_000_000;
         file.write(next);
         CrashPoint.reached("jvm.begun");
@@ -183,6 +184,7 @@ public final class EpochLoop {
     }
     List<Written> written = new ArrayList<>();
     List<EpochState> state;
+    long recorded;
     try {
       state = work.run(
           new Epoch(
@@ -193,13 +195,13 @@ public final class EpochLoop {
           written);
       took(begun);
       CrashPoint.reached("jvm.ran");
-      output.deliver(epoch.number(), written);
+      recorded = output.deliver(epoch.number(), written);
       CrashPoint.reached("jvm.delivered");
     } catch (Throwable e) {
       written.forEach(Written::discard);
       throw e;
     }
-    EpochFile.Epoch made = epoch.done(state);
+    EpochFile.Epoch made = epoch.done(state, recorded);
     file.write(made);
     CrashPoint.reached("jvm.done");
     took(begun);

@@ -11,7 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** Hands what the tasks of an epoch have written to the job's {@link Outbox}, and returns when Python has recorded it. */
+/** Hands what the tasks of an epoch have written to the job's {@link Outbox}, and returns when Python has recorded it: the last commit of the log then, or 0 if there is nothing to record. */
 final class EpochOutput {
   private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -30,7 +30,7 @@ final class EpochOutput {
     return clock;
   }
 
-  void deliver(long epoch, List<Written> tasks) throws IOException, InterruptedException {
+  long deliver(long epoch, List<Written> tasks) throws IOException, InterruptedException {
     long rows = 0;
     ObjectNode head = JSON.createObjectNode();
     ArrayNode parts = head.putArray("parts");
@@ -48,6 +48,7 @@ final class EpochOutput {
     boolean large = clock.settleState(epoch);
     EpochClock.Reach reach = clock.reach();
     double age = clock.age();
+    long recorded = 0;
     if (rows > 0 || !failed.isEmpty() || !late.isEmpty() || reach.news() || large) {
       head.put("epoch", epoch);
       head.put("wm", reach.watermark());
@@ -58,9 +59,10 @@ final class EpochOutput {
       head.put("roster", reach.roster());
       head.put("ms", age);
       late.forEach((slot, number) -> head.withObject("late").put(slot.toString(), number));
-      outbox.deliver(packet(head, body));
+      recorded = outbox.deliver(packet(head, body));
     }
     clock.recorded();
+    return recorded;
   }
 
   private static byte[] packet(ObjectNode head, ByteArrayOutputStream body) throws IOException {

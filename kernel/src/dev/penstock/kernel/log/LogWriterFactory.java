@@ -39,21 +39,20 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
   /** The columns of one output. */
   private final class Output {
     private final int number;
-    private final StructType own;
-    private final int[] columns;
+    private final OutputWriter.Columns columns;
 
     Output(int number) {
       this.number = number;
-      columns = outputs[number];
-      StructField[] fields = new StructField[columns.length];
-      for (int i = 0; i < columns.length; i++) {
-        fields[i] = schema.fields()[columns[i]];
+      int[] places = outputs[number];
+      StructField[] fields = new StructField[places.length];
+      for (int i = 0; i < places.length; i++) {
+        fields[i] = schema.fields()[places[i]];
       }
-      own = new StructType(fields);
+      columns = new OutputWriter.Columns(new StructType(fields), places);
     }
 
     OutputWriter writer(long before, long epoch) {
-      return new OutputWriter(number, own, columns, before, epoch, folder);
+      return new OutputWriter(number, columns, before, epoch, folder);
     }
   }
 

@@ -13,6 +13,7 @@ public final class Outbox {
   private byte[] waiting;
   private boolean taken;
   private boolean done;
+  private long recorded;
   private String failure;
   private boolean closed;
 
@@ -39,7 +40,8 @@ public final class Outbox {
     }
   }
 
-  synchronized void deliver(byte[] epoch) throws InterruptedException {
+  /** Returns the last commit of the log when the epoch was recorded. */
+  synchronized long deliver(byte[] epoch) throws InterruptedException {
     if (closed) {
       throw new InterruptedException("the job is closed");
     }
@@ -58,12 +60,14 @@ public final class Outbox {
     if (failure != null) {
       throw new IllegalStateException(failure);
     }
+    return recorded;
   }
 
-  /** Acknowledges the previous epoch, if {@code ack}, and waits for the next one; null after the timeout. */
-  public synchronized byte[] take(boolean ack, long timeoutMs) throws InterruptedException {
-    if (ack) {
+  /** Acknowledges the previous epoch, if {@code lsn} is the last commit of the log and not -1, and waits for the next one; null after the timeout. */
+  public synchronized byte[] take(long lsn, long timeoutMs) throws InterruptedException {
+    if (lsn >= 0) {
       done = true;
+      recorded = lsn;
       waiting = null;
       notifyAll();
     }

@@ -17,6 +17,7 @@ import org.apache.arrow.vector.VectorUnloader;
 import org.apache.arrow.vector.ipc.WriteChannel;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils$;
@@ -25,6 +26,19 @@ import org.apache.spark.sql.util.ArrowUtils$;
 final class OutputWriter {
   private static final int BATCH_ROWS = 32768;
   private static final int INLINE_BYTES = 1 << 18;
+
+  /** The columns of an output, and where each is in the rows. */
+  static final class Columns {
+    private final StructType schema;
+    private final Schema arrow;
+    private final int[] ordinals;
+
+    Columns(StructType schema, int[] ordinals) {
+      this.schema = schema;
+      this.arrow = ArrowUtils$.MODULE$.toArrowSchema(schema, "UTC", false, false, false);
+      this.ordinals = ordinals;
+    }
+  }
 
   private final int output;
   private final long before;
@@ -41,22 +55,20 @@ final class OutputWriter {
   private int rows;
 
   /**
-   * @param ordinals where the columns are in the rows
    * @param before the watermark that was in force for the rows if they are behind it, otherwise {@link JobTime#NONE}
    * @param folder where files go
    */
-  OutputWriter(int output, StructType schema, int[] ordinals, long before, long epoch, String folder) {
+  OutputWriter(int output, Columns of, long before, long epoch, String folder) {
     this.output = output;
     this.before = before;
     this.epoch = epoch;
     this.folder = folder;
     allocator = ArrowUtils$.MODULE$.rootAllocator().newChildAllocator("penstock-sink", 0, Long.MAX_VALUE);
-    root = VectorSchemaRoot.create(
-        ArrowUtils$.MODULE$.toArrowSchema(schema, "UTC", false, false, false), allocator);
+    root = VectorSchemaRoot.create(of.arrow, allocator);
     List<FieldVector> vectors = root.getFieldVectors();
     columns = new OutputColumn[vectors.size()];
     for (int i = 0; i < columns.length; i++) {
-      columns[i] = OutputColumn.of(vectors.get(i), schema.apply(i).dataType(), ordinals[i]);
+      columns[i] = OutputColumn.of(vectors.get(i), of.schema.apply(i).dataType(), of.ordinals[i]);
     }
   }
 

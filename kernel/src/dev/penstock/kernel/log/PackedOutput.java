@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
@@ -84,7 +85,7 @@ public final class PackedOutput implements Serializable {
       Slot to = slots.get(slot);
       String layout = to == null ? layouts.get(slot) : null;
       if (layout != null) {
-        to = Slot.of(this, slot, layout);
+        to = Slot.of(this, slot, Layout.of(layout));
         slots.put(slot, to);
       }
       return to;
@@ -110,10 +111,47 @@ public final class PackedOutput implements Serializable {
       writers.forEach(OutputWriter::close);
     }
 
-    private OutputWriter open(int output, StructType schema, int[] ordinals, long before) {
-      OutputWriter opened = new OutputWriter(output, schema, ordinals, before, epoch, folder);
+    private OutputWriter open(int output, OutputWriter.Columns columns, long before) {
+      OutputWriter opened = new OutputWriter(output, columns, before, epoch, folder);
       writers.add(opened);
       return opened;
+    }
+  }
+
+  /** What the rows of a slot look like. Tasks of small epochs take less time than reading it. */
+  private record Layout(int columns, OutputWriter.Columns[] outputs, int[] befores) {
+    private static final int MOST = 4_096;
+    private static final Map<String, Layout> KNOWN = new ConcurrentHashMap<>();
+
+    static Layout of(String text) {
+      Layout known = KNOWN.get(text);
+      if (known == null) {
+        if (KNOWN.size() >= MOST) {
+          KNOWN.clear();
+        }
+        known = read(text);
+        KNOWN.put(text, known);
+      }
+      return known;
+    }
+
+    private static Layout read(String text) {
+      try {
+        JsonNode told = JSON.readTree(text);
+        StructType made = (StructType) DataType.fromJson(told.get("schema").toString());
+        OutputWriter.Columns[] outputs = new OutputWriter.Columns[told.get("outputs").size()];
+        for (int i = 0; i < outputs.length; i++) {
+          int[] places = JSON.convertValue(told.get("outputs").get(i), int[].class);
+          StructType schema = new StructType();
+          for (int place : places) {
+            schema = schema.add(made.apply(place));
+          }
+          outputs[i] = new OutputWriter.Columns(schema, places);
+        }
+        return new Layout(made.size(), outputs, JSON.convertValue(told.get("befores"), int[].class));
+      } catch (IOException e) {
+        throw new UncheckedIOException(e);
+      }
     }
   }
 
@@ -129,23 +167,12 @@ public final class PackedOutput implements Serializable {
       this.outputs = outputs;
     }
 
-    static Slot of(Task task, int slot, String layout) {
-      try {
-        JsonNode told = JSON.readTree(layout);
-        StructType made = (StructType) DataType.fromJson(told.get("schema").toString());
-        Output[] outputs = new Output[told.get("outputs").size()];
-        for (int i = 0; i < outputs.length; i++) {
-          int[] places = JSON.convertValue(told.get("outputs").get(i), int[].class);
-          StructType schema = new StructType();
-          for (int place : places) {
-            schema = schema.add(made.apply(place));
-          }
-          outputs[i] = new Output(task, i == 0 ? slot : -slot, schema, places, told.get("befores").get(i).asInt());
-        }
-        return new Slot(slot, made.size(), outputs);
-      } catch (IOException e) {
-        throw new UncheckedIOException(e);
+    static Slot of(Task task, int slot, Layout layout) {
+      Output[] outputs = new Output[layout.outputs.length];
+      for (int i = 0; i < outputs.length; i++) {
+        outputs[i] = new Output(task, i == 0 ? slot : -slot, layout.outputs[i], layout.befores[i]);
       }
+      return new Slot(slot, layout.columns, outputs);
     }
 
     OutputWriter writer(UnsafeRow of) {
@@ -157,26 +184,24 @@ public final class PackedOutput implements Serializable {
   private static final class Output {
     private final Task task;
     private final int number;
-    private final StructType schema;
-    private final int[] places;
+    private final OutputWriter.Columns columns;
     private final int beforeAt;
     private OutputWriter writer;
     private final Map<Long, OutputWriter> late = new HashMap<>();
 
-    Output(Task task, int number, StructType schema, int[] places, int beforeAt) {
+    Output(Task task, int number, OutputWriter.Columns columns, int beforeAt) {
       this.task = task;
       this.number = number;
-      this.schema = schema;
-      this.places = places;
+      this.columns = columns;
       this.beforeAt = beforeAt;
     }
 
     OutputWriter writer(UnsafeRow of) {
       if (beforeAt >= 0 && !of.isNullAt(beforeAt)) {
-        return late.computeIfAbsent(of.getLong(beforeAt), before -> task.open(number, schema, places, before));
+        return late.computeIfAbsent(of.getLong(beforeAt), before -> task.open(number, columns, before));
       }
       if (writer == null) {
-        writer = task.open(number, schema, places, JobTime.NONE);
+        writer = task.open(number, columns, JobTime.NONE);
       }
       return writer;
     }

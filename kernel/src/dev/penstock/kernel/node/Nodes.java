@@ -2,13 +2,18 @@ package dev.penstock.kernel.node;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet$;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.UnixMicros;
 import org.apache.spark.sql.catalyst.types.DataTypeUtils;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.types.StructField;
@@ -49,6 +54,22 @@ public final class Nodes {
       throw new IllegalStateException("no column " + wanted + " in " + input);
     }
     return (Expression) e.mapChildren(child -> bound((Expression) child, input));
+  }
+
+  /** An expression over what other expressions read that make its columns. */
+  public static Expression replaced(Expression e, Map<ExprId, Expression> made) {
+    Expression value = e instanceof Attribute column ? made.get(column.exprId()) : null;
+    if (value != null) {
+      return value instanceof Alias alias ? alias.child() : value;
+    }
+    return made.isEmpty() ? e : (Expression) e.mapChildren(child -> replaced((Expression) child, made));
+  }
+
+  /** Whether a column costs nothing, and cannot fail: one that is passed on, and the moment of a timestamp, which Spark has in microseconds. */
+  public static boolean isFree(Expression column) {
+    Expression e = column instanceof Alias alias ? alias.child() : column;
+    e = e instanceof UnixMicros micros ? micros.child() : e;
+    return e instanceof Attribute || e instanceof Literal;
   }
 
   /** Those columns that are not the child's. */

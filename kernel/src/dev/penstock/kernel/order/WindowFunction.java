@@ -53,6 +53,7 @@ final class WindowFunction implements Serializable {
   private final boolean ignoreNulls;
   private final long number; // offset of lag, n of nth_value and ntile
   private final Object otherwise; // default of lag and lead
+  private final int otherwiseAt; // the column with the default, -1: it is a constant
 
   /**
    * Reads a call.
@@ -75,9 +76,13 @@ final class WindowFunction implements Serializable {
     }
     AggFunction agg = null;
     int arg = -1;
+    int defaults = -1;
     switch (func) {
       case "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile" -> { }
-      case "lag", "lead", "nth_value" -> arg = input.add(call.get("args").get(0).asText());
+      case "lag", "lead", "nth_value" -> {
+        arg = input.add(call.get("args").get(0).asText());
+        defaults = shift && call.get("args").size() > 1 ? input.add(call.get("args").get(1).asText()) : -1;
+      }
       default -> {
         ObjectNode one = new ObjectMapper().createObjectNode();
         one.putArray("aggs").add(call);
@@ -86,6 +91,7 @@ final class WindowFunction implements Serializable {
     }
     this.aggregate = agg;
     this.argument = arg;
+    this.otherwiseAt = defaults;
     this.otherwise = shift && literals.hasNonNull(1) ? literal(literals.get(1), input.type(arg)) : null;
     int before = 0;
     int after = 0;
@@ -256,7 +262,7 @@ final class WindowFunction implements Serializable {
     }
     if (!ignoreNulls) {
       long at = i + number;
-      return at < 0 || at >= p.size() ? otherwise : p.values((int) at)[argument];
+      return at < 0 || at >= p.size() ? otherwise(p, i) : p.values((int) at)[argument];
     }
     int step = number < 0 ? -1 : 1;
     long left = Math.abs(number);
@@ -266,7 +272,11 @@ final class WindowFunction implements Serializable {
         return v;
       }
     }
-    return otherwise;
+    return otherwise(p, i);
+  }
+
+  private Object otherwise(Partition p, int i) {
+    return otherwiseAt < 0 ? otherwise : p.values(i)[otherwiseAt];
   }
 
   private Object nth(Partition p, int[] pieces) {

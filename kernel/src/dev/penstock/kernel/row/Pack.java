@@ -76,7 +76,12 @@ public final class Pack extends Expression implements java.io.Serializable {
 
   /** The hash by which packed rows are partitioned and ordered. */
   public static long hash(byte[] row) {
-    return XXH64.hashUnsafeBytes(row, Platform.BYTE_ARRAY_OFFSET, row.length, SEED);
+    return hash(row, Platform.BYTE_ARRAY_OFFSET, row.length);
+  }
+
+  /** The same of a row in memory. */
+  public static long hash(Object base, long at, int length) {
+    return XXH64.hashUnsafeBytes(base, at, length, SEED);
   }
 
   @Override

@@ -66,11 +66,12 @@ public record Keyed(
     return new Keyed(combine, travels, key, false, keyOf, processor, false, output);
   }
 
-  /** Grouped by the bytes of the first column, as a member of a shared job. */
+  /** Grouped by the bytes of the first column of the rows that travel, as a member of a shared job. */
   public static Dataset<Row> hosted(
-      Dataset<Row> in, StatefulProcessor<byte[], Row, Row> processor, StructType output, int number) {
-    StructType key = new StructType().add(in.schema().apply(0));
-    return KeyedPlan.of(in, new Keyed(null, in.schema(), key, true, null, processor, true, output), number);
+      Dataset<Row> in, MapPartitionsFunction<Row, Row> combine, StructType travels,
+      StatefulProcessor<byte[], Row, Row> processor, StructType output, int number) {
+    StructType key = new StructType().add(travels.apply(0));
+    return KeyedPlan.of(in, new Keyed(combine, travels, key, true, null, processor, true, output), number);
   }
 
   /** The operator over a frame. */

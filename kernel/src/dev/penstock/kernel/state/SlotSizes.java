@@ -45,6 +45,11 @@ public final class SlotSizes extends AccumulatorV2<SlotSizes.Change, Map<Long, l
     return found == null ? null : found.get();
   }
 
+  /** Counters of a task that the driver runs itself; what they have counted is then merged into these. */
+  public SlotSizes apart() {
+    return new SlotSizes(new HashMap<>());
+  }
+
   synchronized void add(long place, long rows, long bytes) {
     long[] sum = sums.computeIfAbsent(place, p -> new long[2]);
     sum[0] += rows;

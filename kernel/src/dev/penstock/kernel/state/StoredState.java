@@ -2,14 +2,19 @@ package dev.penstock.kernel.state;
 
 import java.io.Serializable;
 import java.util.List;
+import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.locks.Lock;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider.RocksDBStateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStore$;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCoordinatorRef;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
+import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
 import org.apache.spark.util.SerializableConfiguration;
 import scala.Option;
@@ -22,7 +27,7 @@ import scala.reflect.ClassTag$;
 public final class StoredState implements Serializable {
   private static final long serialVersionUID = 1L;
   /**
-   * After so many versions a snapshot is written at once. Each change log lists the versions since the last snapshot, and has no room for more than about 860; small epochs make as many
+   * After so many versions a snapshot is uploaded. Each change log lists the versions since the last snapshot, and has no room for more than about 860; small epochs make as many
    * before the store's own upkeep comes round.
    */
   private static final int UPKEEP = 300;
@@ -32,16 +37,20 @@ public final class StoredState implements Serializable {
   private final String root;
   private final UUID run;
   private final Broadcast<Settings> settings;
+  /** In the driver, what the tasks of other processes read from the broadcast. */
+  private final transient Settings known;
   private final transient StateStoreCoordinatorRef places;
+  /** Where the driver runs tasks, the stores that they have opened. Spark reports each opening to its coordinator, one at a time, and waits for the answer; but these stores are nowhere else. */
+  private final transient Map<StateStoreProviderId, StateStoreProvider> stores = new ConcurrentHashMap<>();
 
   /** @param checkpoint the folder that state is kept in */
   public StoredState(SparkSession spark, String checkpoint) {
     root = checkpoint + "/state";
     run = UUID.randomUUID();
-    Settings all = new Settings(
+    known = new Settings(
         new StateStoreConf(spark.sessionState().conf().clone(), scala.collection.immutable.Map$.MODULE$.empty()),
         new SerializableConfiguration(spark.sessionState().newHadoopConf()));
-    settings = spark.sparkContext().broadcast(all, ClassTag$.MODULE$.apply(Settings.class));
+    settings = spark.sparkContext().broadcast(known, ClassTag$.MODULE$.apply(Settings.class));
     // Tasks report to it; it begins when it is first asked for.
     StateStoreCoordinatorRef coordinator = spark.streams().stateStoreCoordinator();
     places = spark.sparkContext().isLocal() ? null : coordinator;
@@ -57,32 +66,55 @@ public final class StoredState implements Serializable {
     return place.isEmpty() ? List.of() : List.of(place.get());
   }
 
-  /** The job has ended. Processes that hold its state let go of it in time. */
+  /**
+   * The job has ended. Other processes that hold its state let go of it in time. The driver does so at once: the store's upkeep would write one more snapshot, into a folder that may have been removed meanwhile.
+   */
   public void forget(SparkSession spark) {
     spark.streams().stateStoreCoordinator().deactivateInstances(run);
+    stores.forEach(StoredState::close);
     settings.destroy();
+  }
+
+  private static void close(StateStoreProviderId id, StateStoreProvider provider) {
+    // Upkeep holds the other half of the lock.
+    Lock alone = provider.maintenanceLock().writeLock();
+    alone.lock();
+    try {
+      if (!provider.unloaded()) {
+        StateStore$.MODULE$.removeFromLoadedProvidersAndClose(id);
+      }
+    } finally {
+      alone.unlock();
+    }
   }
 
   /** A partition as a task finds it, to be changed. {@code name}: of the version; empty if there is none yet. */
   public Opened open(int floor, int partition, String name) {
-    Settings all = settings.value();
     int colon = name.indexOf(':');
     long version = name.isEmpty() ? 0 : Long.parseLong(name.substring(0, colon));
-    return new Opened(id(floor, partition), version, StateStore$.MODULE$.get(
-        id(floor, partition), RawKeys.SCHEMA, RawKeys.SCHEMA, RawKeys.INSTANCE, version,
-        name.isEmpty() ? Option.empty() : Option.apply(name.substring(colon + 1)), Option.empty(), false, all.store,
-        all.hadoop.value(), false));
+    Option<String> called = name.isEmpty() ? Option.empty() : Option.apply(name.substring(colon + 1));
+    StateStoreProviderId id = id(floor, partition);
+    StateStoreProvider provider = known == null ? null : stores.get(id);
+    if (provider != null && !provider.unloaded()) {
+      return new Opened(version, provider.getStore(version, called, false, false));
+    }
+    Settings all = known != null ? known : settings.value();
+    StateStore store = StateStore$.MODULE$.get(
+        id, RawKeys.SCHEMA, RawKeys.SCHEMA, RawKeys.INSTANCE, version, called, Option.empty(), false, all.store,
+        all.hadoop.value(), false);
+    if (known != null) {
+      stores.put(id, ((RocksDBStateStore) store).creatingProvider());
+    }
+    return new Opened(version, store);
   }
 
   /** A partition of the state in a task. */
   public static final class Opened {
-    private final StateStoreProviderId id;
     private final long version;
     private final StateStore store;
     final TaskState state;
 
-    private Opened(StateStoreProviderId id, long version, StateStore store) {
-      this.id = id;
+    private Opened(long version, StateStore store) {
       this.version = version;
       this.store = store;
       this.state = new TaskState(store, StateStore.DEFAULT_COL_FAMILY_NAME());
@@ -94,7 +126,7 @@ public final class StoredState implements Serializable {
       CrashPoint.reached("jvm.committed");
       String name = version + 1 + ":" + store.getStateStoreCheckpointInfo().stateStoreCkptId().get();
       if ((version + 1) % UPKEEP == 0) {
-        StateStore$.MODULE$.doMaintenanceAndUnload(id);
+        Upkeep.begin(store);
       }
       return name;
     }
