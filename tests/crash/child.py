@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -17,17 +18,16 @@ from typing import Any
 
 import psycopg
 from tests.crash import pipeline
-from tests.crash.pipeline import CHAIN, CONFIG, PIPELINE, Rows, row
+from tests.crash.pipeline import CHAIN, Rows, row
 from tests.postgres import PASSWORD
 
 import penstock
-from penstock.disk.crash import VARIABLE
+from penstock.disk.crash import VARIABLE, Armed, crash_point
 from penstock.errors import PenstockError
 from penstock.spark import session
 
 SOON_S = 600.0
-FOLLOWED = ("sums", "windows", "even")
-SETTLES = 12
+SETTLES = 6
 """Every so many commits it waits for the queries."""
 
 
@@ -37,7 +37,15 @@ class Task:
     url: str
     """Of the PostgreSQL server; empty: there is none."""
     commits: int
-    """It ends after so many commits in all."""
+    """It ends when each database has so many."""
+    databases: int = 1
+    """In folders and with queries of their own."""
+    waits: bool = False
+    """It does not end, but waits to be killed."""
+    then: str = ""
+    """The crash point of the process from its first comparison on."""
+    jvms: tuple[str, ...] = ()
+    """Where the second JVM of the process ends, the third, and so on."""
 
     def to_argument(self) -> str:
         return json.dumps(asdict(self))
@@ -91,28 +99,37 @@ def differs(found: Rows, wanted: Rows) -> str:
     return f"lost {list((wanted - found).items())[:5]}, too many {list((found - wanted).items())[:5]}"
 
 
-class Life:
-    """One life of the database."""
+class Unit:
+    """One database of a life."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, number: int) -> None:
         self._task = task
-        self._folder = Path(task.folder)
+        self.number = number
+        self._part = pipeline.part(number, task.databases)
+        self._folder = Path(task.folder) / str(number)
+        self._folder.mkdir(exist_ok=True)
+        self._tables = pipeline.tables(number)
         self.db = penstock.open(
-            self._folder / "data", master="local[2]", config={**CONFIG, "variables.PG_PASSWORD": PASSWORD}
+            self._folder / "data",
+            master="local[2]",
+            config={**pipeline.config(task.databases), "variables.PG_PASSWORD": PASSWORD},
         )
-        # A JVM that is started in the place of one that ended at its crash point has none.
-        os.environ.pop(VARIABLE, None)
-        self._followers = {v: Follower(self._folder, v) for v in FOLLOWED}
+        self._followers = {v: Follower(self._folder, v) for v in self._part.followed}
         self.made = 0
 
     def prepare(self) -> None:
         db = self.db
-        db.execute(PIPELINE)
+        db.execute(pipeline.INPUTS)
         if not db.sql("SELECT count(*) FROM names").fetchall()[0][0]:
             db.insert("names", [(k, f"name {k}") for k in range(3)])
-        db.execute(pipeline.FILES_SINK.format(files=self._folder / "files"))
-        if self._task.url:
-            db.execute(pipeline.POSTGRES_SINKS.format(url=self._task.url))
+        db.execute("\n".join(pipeline.QUERIES[q] for q in self._part.queries))
+        for name in self._sinks:
+            sink = pipeline.SINKS[name]
+            db.execute(sink.format(files=self._folder / "files", url=self._task.url, **self._tables))
+
+    @property
+    def _sinks(self) -> list[str]:
+        return [name for name in self._part.sinks if self._task.url or name == "archive"]
 
     def compare(self) -> None:
         """Everything against what must be there."""
@@ -121,8 +138,12 @@ class Life:
         last = db.sql("SELECT max(v) FROM latest").fetchall()[0][0]
         self.made = 0 if last is None else last + 1
         wanted = pipeline.expected(self.made)
-        assert [(s.name, s.error) for s in db.status() if s.error] == []
-        for view in pipeline.VIEWS:
+        troubles = [(s.name, s.error) for s in db.status() if s.error]
+        if any("PSK-7005" in error for _, error in troubles):
+            # The JVM has ended since: this says so.
+            db.flush(SOON_S)
+        assert not troubles, troubles
+        for view in self._part.queries:
             if view == "even":
                 continue  # A stream has no contents; its follower and its sinks are compared.
             found = Counter(db.sql(f"SELECT * FROM {view}").fetchall())
@@ -135,21 +156,23 @@ class Life:
             parity = Counter(db.sql("SELECT k % 2, sum(v) FROM latest GROUP BY k % 2").fetchall())
             assert found == parity, f"extra: {differs(found, parity)}"
         self._compare_sinks(wanted)
-        say(sound=self.made, jvm=jvm())
 
     def _compare_sinks(self, wanted: dict[str, Rows]) -> None:
-        files = sorted((self._folder / "files").glob("epoch-*.json"))
-        written = Counter((json.loads(line)["v"],) for f in files for line in f.read_text().splitlines())
-        assert written == wanted["even"], f"archive: {differs(written, wanted['even'])}"
-        if not self._task.url:
-            return
+        if "archive" in self._sinks:
+            files = sorted((self._folder / "files").glob("epoch-*.json"))
+            written = Counter((json.loads(line)["v"],) for f in files for line in f.read_text().splitlines())
+            assert written == wanted["even"], f"archive: {differs(written, wanted['even'])}"
+        if "appended" in self._sinks:
+            appended = Counter(self._asked(f"SELECT v FROM {self._tables['even']}"))
+            assert appended == wanted["even"], f"appended: {differs(appended, wanted['even'])}"
+        if "upserted" in self._sinks:
+            rows = self._asked(f"SELECT k, n, total FROM {self._tables['sums']}")
+            upserted = Counter((k, n, int(total)) for k, n, total in rows)
+            assert upserted == wanted["sums"], f"upserted: {differs(upserted, wanted['sums'])}"
+
+    def _asked(self, query: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self._task.url, password=PASSWORD) as server:
-            appended = Counter(server.execute("SELECT v FROM crash_even").fetchall())
-            upserted = Counter(
-                (k, n, int(total)) for k, n, total in server.execute("SELECT k, n, total FROM crash_sums").fetchall()
-            )
-        assert appended == wanted["even"], f"appended: {differs(appended, wanted['even'])}"
-        assert upserted == wanted["sums"], f"upserted: {differs(upserted, wanted['sums'])}"
+            return server.execute(query.encode()).fetchall()
 
     def commit(self) -> None:
         n = self.made
@@ -160,26 +183,64 @@ class Life:
             if n >= CHAIN:
                 t.delete("edges", [(n + 1 - CHAIN, n - CHAIN)])
         self.made += 1
-        say(made=self.made)
+        say(made=self.made, db=self.number)
 
     def churn(self) -> None:
         """Statements of other kinds."""
-        if self.made % 7 == 0:
+        if self._part.extra and self.made % 7 == 0:
             self.db.execute(
                 "CREATE OR REPLACE MATERIALIZED VIEW extra AS SELECT k % 2 AS p, sum(v) AS v FROM latest GROUP BY k % 2"
             )
-        if self.made % 21 == 0:
+        if self._part.extra and self.made % 21 == 0:
             self.db.execute("DROP MATERIALIZED VIEW IF EXISTS extra")
         if self.made % SETTLES == 0:
             self.db.flush(SOON_S)
             for follower in self._followers.values():
                 follower.catch_up(self.db)
 
+
+class Life:
+    """One life of all databases."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._jvms = list(task.jvms)
+        self.units: list[Unit] = []
+        for number in range(task.databases):
+            while len(self.units) == number:
+                before = jvm()
+                try:
+                    self.units.append(Unit(task, number))
+                except PenstockError as error:
+                    say(error=error.code)
+                    if error.code != "PSK-7005":
+                        raise
+                finally:
+                    if jvm() != before or before is None:
+                        self._arm()
+
+    def _arm(self) -> None:
+        """The crash point of the next JVM: it is another than that of the one that runs, or none."""
+        if self._jvms:
+            os.environ[VARIABLE] = self._jvms.pop(0)
+        else:
+            os.environ.pop(VARIABLE, None)
+
+    def prepare(self) -> None:
+        for unit in self.units:
+            unit.prepare()
+
+    def compare(self) -> None:
+        for unit in self.units:
+            unit.compare()
+        say(sound=[u.made for u in self.units], jvm=jvm())
+
     def go_on(self) -> None:
-        while self.made < self._task.commits:
+        while any(u.made < self._task.commits for u in self.units):
             try:
-                self.commit()
-                self.churn()
+                for unit in self.units:
+                    unit.commit()
+                    unit.churn()
             except PenstockError as error:
                 self.started_again(error)
                 self.survive(self.compare)
@@ -195,10 +256,25 @@ class Life:
                 self.started_again(error)
 
     def started_again(self, error: PenstockError) -> None:
-        """Starts the database again when its JVM has ended; anything else is a defect."""
-        say(error=error.code)
-        assert error.code == "PSK-7005", str(error)
-        self.db.start()
+        """Starts the databases again when their JVM has ended; anything else is a defect."""
+        while True:
+            say(error=error.code)
+            assert error.code == "PSK-7005", str(error)
+            try:
+                for unit in self.units:
+                    before = jvm()
+                    try:
+                        unit.db.start()
+                    finally:
+                        if jvm() != before or unit is self.units[0]:
+                            self._arm()
+                return
+            except PenstockError as again:
+                error = again
+
+    def close(self) -> None:
+        for unit in self.units:
+            unit.db.close()
 
 
 def jvm() -> int | None:
@@ -208,12 +284,18 @@ def jvm() -> int | None:
 
 
 def main() -> None:
-    life = Life(Task(**json.loads(sys.argv[1])))
+    task = Task(**json.loads(sys.argv[1]))
+    life = Life(task)
     life.survive(life.prepare, life.compare)
+    if task.then:
+        assert isinstance(crash_point, Armed)
+        crash_point.arm(task.then)
     life.go_on()
+    while task.waits:
+        signal.pause()
     life.survive(life.compare)
-    life.db.close()
-    say(ended=life.made)
+    life.close()
+    say(ended=True)
 
 
 if __name__ == "__main__":

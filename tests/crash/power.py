@@ -39,25 +39,28 @@ class Cutter:
         self._child = Child(Task(str(self._disk.mounted), "", LIFE))
 
     def cut(self, number: int) -> tuple[Path, int]:
-        """A copy of the disk after some work, and how many commits had been acknowledged."""
+        """A copy of the disk after some work, and how many commits had been acknowledged. Until the next one the process is stopped, so that both cores are there for what opens the copy."""
         child = self._child
+        self._signal(signal.SIGCONT)
         until = time.monotonic() + self._chance.uniform(0.05, 2)
         while time.monotonic() < until or not child.sound:
             if not child.listen(max(until, time.monotonic() + 0.1)):
                 raise AssertionError(child.close())
         copy = self._folder / f"cut-{number}"
-        processes = [child.process.pid, *([child.jvm] if child.jvm is not None else [])]
-        acknowledged = child.made
-        for pid in processes:
-            os.kill(pid, signal.SIGSTOP)
-        try:
-            run("cp", "--sparse=always", self._disk.image, copy)
-        finally:
-            for pid in processes:
-                os.kill(pid, signal.SIGCONT)
+        acknowledged = child.made[0]
+        self._signal(signal.SIGSTOP)
+        run("cp", "--sparse=always", self._disk.image, copy)
         return copy, acknowledged
 
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in (self._child.process.pid, self._child.jvm):
+            if pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
     def close(self) -> None:
+        # A JVM that is stopped would not notice that its process has ended.
+        self._signal(signal.SIGCONT)
         self._child.close()
         self._disk.remove()
 
@@ -98,9 +101,9 @@ def verify(mounted: Path) -> None:
         try:
             life.prepare()
             life.compare()
-            say(verified=life.made)
+            say(verified=life.units[0].made)
         finally:
-            life.db.close()
+            life.close()
             run("umount", "-l", mounted)
 
 

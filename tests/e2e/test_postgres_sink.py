@@ -128,7 +128,7 @@ def test_every_type_arrives(postgres: PostgresServer, table: Table) -> None:
     first, second = postgres.execute(f"SELECT * FROM {name} ORDER BY i NULLS LAST")
     expected = [v[0] for _, v in values.values()]
     expected[1] = first[1]
-    expected[11], expected[12] = {"a": 1}, '{"x": "y"}'
+    expected[11], expected[12] = {"a": 1}, '{"x":"y"}'
     assert list(first) == expected and first[1] == pytest.approx(0.1)
     assert second[4] == "\\N" and second[9] == b"" and second[10] == [] and second[11:] == (None, None)
     assert str(second[2]) == "nan" and second[1] == float("inf") and second[5:9] == (None, None, None, None)
@@ -216,6 +216,22 @@ def test_what_does_not_fit_is_refused(
     with pytest.raises(PenstockError, match=message):
         sink.open(opening(name))
     sink.close()
+
+
+def test_nested_values_are_json_whatever_they_hold(postgres: PostgresServer, table: Table) -> None:
+    name = table("v jsonb")
+    inner = pa.struct(
+        [("x", pa.list_(pa.float64())), ("m", pa.map_(pa.string(), pa.binary())), ("n", pa.decimal128(5, 2))]
+    )
+    row = {"x": [float("nan"), float("-inf"), 0.5], "m": [("a", b"\x00\xff")], "n": Decimal("1.25")}
+    batch = pa.table({"v": pa.array([row], inner)})
+    sink = sink_of(postgres, name)
+    sink.open(opening(name, batch.schema))
+    deliver(sink, {1: batch})
+    sink.close()
+    assert postgres.execute(f"SELECT v FROM {name}") == [
+        ({"x": ["NaN", "-Infinity", 0.5], "m": {"a": "AP8="}, "n": 1.25},)
+    ]
 
 
 def test_nested_values_need_a_column_for_json(postgres: PostgresServer, table: Table) -> None:
@@ -318,6 +334,83 @@ def test_a_server_that_goes_away_gets_every_row_once(postgres: PostgresServer, t
             assert runner.settle(time.monotonic() + 60)
         runner.stop()
     assert [k for k, _ in rows_of(postgres, name)] == list(range(next(keys)))
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_server_that_is_killed_at_a_step_gets_every_row_once(
+    postgres: PostgresServer, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    armed: list[str] = []
+
+    def kill(step: str) -> None:
+        if step in armed:
+            postgres.stop()
+            armed.clear()
+
+    name = table()
+    changelog = mode == "upsert"
+    connector = Connector("postgres", {"url": postgres.url, "password": PASSWORD, "table": name, "mode": mode})
+    with opened(tmp_path) as storage:
+        stream = make(storage, "s", Kind.VIEW if changelog else Kind.STREAM, changelog=changelog)
+        more: dict[str, Any] = {"depends_on": (stream.id,), "connector": connector, "identity": f"killed {mode}"}
+        sink = make(storage, "out", Kind.SINK, changelog=changelog, **more)
+        runner = SinkRunner(storage, sink, Access, lambda: None)
+        assert runner.settle(time.monotonic() + 60)
+        monkeypatch.setattr("penstock.runtime.connect.sinks.crash_point", kill)
+        for k, step in enumerate(("begun", "written", "prepared", "committed", "announced")):
+            armed.append(f"sink.{step}")
+            storage.commit([part(stream, (k, "x", 1) if changelog else (k, "x"))])
+            eventually(lambda: not armed, "the kill", 30)
+            postgres.start()
+            assert runner.settle(time.monotonic() + 60)
+            assert rows_of(postgres, name) == [(i, "x") for i in range(k + 1)]
+        runner.stop()
+
+
+def test_a_commit_whose_answer_is_lost_is_not_repeated(
+    postgres: PostgresServer, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = table("k bigint, v text")
+    commit, lost = psycopg.Connection.commit, [True]
+
+    def cut(connection: psycopg.Connection[Any]) -> None:
+        commit(connection)
+        found = connection.execute(f"SELECT FROM {name} LIMIT 1").rowcount
+        commit(connection)
+        if found and lost:
+            lost.clear()
+            connection.close()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    connector = Connector("postgres", {"url": postgres.url, "password": PASSWORD, "table": name})
+    with opened(tmp_path) as storage:
+        stream = make(storage, "s", Kind.STREAM, changelog=False)
+        more: dict[str, Any] = {"depends_on": (stream.id,), "connector": connector, "identity": "in doubt"}
+        sink = make(storage, "out", Kind.SINK, changelog=False, **more)
+        monkeypatch.setattr(psycopg.Connection, "commit", cut)
+        runner = SinkRunner(storage, sink, Access, lambda: None)
+        for k in range(3):
+            storage.commit([part(stream, (k, "x"))])
+            assert runner.settle(time.monotonic() + 60)
+        runner.stop()
+    assert not lost and rows_of(postgres, name) == [(k, "x") for k in range(3)]
+
+
+def test_exactly_once_needs_a_table_that_survives_a_crash(postgres: PostgresServer, table: Table) -> None:
+    name = table()
+    postgres.execute(f"ALTER TABLE {name} SET UNLOGGED", "ALTER ROLE tester SET synchronous_commit = off")
+    try:
+        sink = sink_of(postgres, name)
+        with pytest.raises(PenstockError, match=rf"PSK-5031.*{name} is unlogged"):
+            sink.open(opening(name))
+        assert sink.open(opening(name, exactly_once=False)) == 0
+        sink.close()
+        postgres.execute(f"ALTER TABLE {name} SET LOGGED")
+        assert sink.open(opening(name)) == 0
+        assert sink._open.execute("SHOW synchronous_commit").fetchone() == ("on",)  # type: ignore[attr-defined]
+        sink.close()
+    finally:
+        postgres.execute("ALTER ROLE tester RESET synchronous_commit")
 
 
 def test_epochs_are_taken_back(postgres: PostgresServer, table: Table) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.folders import ARCHIVES, WRITTEN, delivered, expected, rows, unpack, variables
 from tests.spark.conftest import CONFIG, Opener
 
-from penstock import Database
+from penstock import Database, PenstockError
 from penstock.runtime.storage.format import FORMAT
 
 FOLDERS = sorted(ARCHIVES.glob("*.tar.xz"))
@@ -54,3 +54,34 @@ def test_a_folder_goes_on(opener: Opener, archive: Path, tmp_path: Path, caplog:
     db.close()
     db = opener(tmp_path / "db", config=CONFIG | variables(tmp_path))
     compare(db, tmp_path, 60, refused)
+
+
+def test_a_view_that_has_other_types_now_is_refused_until_it_is_created_again(
+    opener: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions named the fields of struct(k) after columns of the plan."""
+    create = "CREATE MATERIALIZED VIEW s AS SELECT id, struct(k) AS r FROM t"
+    with monkeypatch.context() as earlier:
+        earlier.setattr("penstock.sql.bind.fields._NAMED", {})
+        db = opener(tmp_path / "db")
+        db.execute(
+            "CREATE TABLE t (id INT PRIMARY KEY, k INT); CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM t"
+        )
+        db.execute(create)
+        db.execute("INSERT INTO t VALUES (1, 5)")
+        db.flush(60)
+        assert db.sql("SELECT r FROM s").fetchall() == [({"t$k": 5},)]
+        db.close()
+    db = opener(tmp_path / "db")
+    (error,) = (str(s.error) for s in db.status() if s.name == "s")
+    assert "PSK-6003" in error and "t$k" in error and "struct<k:int>" in error and "Drop s" in error
+    with pytest.raises(PenstockError, match="PSK-7006"):
+        db.sql("SELECT * FROM s")
+    for again in ("RESTART MATERIALIZED VIEW s", "RESTART MATERIALIZED VIEW s FROM BEGINNING"):
+        with pytest.raises(PenstockError, match="PSK-6003"):
+            db.execute(again)
+    db.execute("INSERT INTO t VALUES (2, 6)")
+    assert db.sql("SELECT n FROM n").fetchall() == [(2,)]
+    db.execute(f"DROP MATERIALIZED VIEW s; {create}")
+    db.flush(60)
+    assert db.sql("SELECT r FROM s ORDER BY id").fetchall() == [({"k": 5},), ({"k": 6},)]

@@ -325,6 +325,22 @@ def test_a_temporary_database_leaves_nothing_behind(opener: Opener) -> None:
     assert not folder.exists()
 
 
+def test_a_closed_database_has_no_state_open(opener: Opener) -> None:
+    """Spark's upkeep of state that is open would write into the folder again when it is gone."""
+    stores = opener().spark._jvm.java.lang.Class.forName("org.apache.spark.sql.execution.streaming.state.StateStore$")
+    loaded = stores.getDeclaredField("loadedProviders")
+    loaded.setAccessible(True)
+    open_stores = loaded.get(stores.getField("MODULE$").get(None))
+    before = open_stores.size()
+    db = opener()
+    db.execute("CREATE SOURCE s (k STRING); CREATE MATERIALIZED VIEW v AS SELECT k, count(*) AS n FROM s GROUP BY k")
+    db.insert("s", [("a",), ("b",)])
+    db.flush(timeout=SOON_S)
+    assert open_stores.size() > before
+    db.close()
+    assert open_stores.size() == before
+
+
 def test_one_slow_subscriber_does_not_stop_the_pipeline(db: penstock.Database) -> None:
     db.execute(PIPELINE)
     slow = db.subscribe("g", policy="coalesce", buffer_bytes=1)

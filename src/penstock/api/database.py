@@ -191,12 +191,14 @@ class Database(Statements):
         `backup` keeps the state before as a checkpoint. Sinks take back what they have delivered since; if one cannot, this raises PSK-5022 unless `keep_delivered` leaves it there.
         """
         self._engine.check_open()
-        return restore(self._engine, checkpoint, backup=backup, keep_delivered=keep_delivered)
+        return restore(self._engine, _number(checkpoint), backup=backup, keep_delivered=keep_delivered)
 
-    def export_checkpoint(self, checkpoint: int, place: str) -> None:
+    def export_checkpoint(self, checkpoint: int, place: str | Path) -> None:
         """Copies a checkpoint to an empty folder, `file://…` or `s3://bucket/prefix`, from which `penstock checkpoint import` makes a database elsewhere."""
         self._engine.check_open()
-        export_checkpoint(self._engine.storage.checkpoints, checkpoint, place)
+        if not isinstance(place, str | Path):
+            raise fail("PSK-0009", f"{place!r} is no place.", hint="Pass a folder, file://…, or s3://bucket/prefix.")
+        export_checkpoint(self._engine.storage.checkpoints, _number(checkpoint), str(place))
 
     # Insight
 
@@ -278,3 +280,11 @@ class Database(Statements):
 
     def _object(self, name: str) -> ObjectInfo:
         return find(self._engine, name)
+
+
+def _number(checkpoint: int) -> int:
+    if not isinstance(checkpoint, int) or isinstance(checkpoint, bool):
+        raise fail(
+            "PSK-0009", f"{checkpoint!r} is not the number of a checkpoint.", hint="db.checkpoints() lists them."
+        )
+    return checkpoint

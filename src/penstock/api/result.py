@@ -104,7 +104,7 @@ def _values(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
         raise fail(
             "PSK-7001",
             f"Column {field.name!r} has a value that Python cannot represent: {why}.",
-            hint="Python needs dates and times in the years 1 to 9999, and UTF-8 text. Result.arrow() returns all values.",
+            hint="Python needs dates and times in the years 1 to 9999, UTF-8 text, and fields with different names. Result.arrow() returns all values.",
         ) from None
 
 

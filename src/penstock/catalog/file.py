@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +47,17 @@ def write_catalog(path: Path, content: Content) -> None:
     """Raises PSK-7004 if the write fails; the file is then unchanged."""
     catalog = {
         "next_id": content.next_id,
-        "objects": [_object_to_json(o) for o in content.objects],
+        "objects": content.objects,
         "plans": {str(i): p for i, p in content.plans.items()},
-        "solo": {str(i): dataclasses.asdict(s) for i, s in content.solo.items()},
+        "solo": {str(i): s for i, s in content.solo.items()},
         "hosted": {key: _hosting_to_json(h) for key, h in content.hosted.items()},
         "home": content.home,
         "serial": content.serial,
     }
-    whole = {"format": FORMAT, "crc": _checksum(catalog), "catalog": catalog}
-    write_durably(path, json.dumps(whole, indent=1).encode())
+    text = _text(catalog)
+    # Every DDL statement writes all objects, so they are encoded once.
+    whole = f'{{"catalog": {text}, "crc": {google_crc32c.value(text.encode())}, "format": {FORMAT}}}'
+    write_durably(path, whole.encode())
 
 
 def read_catalog(path: Path) -> Content | None:
@@ -72,9 +74,7 @@ def read_catalog(path: Path) -> Content | None:
         if written <= FORMAT:
             return _first_format(whole) if written == 1 else _content(whole)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise fail(
-            "PSK-6001", f"{path} is damaged: {error or type(error).__name__}.", hint="Restore the folder from a backup."
-        ) from error
+        raise fail("PSK-6001", f"{path} is damaged: {error or type(error).__name__}.") from error
     raise fail("PSK-6002", f"{path} has format {written}; this version reads up to {FORMAT}.")
 
 
@@ -109,17 +109,13 @@ def _first_format(whole: dict[str, Any]) -> Content:
 
 
 def _hosting_to_json(hosting: Hosting) -> dict[str, Any]:
-    members = {str(i): dataclasses.asdict(slot) for i, slot in hosting.members.items()}
+    members = {str(i): slot for i, slot in hosting.members.items()}
     return {"number": hosting.number, "start": hosting.start, "last": hosting.last, "members": members}
 
 
 def _hosting(one: dict[str, Any]) -> Hosting:
     members = {int(i): Slot(**slot) for i, slot in one["members"].items()}
     return Hosting(one["number"], one["start"], one["last"], members)
-
-
-def _object_to_json(info: ObjectInfo) -> dict[str, Any]:
-    return dataclasses.asdict(info) | {"kind": info.kind.value, "role": info.role.value}
 
 
 def _object(one: dict[str, Any]) -> ObjectInfo:
@@ -147,5 +143,14 @@ def _object(one: dict[str, Any]) -> ObjectInfo:
     )
 
 
+def _text(catalog: dict[str, Any]) -> str:
+    """The text whose checksum the file has. A dataclass is the object of its fields."""
+    return json.dumps(catalog, sort_keys=True, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else {f.name: getattr(value, f.name) for f in fields(value)}
+
+
 def _checksum(catalog: dict[str, Any]) -> int:
-    return int(google_crc32c.value(json.dumps(catalog, sort_keys=True).encode()))
+    return int(google_crc32c.value(_text(catalog).encode()))

@@ -50,14 +50,14 @@ class Catalog:
             raise fail(
                 "PSK-6001",
                 f"{path} is missing, but the log next to it has rows.",
-                hint="Restore the file from a backup. Without it the rows in the log cannot be interpreted.",
+                hint="penstock checkpoint list shows what penstock checkpoint restore can go back to. Or restore the file from a backup: without it the rows in the log cannot be interpreted.",
             )
         if self._serial < self._witness.number:
             raise fail(
                 "PSK-6001",
                 f"{path} is an older one: it has change {self._serial}, and change {self._witness.number} was written. "
                 "Objects created or changed since are lost.",
-                hint="Restore the newest file. The rows of objects that it does not know would be removed.",
+                hint="Restore the newest file: the rows of objects that it does not know would be removed. Or go back with penstock checkpoint restore.",
             )
         self._saved = self._content()
 

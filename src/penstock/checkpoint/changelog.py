@@ -24,7 +24,12 @@ class StreamChangelogBuffer:
     def __init__(self, capacity: int, policy: OverflowPolicy = OverflowPolicy.DROP_NEW) -> None:
         if capacity <= 0:
             raise CheckpointErrorKind.INVALID_CONFIG.error("changelog_capacity must be > 0")
-        self._entries = bytearray(capacity * LAYOUT.size)
+        try:
+            self._entries = bytearray(capacity * LAYOUT.size)
+        except (MemoryError, OverflowError):
+            raise CheckpointErrorKind.INVALID_CONFIG.error(
+                f"changelog_capacity = {capacity} is more than there is memory for"
+            ) from None
         self._capacity = capacity
         self._policy = policy
         self._write = 0

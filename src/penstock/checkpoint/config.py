@@ -28,7 +28,7 @@ class StreamCheckpointConfig:
 
     interval_ms: int | None = None
     wal_mode: WalMode | None = None
-    data_dir: Path | None = None
+    data_dir: Path | str | None = None
     changelog_capacity: int | None = None
     max_retained: int | None = None
     overflow_policy: OverflowPolicy = OverflowPolicy.DROP_NEW

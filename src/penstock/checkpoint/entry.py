@@ -6,6 +6,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
+from penstock.checkpoint.kinds import CheckpointErrorKind
 from penstock.errors import fail
 
 # source_id: u16, op: u8, padding: u8, reserved: u32, sequence: u64, watermark: i64; little-endian.
@@ -54,5 +55,8 @@ class StreamChangelogEntry:
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray, offset: int = 0) -> StreamChangelogEntry:
+        """Raises PSK-6016 if the data is truncated."""
+        if len(data) - offset < LAYOUT.size:
+            raise CheckpointErrorKind.IO_ERROR.error("truncated changelog entry")
         source_id, op, _, _, sequence, watermark = LAYOUT.unpack_from(data, offset)
         return cls(source_id, op, sequence, watermark)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from penstock.checkpoint.changelog import StreamChangelogBuffer
@@ -68,7 +69,8 @@ class StreamCheckpointManager:
             self._changelog = StreamChangelogBuffer(config.changelog_capacity, config.overflow_policy)
         if config.data_dir is None:
             return
-        self._files = CheckpointFiles(config.data_dir)
+        folder = Path(config.data_dir)
+        self._files = CheckpointFiles(folder)
         for id in self._files.ids():
             self._next_id = id + 1
             try:
@@ -82,7 +84,7 @@ class StreamCheckpointManager:
         # The epoch of a damaged checkpoint is not known, but epochs grow with ids.
         self._epoch = max(self._epoch, self._next_id - 1)
         if config.wal_mode is not None:
-            self._wal = ChangelogWal(config.data_dir / "changelog.wal", sync=config.wal_mode is WalMode.SYNC)
+            self._wal = ChangelogWal(folder / "changelog.wal", sync=config.wal_mode is WalMode.SYNC)
 
     @property
     def is_enabled(self) -> bool:
@@ -165,11 +167,18 @@ class StreamCheckpointManager:
             self._checkpoints.append(made)
             self._last_at = time.monotonic()
             # 4. What it replaces.
+            self._clean_up()
+            return id
+
+    def _clean_up(self) -> None:
+        """The checkpoint is there, whatever becomes of this: the next one removes what is left, and a WAL with a barrier is known to be in it."""
+        try:
             if self._wal is not None:
                 self._wal.clear()
             if self._config.max_retained is not None:
                 self._prune(self._config.max_retained)
-            return id
+        except PenstockError as why:
+            _logger.warning("What checkpoint %d replaces was not removed: %s", self._next_id - 1, why.detail)
 
     def _capture(self, id: int) -> StreamCheckpoint:
         return StreamCheckpoint(

@@ -46,7 +46,7 @@ class StreamCheckpoint:
             count: u32, then per operator   length: u32, name, length: u32, state
             crc32c: u32 of everything after the version
 
-        Raises PSK-6016 for a number or a length that does not fit its field.
+        Raises PSK-6016 for a number or a length that does not fit its field, and for a name that UTF-8 does not have.
         """
         out = bytearray()
         for what in ("id", "epoch", "created_at"):
@@ -92,7 +92,10 @@ class StreamCheckpoint:
 def _write(out: bytearray, part: Mapping[str, V], packed: Callable[[str, V], bytes]) -> None:
     out += _packed(_U32, len(part), "count")
     for name in sorted(part):
-        text = name.encode()
+        try:
+            text = name.encode()
+        except UnicodeEncodeError:
+            raise _unreadable(f"the name {name!r} is not text") from None
         out += _packed(_U32, len(text), "length of a name") + text + packed(name, part[name])
 
 

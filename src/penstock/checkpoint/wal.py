@@ -82,10 +82,16 @@ class ChangelogWal:
                 make_folder(self._path.parent)
             except PenstockError as why:
                 raise CheckpointErrorKind.IO_ERROR.error(why.detail) from why
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            sync_folder(self._path.parent)
-            self._end = len(_sound(os.pread(self._fd, os.fstat(self._fd).st_size, 0), self._path)) * _RECORD
-            os.ftruncate(self._fd, self._end)
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                sync_folder(self._path.parent)
+                # A damaged file is not opened: the next entry would overwrite what is whole.
+                end = len(_sound(os.pread(fd, os.fstat(fd).st_size, 0), self._path)) * _RECORD
+                os.ftruncate(fd, end)
+            except BaseException:
+                os.close(fd)
+                raise
+            self._fd, self._end = fd, end
         return self._fd
 
 
@@ -97,7 +103,10 @@ def _sound(data: bytes, path: Path) -> list[StreamChangelogEntry]:
         if _CRC.unpack_from(data, start + LAYOUT.size)[0] != google_crc32c.value(packed):
             torn = start if torn is None else torn
         elif torn is not None:
-            raise CheckpointErrorKind.IO_ERROR.error(f"{path}: CRC mismatch at {torn}")
+            raise CheckpointErrorKind.IO_ERROR.error(
+                f"{path}: CRC mismatch at {torn}",
+                hint="Restore the file from a backup, or remove it to go on with the last checkpoint alone.",
+            )
         else:
             entries.append(StreamChangelogEntry.from_bytes(packed))
     return entries

@@ -263,13 +263,16 @@ Database = Annotated[Path, typer.Argument(metavar="FOLDER", help="The database's
 
 
 Where = Annotated[
-    str, typer.Argument(metavar="PLACE", help="The folder of a database, or where checkpoints are uploaded to.")
+    str,
+    typer.Argument(
+        metavar="PLACE", help="The folder of a database, or a place that checkpoints were exported or uploaded to."
+    ),
 ]
 
 
 @checkpoint.command("list", cls=Command)
 def list_checkpoints(place: Where, output: Output = Format.TABLE, debug: Debug = False) -> None:
-    """Show the checkpoints of a folder, which may be in use, or of the place that checkpoint.url names.
+    """Show the checkpoints of a folder, which may be in use, or of a place that they were exported or uploaded to.
 
     [bold]Examples[/bold]
 
@@ -290,6 +293,7 @@ def verify_checkpoints(place: Where, output: Output = Format.TABLE, debug: Debug
 
     \b
       penstock checkpoint verify ./data
+      penstock checkpoint verify s3://backups/shop
     """
     from penstock.cli.checkpoints import list_checkpoints
 
@@ -314,6 +318,7 @@ def restore_checkpoint(
     Objects that were dropped since are there again, and later ones are gone.
     When the database is opened, sinks take back what they have delivered since.
     The state before is kept as a checkpoint, too.
+    If the database is damaged and does not open, its files are kept instead, in the folder damaged-1.
 
     [bold]Examples[/bold]
 

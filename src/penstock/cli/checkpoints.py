@@ -14,7 +14,7 @@ from penstock.errors import PenstockError, fail
 from penstock.log import FolderLock
 from penstock.runtime.closed import restore_closed
 from penstock.runtime.jobs.remote import RemoteCheckpoints, remote
-from penstock.runtime.jobs.savepoints import export_checkpoint, import_checkpoint
+from penstock.runtime.jobs.savepoints import export_checkpoint, find_savepoint, import_checkpoint
 from penstock.runtime.storage.checkpoints import CheckpointStore, Manifest
 from penstock.runtime.storage.layout import Layout
 
@@ -31,15 +31,34 @@ _SCHEMA = pa.schema(
 
 
 def list_checkpoints(place: str, *, verify: bool, output: Format) -> int:
-    """Prints the checkpoints of a folder, or of a place that they were uploaded to; `verify` reads all of each. Returns 1 if one is damaged."""
-    if "://" in place:
-        there = remote(place)
-        rows = [_uploaded(there, id, verify=verify) for id in there.ids()]
-    else:
+    """Prints the checkpoints of a folder, or of a place that they were exported or uploaded to; `verify` reads all of each. Returns 1 if one is damaged."""
+    if "://" not in place and Layout(Path(place).absolute()).has_database:
         store = _store(Path(place))
-        rows = [_row(store, id, verify=verify) for id in store.ids()]
+        found = (_row(store, id, verify=verify) for id in store.ids())
+        # One that is pruned while it is read is not damaged.
+        rows = [r for r in found if _is_sound(r) or r["id"] in store.ids()]
+    else:
+        rows = _elsewhere(place, verify=verify)
     print_result(pa.Table.from_pylist(rows, schema=_SCHEMA), output, console.out())
-    return int(any(r["status"] not in ("complete", "verified") for r in rows))
+    return int(not all(map(_is_sound, rows)))
+
+
+def _elsewhere(place: str, *, verify: bool) -> list[dict[str, object]]:
+    there = remote(place)
+    rows = [_uploaded(there, id, verify=verify) for id in there.ids()]
+    if not rows:
+        try:
+            savepoint = find_savepoint(place, verify=verify)
+        except PenstockError as error:
+            return [{"id": None, "status": str(error)}]
+        if savepoint is None:
+            raise fail("PSK-6008", f"{there.place.url} has no database, no savepoint and no uploaded checkpoints.")
+        rows = [_shown(savepoint, verify=verify)]
+    return rows
+
+
+def _is_sound(row: dict[str, object]) -> bool:
+    return row["status"] in ("complete", "verified")
 
 
 def prune_checkpoints(folder: Path, keep: int) -> int:
@@ -57,9 +76,13 @@ def prune_checkpoints(folder: Path, keep: int) -> int:
 
 def restore_checkpoint(folder: Path, id: int, *, backup: bool, keep_delivered: bool) -> int:
     """Takes a database that no process has open back to a checkpoint."""
-    lsn, saved = restore_closed(folder, id, backup=backup, keep_delivered=keep_delivered)
-    kept = f"; the state before is checkpoint {saved}" if saved is not None else ""
-    sys.stdout.write(f"restored checkpoint {id}, commit {lsn}{kept}\n")
+    done = restore_closed(folder, id, backup=backup, keep_delivered=keep_delivered)
+    kept = ""
+    if done.backup is not None:
+        kept = f"; the state before is checkpoint {done.backup}"
+    if done.kept is not None:
+        kept = f"; the damaged files are in {done.kept}"
+    sys.stdout.write(f"restored checkpoint {id}, commit {done.lsn}{kept}\n")
     return 0
 
 
@@ -79,7 +102,7 @@ def import_(url: str, folder: Path, id: int | None) -> int:
 
 def _store(folder: Path) -> CheckpointStore:
     layout = Layout(folder.absolute())
-    if not layout.catalog.is_file():
+    if not layout.has_database:
         raise fail("PSK-0009", f"{folder} is not the folder of a database.")
     return CheckpointStore(layout.checkpoints)
 
@@ -101,11 +124,14 @@ def _uploaded(there: RemoteCheckpoints, id: int, *, verify: bool) -> dict[str, o
 
 def _row(store: CheckpointStore, id: int, *, verify: bool) -> dict[str, object]:
     try:
-        manifest: Manifest = store.verify(id) if verify else store.manifest(id)
+        return _shown(store.verify(id) if verify else store.manifest(id), verify=verify)
     except PenstockError as error:
         return {"id": id, "status": str(error)}
+
+
+def _shown(manifest: Manifest, *, verify: bool) -> dict[str, object]:
     return {
-        "id": id,
+        "id": manifest.id,
         "lsn": manifest.lsn,
         "time": manifest.time_ms,
         "queries": len(manifest.jobs),

@@ -40,7 +40,7 @@ def read_script(file: str) -> str:
     if file == "-":
         return sys.stdin.read()
     try:
-        return Path(file).read_text(encoding="utf-8")
+        return Path(file).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise fail(
             "PSK-0009", f"{file} cannot be read: {error.strerror}.", hint="Pass a file, or - for standard input."

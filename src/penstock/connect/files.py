@@ -63,13 +63,16 @@ class FilesSink(Sink):
             raise fail("PSK-5002", f"FILES cannot use {self._folder}: {why.strerror}.") from why
         delivered = self._epochs(_EPOCH)
         self._claim(opening, has_epochs=bool(delivered))
-        return max([opening.committed, *delivered])
+        # Consumers may have removed files.
+        return max([opening.committed, self._renamed.number, *delivered])
 
     def _claim(self, opening: Opening, *, has_epochs: bool) -> None:
         mark = self._folder / _MARK
         try:
             if not mark.exists() and (opening.committed or not has_epochs):
                 self._mark(mark, opening.identity)
+                # What another sink has left says nothing of this one.
+                self._renamed.attest(min(opening.committed, self._renamed.number))
             found = mark.read_text().strip()
         except FileNotFoundError:
             raise self._foreign("has epochs of a sink that left no mark") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import socket
 from collections.abc import Callable
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from psycopg import sql
 
-from penstock.catalog.declared import contains, declared
+from penstock.catalog.declared import declared
 from penstock.catalog.objects import Connector
 from penstock.catalog.types import WEIGHT
 from penstock.catalog.values import values
@@ -108,11 +107,16 @@ class PostgresSink(Sink):
         connection.execute(
             "SELECT set_config(name, '2s', false) FROM pg_settings WHERE name = 'client_connection_check_interval'"
         )
+        # A commit is the decision, and must be on disk before it is announced. The other values say at least that.
+        connection.execute(
+            "SELECT set_config(name, 'on', false) FROM pg_settings WHERE name = 'synchronous_commit' AND setting = 'off'"
+        )
         self._schema = pa.schema([f for f in opening.schema if f.name != WEIGHT])
         refuse_written("POSTGRES", (f for f in self._schema if pa.types.is_nested(f.type)), INTERVALS)
         self._resolve(connection)
         self._committed = opening.committed
         if opening.exactly_once:
+            self._check_logged(connection)
             self._identity = opening.identity
             self._committed = self._recorded(connection, opening)
 
@@ -151,6 +155,18 @@ class PostgresSink(Sink):
             )
         if self._key is not None:
             self._find_key(connection)
+
+    def _check_logged(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        """An unlogged table is emptied when the server crashes, and the record of epochs is not."""
+        found = connection.execute(
+            "SELECT relpersistence::text FROM pg_class WHERE oid = %s::regclass", (self._text,)
+        ).fetchone()
+        if found == ("u",):
+            raise fail(
+                "PSK-5031",
+                f"POSTGRES: {self._text} is unlogged, so a crash of the server empties it.",
+                hint=f"ALTER TABLE {self._text} SET LOGGED, or WITH (guarantee = 'at-least-once').",
+            )
 
     def _find_key(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         unique = connection.execute(
@@ -396,14 +412,10 @@ def _plain(column: pa.Array, field: pa.Field) -> pa.Array:
         unit = "microseconds" if pa.types.is_duration(kind) else "months"
         numbers = column.cast(pa.int64()).cast(pa.string())
         return pc.binary_join_element_wise(numbers, pa.scalar(unit), " ")
-    if contains(declared(field) or "", "variant"):
+    if pa.types.is_nested(kind):
         return pa.array([None if v is None else json_text(v) for v in values(column, field)], pa.string())
     if pa.types.is_binary(kind):
         return pa.array([None if v is None else "\\x" + v.hex() for v in column.to_pylist()], pa.string())
-    if pa.types.is_nested(kind):
-        maps = pa.types.is_map(kind)
-        found = [dict(v) if maps and v is not None else v for v in column.to_pylist()]
-        return pa.array([None if v is None else json.dumps(v, default=str) for v in found], pa.string())
     return column
 
 

@@ -47,25 +47,32 @@ def make_folder(path: Path) -> None:
     An existing folder keeps its permissions. Raises PSK-7004.
     """
     missing = []
-    while not path.is_dir():
-        missing.append(path)
-        path = path.parent
+    parent = path
+    try:
+        while not parent.is_dir():
+            missing.append(parent)
+            parent = parent.parent
+    except OSError as error:
+        raise unwritable(path, error) from error
     for folder in reversed(missing):
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             sync_folder(folder.parent)
         except OSError as error:
             raise unwritable(folder, error) from error
+        except ValueError as error:
+            raise fail("PSK-7004", f"{str(path)!r} cannot be the name of a folder: {error}.") from error
 
 
 def link(path: Path, target: Path) -> None:
-    """Gives a file that never changes another name, or copies it where that is not possible. Raises OSError. The caller syncs."""
+    """Gives a file that never changes another name, or copies it, durably, where that is not possible. Raises OSError. The caller syncs the folder."""
     try:
         os.link(path, target)
     except FileNotFoundError:
         raise
     except OSError:
         shutil.copyfile(path, target)
+        _sync(target)
 
 
 def sync_file(path: Path) -> None:

@@ -154,7 +154,10 @@ CODES: dict[str, Code] = {
     ),
     "PSK-5033": Code("an exactly-once sink reads a source that cannot replay"),
     # 6 checkpoints and recovery
-    "PSK-6001": Code("stored data is damaged or unreadable"),
+    "PSK-6001": Code(
+        "stored data is damaged or unreadable",
+        "penstock checkpoint list shows what penstock checkpoint restore can go back to. Or restore the folder from a backup.",
+    ),
     "PSK-6002": Code("the folder was written by a newer version"),
     "PSK-6003": Code("the stored query does not match its checkpoint"),
     "PSK-6004": Code("the contents of an object are damaged"),

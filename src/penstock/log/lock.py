@@ -10,6 +10,9 @@ from pathlib import Path
 from penstock.disk import make_folder, unwritable
 from penstock.errors import fail
 
+LOCK = "lock"
+"""The file in a database folder that a process locks."""
+
 
 class FolderLock:
     """An exclusive lock on a database folder.
@@ -19,7 +22,7 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "lock"
+        self._path = folder / LOCK
         self._fd: int | None = None
 
     @property
@@ -42,9 +45,9 @@ class FolderLock:
             os.close(fd)
             by = f"process {holder}" if holder.isdigit() else "another process"
             raise fail("PSK-0005", f"{self._path.parent} is in use by {by}.") from None
-        except OSError:
+        except OSError as error:
             os.close(fd)
-            raise
+            raise unwritable(self._path, error) from error
         self._fd = fd
         # The process id is only for a message: a full disk must not prevent opening.
         with suppress(OSError):

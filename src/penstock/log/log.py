@@ -63,6 +63,7 @@ class Log:
         async_interval_ms: int,
         segment_bytes: int,
         on_durable: Callable[[list[Entry]], None] | None,
+        expected: bool,
     ) -> None:
         self._database = folder.absolute()
         self._folder = self._database / "log"
@@ -75,7 +76,7 @@ class Log:
         make_folder(self._folder)
         self._floors = Floors(self._folder)
         witness = Witness(self._folder / "head")
-        state = recover(self._folder, self._floors, witness.number)
+        state = recover(self._folder, self._floors, witness.number, expected=expected)
         self._index: Index = state.index
         self._segments: list[Segment] = state.segments
         self._head = state.next_lsn - 1
@@ -102,8 +103,9 @@ class Log:
         async_interval_ms: int = 50,
         segment_bytes: int = 64 << 20,
         on_durable: Callable[[list[Entry]], None] | None = None,
+        expected: bool = False,
     ) -> Self:
-        """Opens or creates the log of a database folder; segments are in `folder/log`.
+        """Opens or creates the log of a database folder; segments are in `folder/log`. `expected`: there must be one already.
 
         Truncates a tail that a crash left unfinished; any other damage raises PSK-6001. The caller must hold the folder's lock.
         """
@@ -115,6 +117,7 @@ class Log:
             async_interval_ms=async_interval_ms,
             segment_bytes=segment_bytes,
             on_durable=on_durable,
+            expected=expected,
         )
 
     @property
@@ -201,7 +204,7 @@ class Log:
         with self._trimming:
             with self._lock:
                 # A segment that was thinned out has its map after the last frame.
-                older = [(s.path, s.size if s.holds is None else s.path.stat().st_size) for s in self._segments[:-1]]
+                older = [(s.path, s.size if s.holds is None else _length(s)) for s in self._segments[:-1]]
                 segments = (*older, (self._segments[-1].path, self._end))
                 floors = pack_json(self._floors.content(), FLOORS_FORMAT)
                 states, taken_back = dict(self._index.states), tuple(self._floors.abandoned)
@@ -260,18 +263,19 @@ class Log:
         return None
 
     def _messages(self, entry: Entry) -> list[pa.Buffer]:
+        why = None
         try:
             data = self._maps.slice(entry.path, entry.offset, entry.length)
-        except FileNotFoundError:
-            raise _gone(entry) from None
-        if data.size == entry.length:
+        except OSError as error:
+            why = error.strerror or str(error)
+        if why is None and data.size == entry.length:
             messages = [data.slice(offset - entry.offset, length) for offset, length, _ in entry.batches]
             if _is_whole(entry, messages):
                 return messages
         with self._lock:
             needed = self._index.has(entry.object_id, entry.lsn)
-        # What is not needed was thinned out.
-        raise _damaged(entry) if needed else _gone(entry)
+        # What is not needed was removed or thinned out.
+        raise _damaged(entry, why) if needed else _gone(entry)
 
     def forget(self, object_id: int) -> None:
         """Forgets a dropped object: its entries are no longer needed, even after a restart, and it accepts no more commits. Its id must not be reused.
@@ -425,6 +429,14 @@ class Log:
         return freed
 
 
+def _length(segment: Segment) -> int:
+    try:
+        return segment.path.stat().st_size
+    except FileNotFoundError:
+        # Whoever needs the file will say so.
+        return segment.size
+
+
 def _unlink(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
@@ -439,10 +451,11 @@ def _is_whole(entry: Entry, messages: Sequence[pa.Buffer]) -> bool:
     return bool(messages[0].slice(0, _BEGIN).to_pybytes().strip(b"\0"))
 
 
-def _damaged(entry: Entry) -> PenstockError:
+def _damaged(entry: Entry, why: str | None = None) -> PenstockError:
+    found = f"is damaged at offset {entry.offset}" if why is None else f"cannot be read ({why})"
     return fail(
         "PSK-6001",
-        f"{entry.path} is damaged at offset {entry.offset}: the {entry.rows} rows of commit {entry.lsn} are lost.",
+        f"{entry.path} {found}: the {entry.rows} rows of commit {entry.lsn} are lost.",
         hint="Restore the file from a backup.",
     )
 

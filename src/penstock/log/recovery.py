@@ -15,7 +15,10 @@ from penstock.log.segment import Segment, SegmentWriter, create_segment, is_buri
 from penstock.log.state import ObjectState
 from penstock.log.thin import disk_bytes
 
-_WAYS = "Restore the folder from a backup, or the file alone if you have it."
+_WAYS = (
+    "penstock checkpoint list shows what penstock checkpoint restore can go back to. "
+    "Or restore the folder from a backup, or the file alone if you have it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +31,18 @@ class Recovered:
     next_lsn: int
 
 
-def recover(folder: Path, floors: Floors, attested: int) -> Recovered:
+def recover(folder: Path, floors: Floors, attested: int, *, expected: bool = False) -> Recovered:
     """Builds the index from the segments, truncates an unfinished tail, and opens the last segment for writing.
 
-    `attested` is a commit that was acknowledged: the log must reach it.
+    `attested` is a commit that was acknowledged: the log must reach it. `expected`: there must be a segment.
     """
     try:
-        return _recover(folder, floors, attested)
+        return _recover(folder, floors, attested, made=expected)
     except OSError as error:
         raise unwritable(folder, error) from error
 
 
-def _recover(folder: Path, floors: Floors, attested: int) -> Recovered:
+def _recover(folder: Path, floors: Floors, attested: int, *, made: bool) -> Recovered:
     for leftover in folder.glob(f"*{TEMPORARY}"):
         leftover.unlink()
     index = Index()
@@ -50,6 +53,8 @@ def _recover(folder: Path, floors: Floors, attested: int) -> Recovered:
     found = list_segments(folder)
     if not found and attested:
         raise fail("PSK-6001", f"All segments in {folder} are missing: commits 1 to {attested} are lost.", hint=_WAYS)
+    if not found and made:
+        raise fail("PSK-6001", f"All segments in {folder} are missing: every commit is lost.", hint=_WAYS)
     if not found:
         segment = create_segment(folder, 1, 1, {})
         return Recovered(index, [segment], SegmentWriter(segment, segment.size), 1)

@@ -237,7 +237,7 @@ class Swap:
             raise error
 
     def _forgives(self, error: PenstockError) -> bool:
-        """A version that fails, or has rows that it cannot compute, can be replaced if its results are computed anew."""
+        """A version that fails, or has rows that it cannot compute, can be replaced if its results are recomputed."""
         return self._info.changelog and error.code not in ("PSK-0010", "PSK-7005")
 
 

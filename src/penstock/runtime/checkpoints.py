@@ -31,12 +31,23 @@ class Checkpoints:
         """One checkpoint at a time. Comes before the lock of DDL, which is only held while files are linked: statements do not wait for the disk."""
         self._due = time.monotonic()
         self._kept: list[Manifest] = []
-        store = engine.storage.checkpoints
-        for id in store.ids()[-engine.settings.checkpoint.max_retained :]:
+        self._spared: Manifest | None = None
+        """Stays beside those that are kept: the newest one in which no contents were damaged."""
+        self._find(engine.settings.checkpoint.max_retained)
+
+    def _find(self, keep: int) -> None:
+        """Finds the checkpoints in the folder that can be used. Queries go back to another one; one that cannot is pruned in its turn."""
+        store = self._engine.storage.checkpoints
+        try:
+            ids = store.ids()[-keep:]
+            self._spared = store.spared(keep)
+        except PenstockError as why:
+            _logger.warning("checkpoints cannot be used: %s", why.detail)
+            return
+        for id in ids:
             try:
                 self._kept.append(store.manifest(id))
             except PenstockError as why:
-                # Queries go back to another one; this one is pruned in its turn.
                 _logger.warning("checkpoint %d cannot be used: %s", id, why.detail)
 
     def tick(self) -> None:
@@ -59,7 +70,9 @@ class Checkpoints:
     @property
     def kept(self) -> list[Manifest]:
         """The checkpoints that are kept, the oldest first."""
-        return list(self._kept)
+        there = self._engine.storage.checkpoints.ids()
+        spared = [self._spared] if self._spared is not None else []
+        return [m for m in (*spared, *self._kept) if m.id in there]
 
     def begin(self) -> Linked:
         """Links the files of a checkpoint. Raises PSK-7004. The caller is `alone` and holds the lock of DDL."""
@@ -99,14 +112,19 @@ class Checkpoints:
             self._engine.storage.totals.database.failed += 1
             raise
         self._engine.storage.totals.database.completed += 1
-        keep = settings.max_retained
         self._kept = [*self._kept, made]
         if prune:
-            self._engine.storage.checkpoints.prune(keep)
-            self._kept = self._kept[-keep:]
+            self._prune(settings.max_retained)
         self._tell()
         self._engine.uploads.wake()
         return made
+
+    def _prune(self, keep: int) -> None:
+        """Removes older checkpoints. While contents are damaged, the newest one that has all of them whole stays: there is no other way back."""
+        store = self._engine.storage.checkpoints
+        self._spared = store.spared(keep)
+        store.prune(keep, None if self._spared is None else self._spared.id)
+        self._kept = self._kept[-keep:]
 
     def _tell(self) -> None:
         """Tells the running jobs up to where they will not go back."""

@@ -49,6 +49,8 @@ from penstock.spark.session import keep_classes, watch
 
 T = TypeVar("T")
 
+_AGAIN = "When the reason is gone, db.start() opens the files again; so does the next open."
+
 _logger = logging.getLogger(__name__)
 
 
@@ -85,6 +87,8 @@ class Engine:
         self.fault: PenstockError | None = None
         self.exchange: PenstockError | None = None
         """Why no statement is accepted: the files of the database are being exchanged."""
+        self._afterwards: Callable[[], None] = _nothing
+        """What follows when the exchanged files are open."""
         self._silent = silent
         """Whether nobody is to hear of the JVM's end through it: the program does not know of this database."""
         self.temporary = folder is None
@@ -237,6 +241,8 @@ class Engine:
         with self.ddl:
             if self.lifecycle.state in (State.RUNNING, State.STARTING):
                 return
+            if not self.storage.is_open:
+                self._open_again()
             if self.lifecycle.state is State.FAULTED:
                 self._revive()
             self.lifecycle.to(State.STARTING)
@@ -276,7 +282,7 @@ class Engine:
     def exchanging(self, why: PenstockError) -> Iterator[None]:
         """A block that exchanges the files of the database: queries, sinks and connectors are stopped, and no commit is accepted. Afterwards everything is as it was, over what the files are then.
 
-        The caller holds `ddl`. Raises PSK-5016 for a sink that has not returned from a call.
+        The caller holds `ddl`. Raises PSK-5016 for a sink that has not returned from a call. If the files cannot be opened again, every call says why until `start` can open them.
         """
         running = self.lifecycle.state is State.RUNNING
         self.ticker.stop()
@@ -290,14 +296,18 @@ class Engine:
                 raise fail("PSK-5016", f"A call of {names} has not returned.")
             yield
         finally:
-            self.exchange = None
-            self.storage.thaw()
-            self.ticker = Ticker(self)
-            if running:
-                self.start()
+            if self.storage.is_open:
+                self._exchanged()
+                if running:
+                    self.start()
 
-    def reopen(self, change: Callable[[], None]) -> None:
-        """Within `exchanging`: exchanges the files, and recovers from them. If `change` raises, everything is recovered as well."""
+    def _exchanged(self) -> None:
+        self.exchange = None
+        self.storage.thaw()
+        self.ticker = Ticker(self)
+
+    def reopen(self, change: Callable[[], None], afterwards: Callable[[], None]) -> None:
+        """Within `exchanging`: exchanges the files, recovers from them, and calls `afterwards`. If `change` raises, everything is recovered as well."""
         with uninterrupted():
             for lookup in self.lookups.values():
                 lookup.close()
@@ -305,14 +315,33 @@ class Engine:
             self.refusals.clear()
             self._unwatch()
             self.compute.close()
+            self._unwatch = _nothing
             try:
                 self.storage.reopen(change)
-            finally:
-                self._forget_unowned()
-                self._connect()
-                for name, (function, returns) in self._functions.items():
-                    self.compute.batch.register(name, function, returns)
-                self._recover_all()
+            except BaseException as why:
+                if self.storage.is_open:
+                    self._recover_files()
+                else:
+                    self._afterwards = afterwards
+                    coded = why if isinstance(why, PenstockError) else fail("PSK-8001", f"{type(why).__name__}: {why}")
+                    self.exchange = fail(coded.code, coded.detail, hint=_AGAIN)
+                raise
+            self._recover_files()
+            afterwards()
+
+    def _open_again(self) -> None:
+        with uninterrupted():
+            self.storage.reopen(_nothing)
+            self._recover_files()
+            self._exchanged()
+            self._afterwards()
+
+    def _recover_files(self) -> None:
+        self._forget_unowned()
+        self._connect()
+        for name, (function, returns) in self._functions.items():
+            self.compute.batch.register(name, function, returns)
+        self._recover_all()
 
     def _revive(self) -> None:
         """Replaces the JVM that exited; durable data is not affected."""
@@ -396,7 +425,7 @@ class Engine:
             self._stop_all()
             for lookup in self.lookups.values():
                 lookup.close()
-            if not self.temporary:
+            if not self.temporary and self.storage.is_open:
                 self._save()
             self.uploads.close(self.settings.engine.shutdown_timeout_ms / 1000)
         if not faulted and self.settings.spark.class_archive:
@@ -575,6 +604,10 @@ class Engine:
         """Makes a Python function callable in SQL, in queries created from now on."""
         self.compute.batch.register(name, function, returns)
         self._functions[name] = (function, returns)
+
+
+def _nothing() -> None:
+    """Does nothing."""
 
 
 def _joined(thread: threading.Thread, deadline: float) -> bool:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.catalog.objects import Kind, ObjectInfo
+from penstock.errors import PenstockError
 from penstock.log import Part
 from penstock.runtime.durations import duration_ms
 from penstock.runtime.lifecycle import State
@@ -82,6 +83,10 @@ class Ticker:
             work()
         except Exception as error:
             if self._stop.is_set():
+                return
+            if isinstance(error, PenstockError) and error.code == "PSK-7005":
+                # The database says so itself; with its next JVM it is over, and not only at the next turn of the task.
+                self._errors.pop(key, None)
                 return
             text = f"Failed, and is tried again: {what}: {error or type(error).__name__}"
             if self._errors.get(key) != text:

@@ -94,16 +94,15 @@ class Uploads:
                     break
                 self._changed.wait(left)
             if self._thread is not None and self._behind():
-                _logger.warning(
-                    "checkpoint %d was not uploaded to %s",
-                    self._store.ids()[-1],
-                    self._settings().url.partition("?")[0],
-                )
+                _logger.warning("the newest checkpoint was not uploaded to %s", self._settings().url.partition("?")[0])
             self._stopping = True
             self._changed.notify_all()
 
     def _behind(self) -> bool:
-        ids = self._store.ids()
+        try:
+            ids = self._store.ids()
+        except PenstockError:
+            return True  # The upload says why.
         return bool(ids) and (self.last is None or self.last < ids[-1])
 
     def _run(self) -> None:
@@ -131,7 +130,9 @@ class Uploads:
         if place.upload(self._store, id, identity(self._store.folder)):
             self._counts().uploaded += 1
             _logger.info("checkpoint %d was uploaded to %s", id, place.place.url)
-        gone = place.prune(self._settings().max_retained)
+        keep = self._settings().max_retained
+        spared = self._store.spared(keep)
+        gone = place.prune(keep, None if spared is None else spared.id)
         with self._changed:
             self.there = frozenset(place.ids()) - frozenset(gone)
             self.last, self.error, self._failures = id, None, 0

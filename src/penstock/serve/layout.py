@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
+    from penstock.serve.gathered import Gathered
     from penstock.serve.ondisk import DiskContents
     from penstock.serve.recent import Recent
 
@@ -37,6 +38,10 @@ class TableLayout:
     schema: pa.Schema
     keys: tuple[str, ...]
     append_only: bool
+    waits: Recent | Gathered
+    """The changes that wait."""
+    recent: Recent | None
+    """The same, if rows by key come from it."""
     base: str = ""
     deltas: list[str] = field(default_factory=list)
     base_rows: int = 0
@@ -46,7 +51,6 @@ class TableLayout:
     lsn: int = 0
     compacting: bool = False
     damage: PenstockError | None = None
-    recent: Recent | None = None
     disk: DiskContents | None = None
     """The rows, if they are on disk; DuckDB has none then."""
     seen_rows: int = 0
@@ -71,9 +75,9 @@ class TableLayout:
     @property
     def stored(self) -> tuple[int, int]:
         """The epoch and the LSN of the tables."""
-        if self.recent is None or not self.recent.waiting:
+        if not self.waits.waiting:
             return self.epoch, self.lsn
-        return self.recent.stored_epoch, self.recent.stored_lsn
+        return self.waits.stored_epoch, self.waits.stored_lsn
 
     def next_table(self) -> str:
         return f"t{self.id}_{next(_numbers)}"

@@ -96,6 +96,14 @@ def test_changelog_buffer_overflow() -> None:
 def test_a_buffer_without_room_is_refused() -> None:
     with pytest.raises(PenstockError, match="changelog_capacity must be > 0"):
         StreamChangelogBuffer(0)
+    with pytest.raises(PenstockError, match=r"PSK-6015.*more than there is memory for"):
+        StreamChangelogBuffer(2**60)
+
+
+def test_an_entry_that_is_cut_is_refused() -> None:
+    for length in range(24):
+        with pytest.raises(PenstockError, match=r"PSK-6016.*truncated changelog entry"):
+            StreamChangelogEntry.from_bytes(push(1).to_bytes()[:length])
 
 
 @given(st.integers(1, 5), st.sampled_from(OverflowPolicy), st.lists(st.one_of(ENTRIES, st.integers(0, 6)), max_size=40))

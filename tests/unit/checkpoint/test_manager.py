@@ -308,6 +308,42 @@ def test_a_torn_record_is_dropped_and_damage_before_it_is_an_error(tmp_path: Pat
         StreamCheckpointManager(config).recorded()
 
 
+def test_nothing_is_written_to_a_damaged_wal(tmp_path: Path) -> None:
+    config = StreamCheckpointConfig(wal_mode=WalMode.SYNC, data_dir=tmp_path)
+    first = StreamCheckpointManager(config)
+    for i in (1, 2, 3):
+        first.record(push(i))
+    first.close()
+    wal = tmp_path / "changelog.wal"
+    damaged = bytes([wal.read_bytes()[0] ^ 1]) + wal.read_bytes()[1:]
+    wal.write_bytes(damaged)
+    second = StreamCheckpointManager(config)
+    for call in (lambda: second.record(push(9)), lambda: second.record(push(10)), second.checkpoint, second.recorded):
+        with pytest.raises(CheckpointError, match="CRC mismatch at 0"):
+            call()
+    assert wal.read_bytes() == damaged
+    wal.unlink()
+    assert (second.checkpoint(), second.recorded()) == (2, [])
+
+
+def test_a_checkpoint_is_made_although_what_it_replaces_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = StreamCheckpointConfig(wal_mode=WalMode.SYNC, data_dir=str(tmp_path), max_retained=1)
+    manager = StreamCheckpointManager(config)
+    manager.record(push(1))
+    with monkeypatch.context() as patch:
+        refused = CheckpointErrorKind.IO_ERROR.error("no")
+        for what in ("wal.ChangelogWal.clear", "files.CheckpointFiles.remove"):
+            patch.setattr(f"penstock.checkpoint.{what}", lambda *_: (_ for _ in ()).throw(refused))
+        assert [manager.checkpoint(), manager.checkpoint()] == [1, 2]
+    assert "What checkpoint 2 replaces was not removed" in caplog.text
+    assert [c.id for c in manager.checkpoints] == [1, 2] and manager.recorded() == []
+    manager.close()
+    again = StreamCheckpointManager(config)
+    assert again.recorded() == [] and again.checkpoint() == 3 and [c.id for c in again.checkpoints] == [3]
+
+
 def test_a_crash_after_the_checkpoint_and_before_the_wal_is_emptied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

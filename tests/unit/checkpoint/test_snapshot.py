@@ -139,3 +139,8 @@ def test_unreadable_bytes_are_named(data: bytes, message: str) -> None:
 def test_a_number_that_does_not_fit_is_refused(made: StreamCheckpoint) -> None:
     with pytest.raises(PenstockError, match="is out of range"):
         made.to_bytes()
+
+
+def test_a_name_that_is_not_text_is_refused() -> None:
+    with pytest.raises(PenstockError, match=r"PSK-6016.*the name .* is not text"):
+        StreamCheckpoint(0, 0, source_sequences={"a\ud800": 1}).to_bytes()

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from penstock.cli import options
 from penstock.cli.app import app
 from penstock.cli.failure import describe
+from penstock.cli.run import read_script
 from penstock.errors import PenstockError, Position, fail
 
 
@@ -55,6 +56,12 @@ def test_version() -> None:
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
     assert CliRunner().invoke(app, arguments).exit_code == 2
+
+
+def test_a_script_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    script = tmp_path / "a.sql"
+    script.write_bytes(b"\xef\xbb\xbfSHOW TABLES")
+    assert read_script(str(script)) == "SHOW TABLES"
 
 
 def test_a_missing_script_is_an_error_without_traceback(tmp_path: Path) -> None:

@@ -159,6 +159,23 @@ def test_a_file_that_a_consumer_has_removed_was_delivered(tmp_path: Path) -> Non
     again.close()
 
 
+def test_what_consumers_have_removed_is_not_delivered_again(tmp_path: Path) -> None:
+    """The position is an older one, and the files are gone."""
+    first = opened(files(tmp_path))
+    deliver(first, e1=ROWS, e4=ROWS)
+    first.close()
+    for path in tmp_path.glob("epoch-*"):
+        path.unlink()
+    again = make_sink(files(tmp_path), changelog=False)
+    assert again.open(Opening("one", ROWS.schema, 1)) == 4
+    again.close()
+    # Of another sink it says nothing.
+    (tmp_path / ".penstock-sink").unlink(missing_ok=True)
+    other = make_sink(files(tmp_path), changelog=False)
+    assert other.open(Opening("two", ROWS.schema)) == 0
+    other.close()
+
+
 def test_a_sink_that_lost_its_position_finds_its_epochs(tmp_path: Path) -> None:
     first = opened(files(tmp_path))
     deliver(first, e1=ROWS, e4=ROWS)

@@ -12,7 +12,7 @@ import pytest
 from tests.effort import times
 from tests.unit.disk.filling import largest_file
 
-from penstock.disk import make_folder, sync_file, unwritable, write_durably
+from penstock.disk import link, make_folder, sync_file, unwritable, write_durably
 from penstock.errors import PenstockError
 
 
@@ -113,10 +113,11 @@ def test_folders_are_private(tmp_path: Path) -> None:
     assert [mode(p) for p in (tmp_path, tmp_path / "a", tmp_path / "a" / "b")] == [0o755, 0o700, 0o700]
 
 
-def test_a_file_in_the_way_of_a_folder_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a/b", "x" * 300, "n\0l"])
+def test_a_folder_that_cannot_be_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "a").write_bytes(b"")
     with pytest.raises(PenstockError) as error:
-        make_folder(tmp_path / "a" / "b")
+        make_folder(tmp_path / name)
     assert error.value.code == "PSK-7004"
 
 
@@ -148,3 +149,16 @@ def test_a_kill_leaves_one_whole_content(tmp_path: Path) -> None:
         words = path.read_bytes().split()
         assert len(words) == 5000 and len(set(words)) == 1
         assert int(words[0]) in (written[-1], written[-1] + 1)
+
+
+def test_what_cannot_be_linked_is_copied_durably(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+
+    def refuse(path: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    (tmp_path / "a").write_bytes(b"data")
+    link(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == b"data" and synced == [str(tmp_path / "b")]

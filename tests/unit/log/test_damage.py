@@ -240,6 +240,24 @@ def test_a_flipped_bit_in_an_older_segment_is_never_served(many: Path) -> None:
     log.close()
 
 
+def test_a_segment_that_goes_while_the_log_is_open_is_reported(many: Path) -> None:
+    log = Log.open(many)
+    first = log.entries(1)[0]
+    assert first.path == str(segment(many))
+    for remove in (segment(many).unlink, segment(many).mkdir):
+        remove()
+        with pytest.raises(PenstockError, match=r"PSK-6001.*00000001\.seg cannot be read \(.*the 1 rows of commit 1"):
+            log.read(first, SCHEMA)
+        assert log.check(first) is not None
+    segment(many).rmdir()
+    # What was trimmed is not missed.
+    log.trim({1: first.lsn})
+    with pytest.raises(PenstockError, match="PSK-5011"):
+        log.read(first, SCHEMA)
+    assert log.check(first) is None
+    log.close()
+
+
 def test_the_last_segment_as_it_was_before_is_reported(many: Path) -> None:
     last = max(many.glob("log/*.seg"))
     older = last.read_bytes()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.runtime.engines import database
 from tests.unit.runtime.storing import eventually
+from tests.unit.runtime.test_snapshots import forgotten
 
 from penstock.errors import PenstockError
 from penstock.runtime.jobs.limits import StateBudget, StateGuard, StateLimits, state_limits
@@ -76,10 +77,10 @@ def test_an_epoch_reads_less_after_one_that_took_too_long() -> None:
 def test_statements_do_not_wait_for_the_disk_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate, reached, summed = threading.Event(), threading.Event(), CheckpointStore.sum
 
-    def slow(self: CheckpointStore, *args: Any) -> int:
+    def slow(self: CheckpointStore, *args: Any, **named: Any) -> int:
         reached.set()
         assert gate.wait(10)
-        return summed(self, *args)
+        return summed(self, *args, **named)
 
     with database(tmp_path, monkeypatch) as db:
         db.run("CREATE TABLE t (k BIGINT NOT NULL, PRIMARY KEY (k))")
@@ -112,8 +113,8 @@ def test_a_checkpoint_that_takes_too_long_is_given_up_and_the_next_goes_on(
         db.run("SET checkpoint.timeout_ms = 1")
         summed = CheckpointStore.sum
 
-        def slow(self: CheckpointStore, path: Path, size: int) -> int:
-            found = summed(self, path, size)
+        def slow(self: CheckpointStore, *args: Any, **named: Any) -> int:
+            found = summed(self, *args, **named)
             end = time.monotonic() + 0.003
             eventually(lambda: time.monotonic() > end, "the time")
             return found
@@ -126,6 +127,62 @@ def test_a_checkpoint_that_takes_too_long_is_given_up_and_the_next_goes_on(
         db.run("SET checkpoint.timeout_ms = 10000")
         (id,) = db.run("CHECKPOINT").column(0).to_pylist()
         assert store.verify(id).duration_ms >= 3 and (counts.completed, counts.failed) == (1, 1)
+
+
+def test_a_checkpoint_of_a_log_that_has_lost_a_segment_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with database(tmp_path, monkeypatch) as db:
+        db.run("CREATE TABLE t (k BIGINT NOT NULL, PRIMARY KEY (k))")
+        db.insert("t", (1,))
+        (first,) = db.run("CHECKPOINT").column(0).to_pylist()
+        db.insert("t", (2,))
+        (segment,) = tmp_path.glob("log/*.seg")
+        segment.unlink()
+        for sql in ("CHECKPOINT", f"RESTORE FROM CHECKPOINT {first}"):
+            with pytest.raises(PenstockError, match=rf"PSK-6001.*{segment.name} is missing: no checkpoint can be made"):
+                db.run(sql)
+        assert db.engine.storage.checkpoints.ids() == [first] and not list(tmp_path.glob("checkpoints/*.new"))
+        db.run(f"RESTORE FROM CHECKPOINT {first} WITH (backup = 'false')")
+        assert db.rows("t") == {(1,): 1}
+        next(tmp_path.glob("log/*.seg")).unlink()
+    # `close` says so, and closes.
+    assert "not everything was written at the end" in caplog.text
+
+
+def test_the_last_checkpoint_with_all_contents_whole_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with database(tmp_path, monkeypatch) as db:
+        for name in ("t", "u"):
+            db.run(f"CREATE TABLE {name} (k BIGINT NOT NULL, PRIMARY KEY (k))")
+            db.insert(name, (1,))
+        ids = [db.run("CHECKPOINT").column(0).to_pylist()[0] for _ in range(2)]
+        info = db.engine.catalog.get("t")
+        assert info is not None
+        forgotten(db.engine.storage, db.engine.log.head, info)
+        whole = ids[-1]
+    db.engine.storage.layout.snapshot(info.id).unlink()
+
+    def kept() -> list[tuple[int, str | None]]:
+        shown = db.run("SHOW CHECKPOINTS")
+        return list(zip(shown["id"].to_pylist(), shown["damaged"].to_pylist(), strict=True))
+
+    def checkpoint() -> int:
+        made: int = db.run("CHECKPOINT").column(0).to_pylist()[0]
+        return made
+
+    with database(tmp_path, monkeypatch) as db:
+        whole = kept()[-1][0]
+        first, second, third = (checkpoint() for _ in range(3))
+        assert kept() == [(whole, None), (second, "t"), (third, "t")]
+    with database(tmp_path, monkeypatch) as db:
+        made = checkpoint()
+        assert kept()[0] == (whole, None) and len(kept()) == 3
+        db.run(f"RESTORE FROM CHECKPOINT {whole}")
+        assert db.rows("t") == {(1,): 1} == db.rows("u")
+        # All is whole again: no more of them are kept than otherwise.
+        made = [checkpoint() for _ in range(2)]
+        assert kept() == [(made[0], None), (made[1], None)]
+    assert first < second
 
 
 def test_ids_go_on_when_all_checkpoints_were_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,6 @@ def literal(text: str) -> tuple[str, Any] | None:
         ("9" * 39, None),
         ("1 + 1", None),
         ("(1)", None),
-        ("DEFAULT", None),
         ("concat('a', 'b')", None),
         ("array(1)", None),
         ("?", None),

@@ -9,9 +9,12 @@ import pytest
 from tests.unit.runtime.storing import in_contents, make, opened, part
 
 from penstock.catalog.objects import Connector, Kind
-from penstock.disk import pack_json
+from penstock.disk import pack_json, read_json, write_json
 from penstock.errors import PenstockError
+from penstock.runtime.closed import restore_closed
+from penstock.runtime.jobs.saving import capture_all, save
 from penstock.runtime.storage import format as format_module
+from penstock.runtime.storage.checkpoints import FORMAT as CHECKPOINT
 from penstock.runtime.storage.format import FORMAT, STEPS, bring_up_to_date, format_of, write_format
 from penstock.runtime.storage.position import Position, position_file
 
@@ -88,3 +91,18 @@ def test_a_format_that_is_not_known_is_refused(tmp_path: Path) -> None:
         path.write_bytes(data)
         with pytest.raises(PenstockError, match="PSK-6001"):
             bring_up_to_date(root)
+
+
+def test_a_checkpoint_of_an_earlier_format_is_brought_up_to_date_when_it_is_restored(tmp_path: Path) -> None:
+    with opened(tmp_path) as storage:
+        storage.commit([part(make(storage, "t"), (1, "x", 1))])
+        id = save(storage, capture_all(storage)).id
+    manifest = tmp_path / "checkpoints" / str(id) / "manifest.json"
+    content = read_json(manifest, CHECKPOINT, lost="", hint="")
+    write_json(manifest, content | {"folder": 0}, CHECKPOINT)
+    restore_closed(tmp_path, id, backup=False, keep_delivered=False)
+    assert format_of(tmp_path) == 0
+    with opened(tmp_path) as storage:
+        assert storage.migrated_from == 0 and format_of(tmp_path) == FORMAT
+        found = storage.catalog.get("t")
+        assert found is not None and in_contents(storage, found) == {(1, "x"): 1}

@@ -4,12 +4,14 @@ import threading
 from collections.abc import Mapping
 from enum import Enum
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.runtime.engines import database
 from tests.unit.runtime.storing import together
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, fail
 from penstock.runtime import lifecycle
 from penstock.runtime.lifecycle import (
     FIRST_WAIT_S,
@@ -106,3 +108,18 @@ def test_waits_grow_and_are_bounded() -> None:
     assert all(a < b or a == b == LONGEST_WAIT_S for a, b in pairwise(waits))
     assert wait_s(0) == wait_s(-5) == FIRST_WAIT_S
     assert wait_s(10**9) == LONGEST_WAIT_S
+
+
+def test_the_end_of_a_jvm_is_no_failure_of_housekeeping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be shown with every object until the turn of the task comes again, long after the next JVM has started."""
+    with database(tmp_path, monkeypatch) as db:
+        ticker, why = db.engine.ticker, fail("PSK-7004", "The disk is full.")
+
+        def fails() -> None:
+            raise why
+
+        ticker._try("the removal of history", None, fails)
+        assert "The disk is full" in str(ticker.error(1))
+        why = fail("PSK-7005", "The JVM has exited.")
+        ticker._try("the removal of history", None, fails)
+        assert ticker.error(1) is None

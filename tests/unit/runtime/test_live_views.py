@@ -238,7 +238,7 @@ class LiveViews(RuleBasedStateMachine):
 
 
 LiveViews.TestCase.settings = settings(
-    max_examples=times(8),
+    max_examples=times(8, quick=3),
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -253,5 +253,5 @@ class LiveViewsOnDisk(LiveViews):
     on_disk = True
 
 
-LiveViewsOnDisk.TestCase.settings = settings(LiveViews.TestCase.settings, max_examples=times(2))
+LiveViewsOnDisk.TestCase.settings = settings(LiveViews.TestCase.settings, max_examples=times(2, quick=1))
 TestLiveViewsOnDisk = LiveViewsOnDisk.TestCase

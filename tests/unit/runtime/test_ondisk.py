@@ -8,18 +8,20 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from tests.effort import times
-from tests.unit.runtime.storing import drop, in_contents, make, opened, part
+from tests.unit.runtime.storing import drop, in_contents, make, opened, part, settings
 from tests.unit.runtime.test_snapshots import DAMAGES, forgotten
 
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.disk.crash import VARIABLE
 from penstock.errors import PenstockError
+from penstock.runtime.jobs.saving import capture_all, save
 from penstock.runtime.storage import storage as module
 from penstock.runtime.storage.scrub import Scrub
 from penstock.runtime.storage.storage import Storage
@@ -125,6 +127,35 @@ def test_a_damaged_file_is_found_when_it_is_read_and_never_served(tmp_path: Path
     # What was found counts for the next process.
     with opened(tmp_path) as storage:
         assert set(storage.damage) == {table.id} and in_contents(storage, other) == WANT
+
+
+@pytest.mark.parametrize("name", [MANIFEST, "*.seg"])
+@pytest.mark.parametrize("damage", [*DAMAGES[:4], Path.unlink], ids=lambda d: d.__name__)
+def test_a_damaged_object_stops_no_checkpoint(tmp_path: Path, name: str, damage: Callable[[Path], object]) -> None:
+    with opened(tmp_path) as storage:
+        table, other = make(storage, "t"), make(storage, "u")
+        storage.commit([part(o, *ROWS) for o in (table, other)])
+        saved(storage, table, other)
+        file = next(storage.layout.contents(table.id).glob(name))
+        whole = save(storage, capture_all(storage))
+        assert whole.damaged == ()
+    data = file.read_bytes()
+    file.unlink()
+    file.write_bytes(data)
+    damage(file)
+    with opened(tmp_path) as storage:
+        if name == MANIFEST or file.exists():
+            with suppress(PenstockError):
+                looked_up(storage, table)
+        assert set(storage.damage) == {table.id}
+        made = save(storage, capture_all(storage))
+        assert made.damaged == ("t",) and storage.checkpoints.verify(made.id) == made
+        assert not [n for n in made.files if n.startswith(f"views/{table.id}")]
+        assert [n for n in made.files if n.startswith(f"views/{other.id}")]
+    # Nor in a database that is not open, where a list of files is all that is read.
+    with closing(Storage(tmp_path, settings())) as storage:
+        damaged = ("t",) if name == MANIFEST or not file.exists() else ()
+        assert save(storage, capture_all(storage)).damaged == damaged
 
 
 @pytest.mark.parametrize("damage", range(len(DAMAGES)))

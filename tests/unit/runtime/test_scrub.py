@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.unit.runtime.storing import drop, make, opened, part
 
 from penstock.catalog.objects import Kind
@@ -46,3 +47,23 @@ def test_damage_is_found_and_forgotten(tmp_path: Path) -> None:
         scrub.step(1 << 20)
         assert not scrub.findings
         scrub.step(0)
+
+
+def test_a_damaged_snapshot_is_written_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with opened(tmp_path) as storage:
+        tables = [make(storage, f"t{i}") for i in range(2)]
+        for table in tables:
+            storage.commit([part(table, (*ONE, 1))])
+        storage.save_contents()
+        paths = [storage.layout.snapshot(t.id) for t in tables]
+        whole = [p.read_bytes() for p in paths]
+        scrub = Scrub(storage)
+        flip(str(paths[1]), len(whole[1]) // 2)
+        # In small steps, it comes round to each of them.
+        scrub.step(1)
+        assert not caplog.records
+        scrub.step(1)
+        assert [p.read_bytes() for p in paths] == whole
+        assert [r.levelname for r in caplog.records] == ["WARNING"] and str(paths[1]) in caplog.text
+        scrub.step(1 << 20)
+        assert len(caplog.records) == 1

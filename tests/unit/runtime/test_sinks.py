@@ -360,7 +360,34 @@ def test_a_sink_that_has_more_than_the_log_is_refused(make_world: Callable[..., 
     runner = w.run()
     eventually(lambda: runner.error is not None, "the refusal")
     assert runner.error is not None and runner.error.code == "PSK-6001"
-    assert "has delivered epoch 9" in runner.error.detail and "ends with epoch 3" in runner.error.detail
+    assert "has delivered epoch 9" in runner.error.detail and "ended with epoch 3" in runner.error.detail
+
+
+@pytest.mark.parametrize("can", KINDS, ids=["at least once", "records", "prepares"])
+def test_lost_epochs_are_not_those_that_get_their_numbers(make_world: Callable[..., World], can: Capabilities) -> None:
+    """The folder is that of a backup, and its target is not, or only its sink is as it was."""
+    w = make_world(can=can)
+    if can is RECORDS:
+        w.away.written.append((5, 5, Counter()))
+    else:
+        w.position.write_text('{"epoch": 5, "lsn": 99}')
+    w.emit(3)
+
+    def refused() -> None:
+        runner = w.run()
+        eventually(lambda: runner.error is not None, "the refusal")
+        assert runner.error is not None and runner.error.code == "PSK-6001"
+        assert "has delivered epoch 5" in runner.error.detail and "ended with epoch 3" in runner.error.detail
+        runner.stop()
+
+    refused()
+    w.emit(120)
+    # The log has an epoch 5 now, and it is another one.
+    refused()
+    if can is RECORDS:
+        # The target was taken back, too.
+        w.away.written.clear()
+        assert settled(w.run()) and w.away.epochs == list(range(1, 124))
 
 
 def test_a_call_that_takes_too_long_is_cancelled_and_repeated(make_world: Callable[..., World]) -> None:
@@ -492,6 +519,23 @@ def test_settle_waits_no_longer_than_it_may(make_world: Callable[..., World]) ->
     assert runner.settle(begin + 0.05) is False and time.monotonic() - begin < 5
     w.away.gate.set()
     assert settled(runner)
+
+
+def test_settle_waits_for_what_was_decided_before_a_crash(make_world: Callable[..., World]) -> None:
+    w = make_world(can=PREPARES)
+    w.emit()
+    w.away.fails["commit"].extend([None, *[AWAY] * 10_000])
+    first = w.run()
+    eventually(lambda: first.error is not None, "the failure after the decision")
+    first.stop()
+    w.away.fails["commit"].clear()
+    w.away.fails["make"].extend([AWAY] * 10_000)
+    assert json.loads(w.position.read_text())["content"]["epoch"] == 1 and not w.away.epochs
+    second = w.run()
+    with pytest.raises(PenstockError, match="cannot deliver: The server is away"):
+        settled(second)
+    w.away.fails["make"].clear()
+    assert settled(second) and w.away.epochs == [1]
 
 
 def test_a_held_sink_delivers_nothing_until_it_is_let_go(make_world: Callable[..., World]) -> None:

@@ -10,6 +10,7 @@ from tests.unit.runtime.storing import drop, in_contents, make, opened, part, to
 
 from penstock.catalog.objects import ObjectInfo
 from penstock.errors import PenstockError
+from penstock.runtime.jobs.saving import capture_all, save
 from penstock.runtime.storage.storage import Storage
 from penstock.serve.sealed import unsealed
 
@@ -90,6 +91,36 @@ def test_a_snapshot_that_is_missing_or_older_damages_its_object(tmp_path: Path) 
     storage.layout.snapshot(older.id).write_bytes(before)
     with opened(tmp_path) as storage:
         assert sorted(storage.damage) == [missing.id, older.id]
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, Path.unlink], ids=lambda d: d.__name__)
+def test_a_damaged_object_stops_no_checkpoint(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    with opened(tmp_path) as storage:
+        table, other = make(storage, "t"), make(storage, "u")
+        storage.commit([part(o, *ROWS) for o in (table, other)])
+        storage.save_contents()
+        forgotten(storage, storage.log.head, table, other)
+    damage(storage.layout.snapshot(table.id))
+    with opened(tmp_path) as storage:
+        made = save(storage, capture_all(storage))
+        assert made.damaged == ("t",) and storage.checkpoints.verify(made.id) == made
+        assert [n for n in made.files if n.startswith("views/")] == [f"views/{other.id}.arrow"]
+
+
+def test_a_checkpoint_is_not_made_without_contents_that_are_whole(tmp_path: Path) -> None:
+    """The log no longer has all of them, and somebody has removed the snapshot while the database is open."""
+    with opened(tmp_path) as storage:
+        table = make(storage, "t")
+        storage.commit([part(table, *ROWS)])
+        storage.save_contents()
+        forgotten(storage, storage.log.head, table)
+        storage.layout.snapshot(table.id).unlink()
+        with pytest.raises(PenstockError, match=r"PSK-6001.*1\.arrow is missing: no checkpoint can be made"):
+            save(storage, capture_all(storage))
+        # CHECKPOINT writes it again, because the contents are there.
+        storage.commit([part(table, (99, "x", 1))])
+        storage.save_contents()
+        assert f"views/{table.id}.arrow" in save(storage, capture_all(storage)).files
 
 
 @pytest.mark.parametrize("damage", [*DAMAGES, Path.unlink], ids=lambda d: d.__name__)

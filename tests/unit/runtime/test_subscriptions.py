@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.effort import times
 from tests.unit.runtime.engines import Database, database
 
 from penstock.errors import PenstockError
@@ -369,10 +370,10 @@ def test_what_holds_between_the_members_of_a_group_holds_after_every_message(db:
     """Two tables that one commit changes together, a view of each in a job of its own: all four always have the same keys."""
     db.run("CREATE TABLE u (k BIGINT PRIMARY KEY, v STRING)")
     db.run("CREATE MATERIALIZED VIEW a AS SELECT k, v FROM t; CREATE MATERIALIZED VIEW b AS SELECT k, v FROM u")
-    names = ("t", "u", "a", "b")
+    names, commits = ("t", "u", "a", "b"), times(200, quick=60)
 
     def write() -> None:
-        for i in range(200):
+        for i in range(commits):
             with_both = [
                 (info, "insert", db.engine.storage.feed(info).part([(i, "x")]))
                 for info in (db.engine.catalog.get("t"), db.engine.catalog.get("u"))
@@ -386,7 +387,7 @@ def test_what_holds_between_the_members_of_a_group_holds_after_every_message(db:
         writer.start()
         at, messages = 0, 0
         deadline = time.monotonic() + SOON_S
-        while len(have["t"]) < 200 and time.monotonic() < deadline:
+        while len(have["t"]) < commits and time.monotonic() < deadline:
             change = sub.next(1)
             if change is None:
                 continue
@@ -396,7 +397,7 @@ def test_what_holds_between_the_members_of_a_group_holds_after_every_message(db:
             folded(have, change)
             assert have["t"] == have["u"] == have["a"] == have["b"], change
         writer.join()
-    assert len(have["t"]) == 200
+    assert len(have["t"]) == commits
 
 
 def test_a_group_without_contents_begins_at_one_lsn(db: Database) -> None:

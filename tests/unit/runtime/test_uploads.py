@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
@@ -18,7 +19,7 @@ from penstock.errors import PenstockError
 from penstock.runtime.engine import Engine
 from penstock.runtime.jobs.remote import RemoteCheckpoints, identity, remote
 from penstock.runtime.jobs.restoring import fetch_missing
-from penstock.runtime.jobs.savepoints import export_checkpoint, import_checkpoint
+from penstock.runtime.jobs.savepoints import export_checkpoint, find_savepoint, import_checkpoint
 from penstock.runtime.jobs.saving import capture_all, save
 from penstock.runtime.statements.totals import database_status
 from penstock.runtime.storage.storage import Storage
@@ -114,10 +115,22 @@ def test_every_file_that_is_damaged_or_missing_there_is_found(tmp_path: Path) ->
             with pytest.raises(PenstockError) as error:
                 import_checkpoint(place.as_uri(), tmp_path / "bad", id)
             assert error.value.code in ("PSK-6009", "PSK-6005"), path
-            assert not [f for f in (tmp_path / "bad").rglob("*") if f.is_file()]
-            (tmp_path / "bad" / "checkpoints").rmdir()
+            assert not (tmp_path / "bad").exists()
             path.write_bytes(data)
     there.verify(id)
+
+
+def test_a_list_in_the_place_of_another_is_found(tmp_path: Path) -> None:
+    place = tmp_path / "there"
+    with opened(tmp_path / "db") as storage:
+        there, owner = remote(place.as_uri()), identity(storage.checkpoints.folder)
+        for n in (1, 2):
+            there.upload(storage.checkpoints, saved(storage, n), owner)
+    shutil.copy(place / "checkpoints" / "1.json", place / "checkpoints" / "2.json")
+    for take in (lambda: there.verify(2), lambda: import_checkpoint(place.as_uri(), tmp_path / "bad")):
+        with pytest.raises(PenstockError, match=r"PSK-6009.*2\.json is damaged: it lists checkpoint 1"):
+            take()
+    assert there.verify(1).id == 1 and not (tmp_path / "bad").exists()
 
 
 def test_two_databases_do_not_share_a_place(tmp_path: Path) -> None:
@@ -183,6 +196,20 @@ def test_a_checkpoint_is_uploaded_although_it_is_pruned_meanwhile(tmp_path: Path
         assert [f.name for f in storage.checkpoints.folder.iterdir() if "lent" in f.name] == []
 
 
+def test_a_checkpoint_on_a_disk_that_can_only_be_read_is_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with opened(tmp_path / "db") as storage:
+        id = saved(storage, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr("penstock.runtime.storage.lending._locked", refuse)
+            export_checkpoint(storage.checkpoints, id, str(tmp_path / "out"))
+    assert find_savepoint(str(tmp_path / "out"), verify=True) is not None
+
+
 def test_what_a_killed_reader_has_left_is_removed(tmp_path: Path) -> None:
     with opened(tmp_path / "db") as storage:
         id = saved(storage, 1)
@@ -208,8 +235,8 @@ def test_a_checkpoint_that_is_only_there_is_fetched(tmp_path: Path) -> None:
         saved(storage, 2)
         storage.checkpoints.prune(1)
         assert first not in storage.checkpoints.ids()
-        fetch_missing(storage, 99)
-        fetch_missing(storage, first)
+        for id in (99, first):
+            fetch_missing(storage.layout, storage.checkpoints, place, id)
         assert storage.checkpoints.verify(first).id == first
         assert storage.checkpoints.next_id() == first + 2
 

@@ -91,6 +91,25 @@ def test_consolidate_sums_equal_rows(rows: list[tuple[float | None, str | None, 
     assert out.schema.field("s").type == table.schema.field("s").type
 
 
+def test_rows_that_differ_in_a_number_are_not_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load of new keys has nothing to add up, and grouping it would cost more than all else."""
+    count = 1000
+    numbers = pa.array([(n * 7919) % count for n in range(count)])
+    words, weights = pa.array(["same"] * count), pa.array([(1, -1, 0)[n % 3] for n in range(count)], pa.int64())
+    distinct = pa.table({"w": words, "n": numbers, "__weight": weights})
+    # The last two numbers are equal.
+    almost = distinct.set_column(1, "n", pa.array([*range(count - 1), count - 2]))
+    grouped = consolidate(almost)
+    assert grouped.num_rows == sum(1 for w in weights.to_pylist()[: count - 2] if w) + 1
+    monkeypatch.setattr("penstock.serve.zset._grouped", None)
+    out = consolidate(distinct)
+    assert out["__weight"].to_pylist() == [-1] * 333 + [1] * 334
+    kept = [n for n, w in zip(numbers.to_pylist(), weights.to_pylist(), strict=True) if w]
+    assert sorted(out["n"].to_pylist()) == sorted(kept)
+    with pytest.raises(TypeError):
+        consolidate(almost)
+
+
 def test_consolidate_by_arrow_keeps_types() -> None:
     schema = pa.schema([("t", pa.timestamp("us", tz="UTC")), ("d", pa.decimal128(10, 2)), ("__weight", pa.int64())])
     table = pa.Table.from_pylist([{"t": None, "d": None, "__weight": 1}] * 3, schema=schema)

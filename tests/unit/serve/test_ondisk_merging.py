@@ -123,3 +123,21 @@ def test_rows_that_are_replaced_and_deleted_contradict_nothing(tmp_path: Path) -
     s.settle()
     assert found == [] and s.snapshot(1)[0].num_rows == s.count(1) == 20 * 400
     s.close()
+
+
+def test_a_write_of_new_keys_reads_hardly_any_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file is asked for each key: a block must not be read for every 50th of them."""
+    read: list[int] = []
+    block = Segment.block
+    monkeypatch.setattr(Segment, "block", lambda self, number: read.append(number) or block(self, number))
+    monkeypatch.setattr("penstock.serve.ondisk.segment._ROWS", 64)
+    s = store(tmp_path)
+    for epoch in range(1, 21):
+        keys = pa.array(range(epoch, 80_000, 40), pa.int64())
+        s.apply(1, pa.table({"k": keys, "v": [str(k) for k in keys.to_pylist()]}), epoch=epoch, lsn=epoch)
+    s.settle()
+    assert sum(segment.blocks for segment in s.on_disk()[1].segments) > 500 and not read
+    assert s.lookup(1, pa.table({"k": pa.array(range(30, 80_000, 40), pa.int64())})).num_rows == 0
+    assert len(read) <= 10
+    assert s.lookup(1, pa.table({"k": pa.array([5, 30, 79_980], pa.int64())})).num_rows == 2
+    s.close()

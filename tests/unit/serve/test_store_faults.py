@@ -23,6 +23,7 @@ from tests.effort import times
 from tests.unit.ducks import reuse
 
 from penstock.errors import PenstockError
+from penstock.serve import gathered
 from penstock.serve.duck import size_of
 from penstock.serve.store import ViewStore
 
@@ -56,6 +57,8 @@ def code_of(call: Callable[[], object]) -> str | None:
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ViewStore]:
     reuse(monkeypatch)
+    # Each change goes to DuckDB at once.
+    monkeypatch.setattr(gathered, "_SMALL_CHANGE", -1)
     store = ViewStore(min_delta_rows=20)
     for i in (1, 2):
         store.create(i, SCHEMA, append_only=False)
@@ -284,7 +287,10 @@ def test_timestamps_are_read_in_utc(store: ViewStore, monkeypatch: pytest.Monkey
 # Damage
 
 
-def test_an_object_that_contradicts_itself_is_damaged_and_the_others_work(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_object_that_contradicts_itself_is_damaged_and_the_others_work(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathered, "_SMALL_CHANGE", -1)
     damaged: list[tuple[int, PenstockError]] = []
     store = ViewStore(min_delta_rows=20, on_damage=lambda i, e: damaged.append((i, e)))
     for i in (1, 2):

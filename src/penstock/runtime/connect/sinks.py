@@ -100,6 +100,7 @@ class SinkRunner:
         self._timeout_s = 0.0
         self._call: tuple[str, float] | None = None
         self._late: PenstockError | None = None
+        self._recovered = False
         self._failures = 0
         self._timeouts = 0
         self._stop = threading.Event()
@@ -132,13 +133,7 @@ class SinkRunner:
         # An epoch may be too large for the timeout: more time for each attempt in a row, or it would be tried for ever.
         self._timeout_s = write_timeout_s(self._storage.settings, self._info) * 2 ** min(self._timeouts, _DOUBLED)
         at = self._file.read()
-        if at.lsn > self._storage.log.head:
-            raise fail(
-                "PSK-6001",
-                f"Sink {self.name} has delivered up to LSN {at.lsn}, and the log ends with {self._storage.log.head}: commits are lost.",
-                hint=f"Restore the folder from a backup, or drop sink {self.name} and create it again.",
-            )
-        self._check(at)
+        self._check(at, at.epoch)
         if self._sink is None:
             assert self._info.connector is not None
             sink = make_sink(self._info.connector, changelog=self._info.changelog, access=self._access())
@@ -147,17 +142,19 @@ class SinkRunner:
             self._deliver_again(sink, at)
             if committed > at.epoch:
                 # A crash came after the target had committed, and before that was written down.
+                self._check(at, committed)
                 lsn = self._storage.log.lsn_at_epoch(self._input.id, committed)
                 at = replace(at, epoch=committed, lsn=lsn, committed=committed)
-                self._check(at)
                 self._file.write(at)
-            if at.undo is not None:
+            if at.undo is not None or at.ends is not None:
                 crash_point("sink.taken_back")
-                at = replace(at, undo=None)
+                at = replace(at, undo=None, ends=None)
                 self._file.write(at)
             if self.delivery.warning:
                 _logger.warning("%s", self.delivery.warning)
-        self._position, self.durable_lsn = at, at.lsn
+        with self._done:
+            self._position, self.durable_lsn, self._recovered = at, at.lsn, True
+            self._done.notify_all()
         self._life.to(SinkState.RUNNING)
 
     def _deliver_again(self, sink: Sink, at: Position) -> None:
@@ -192,16 +189,18 @@ class SinkRunner:
             hint=f"Drop sink {self.name} and create it again, with an empty target.",
         )
 
-    def _check(self, at: Position) -> None:
-        """Raises an error if the log does not continue after a position."""
-        log = self._storage.log
+    def _check(self, at: Position, delivered: int) -> None:
+        """Raises an error if the log does not continue after an epoch that was delivered. One that the log did not have is not the one that gets its number later: that is written down."""
+        log, stream = self._storage.log, self._input.id
         hint = f"Restore the folder from a backup, or drop sink {self.name} and create it again."
-        delivered = f"Sink {self.name} has delivered epoch {at.epoch} of {self._input.name}"
-        if at.epoch > log.epoch(self._input.id):
-            last = log.epoch(self._input.id)
-            raise fail("PSK-6001", f"{delivered}, but the log ends with epoch {last}.", hint=hint)
-        if at.epoch and not log.reaches_back(self._input.id, at.epoch):
-            raise fail("PSK-5011", f"{delivered}, and the next epoch is no longer retained.", hint=hint)
+        said = f"Sink {self.name} has delivered epoch {delivered} of {self._input.name}"
+        last = log.epoch(stream) if at.ends is None else at.ends
+        if delivered > last or (delivered == at.epoch and at.lsn > log.head):
+            if at.ends is None:
+                self._file.write(replace(at, ends=min(last, delivered - 1)))
+            raise fail("PSK-6001", f"{said}, but the log ended with epoch {last}: commits are lost.", hint=hint)
+        if delivered and not log.reaches_back(stream, delivered):
+            raise fail("PSK-5011", f"{said}, and the next epoch is no longer retained.", hint=hint)
 
     def _failed(self, error: PenstockError) -> None:
         self._release()
@@ -358,16 +357,15 @@ class SinkRunner:
             self._done.notify_all()
 
     def settle(self, deadline: float | None) -> bool:
-        """Waits until everything committed so far is delivered; False after the timeout.
+        """Waits until everything committed so far is delivered, and what a restore or a crash has left is settled; False after the timeout.
 
         A sink that waits for its next attempt retries immediately. Raises the cause if the sink fails twice during the wait.
         """
         last = self._storage.log.last_entry(self._input.id)
-        if last is None:
-            return True
+        lsn = 0 if last is None else last.lsn
         with self._done:
             known = self._failures
-            while self.durable_lsn < last.lsn and not self._stop.is_set():
+            while not (self._recovered and self.durable_lsn >= lsn) and not self._stop.is_set():
                 # The errors may be gone since the sink last looked.
                 cause = self._held() if self.state is SinkState.HELD else None
                 if self._failures > known + 1 or self._late is not None:

@@ -492,7 +492,7 @@ class Jobs:
         job = self.by_object.get(owner.id)
         if job is None:
             return Trouble(info.name, "stopped", 0.0, lsn, None) if not self.running() else None
-        if job.error is not None and job.state in (JobState.FAILED, JobState.RETRYING):
+        if job.error is not None and job.state in (JobState.FAILED, JobState.RETRYING) and not job.mending:
             return Trouble(info.name, job.state.value, job.failed_at or 0.0, max(lsn, job.figures.reached), job.error)
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -14,6 +15,9 @@ from penstock.disk import make_folder, write_durably
 from penstock.errors import PenstockError, fail
 
 _CHUNK = 8 << 20
+_SCHEMES = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+_OF_BUCKETS = ("s3", "gs", "gcs")
+_SCHEME = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/(/?)")
 
 
 def prefix_of(url: str) -> str:
@@ -44,17 +48,17 @@ class Place:
         self.folder: Path | None = None
         """Of a place that is no object store."""
         self._go_on = go_on
+        _check_form(url, self.url)
         try:
-            if not there:
-                url = Path(url).absolute().as_uri()
-            self._files, path = fs.FileSystem.from_uri(url)
-            self._root = path
-            if url.startswith("file://"):
-                self.folder = Path(path)
-            else:
-                self._root = f"{path.partition('/')[0]}/{prefix_of(self.url)}".rstrip("/")
+            self._files, path = fs.FileSystem.from_uri(url if there else Path(url).absolute().as_uri())
         except (pa.ArrowException, OSError, ValueError) as why:
-            raise _unusable(self.url, why) from why
+            # It may quote the URL, with its secrets.
+            raise _unusable(self.url, str(why).replace(url, self.url)) from None
+        self._root = path
+        if not there or scheme == "file":
+            self.folder = Path(path)
+        elif scheme in _OF_BUCKETS:
+            self._root = f"{path.partition('/')[0]}/{prefix_of(self.url)}".rstrip("/")
 
     def write(self, name: str, source: Path, size: int) -> int:
         """Copies the first bytes of a file; returns their checksum. Raises FileNotFoundError if it is gone."""
@@ -132,8 +136,8 @@ class Place:
         return bool(found.type == fs.FileType.File)
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """All files below a folder, by their names in it."""
-        start = f"{self._root}/{folder}"
+        """All files below a folder, by their names in it; without a name, of the whole place."""
+        start = f"{self._root}/{folder}" if folder else self._root
         try:
             found = self._files.get_file_info(fs.FileSelector(start, allow_not_found=True, recursive=True))
         except (pa.ArrowException, OSError) as why:
@@ -159,7 +163,24 @@ def _chunks(data: BinaryIO, size: int) -> Iterator[bytes]:
         yield chunk
 
 
-def _unusable(what: str, why: Exception) -> PenstockError:
+def _check_form(url: str, shown: str) -> None:
+    """Refuses what Arrow would ignore, or take for something else."""
+    found = _SCHEME.match(url)
+    if not url or "\0" in url:
+        raise _unusable(repr(shown), "it is no place")
+    if found is None:
+        return
+    if found[1] not in _SCHEMES or not found[2]:
+        raise _unusable(
+            shown, f"it begins with {found[0]}, which is not one of {', '.join(f'{s}://' for s in _SCHEMES)}"
+        )
+    if "#" in url or (found[1] == "file" and "?" in url):
+        raise _unusable(
+            shown, "it has parameters or a fragment, which mean nothing here; write %23 and %3F for # and ?"
+        )
+
+
+def _unusable(what: str, why: object) -> PenstockError:
     return fail("PSK-6008", f"{what} cannot be used: {why}.")
 
 

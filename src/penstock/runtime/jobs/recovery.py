@@ -13,10 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from penstock.disk import Witness
 from penstock.errors import PenstockError
 from penstock.runtime.jobs.saved import LEDGER, discard, put_back
 from penstock.runtime.storage.storage import Storage
-from penstock.spark.offsets import check_ledger, epoch_in, numbered, offset_in, reached_in
+from penstock.spark.offsets import (
+    check_ledger,
+    epoch_in,
+    numbered,
+    offset_in,
+    reached_in,
+    recorded_file,
+    recorded_in,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -50,6 +59,15 @@ class Recovery:
 
     def damage(self, folder: Path) -> str | None:
         """Why a checkpoint cannot be what the job goes on from, as far as its offsets tell; None if it can, or there is none."""
+        key, doubtful = self.key(folder), self._storage.doubtful
+        # Commits that the log has lost are not those that get their numbers now.
+        head = self._storage.found if key in doubtful else self._storage.log.head
+        found = self._damage(folder, head)
+        if found is None:
+            doubtful.discard(key)
+        return found
+
+    def _damage(self, folder: Path, head: int) -> str | None:
         checkpoint, ledger = folder / "checkpoint", folder / LEDGER
         try:
             if ledger.exists():
@@ -59,18 +77,19 @@ class Recovery:
         try:
             if (checkpoint / "epoch").exists():
                 epoch = epoch_in((checkpoint / "epoch").read_bytes())
-                lsn = reached_in(epoch, done=True).lsn
+                lsn, recorded = reached_in(epoch, done=True).lsn, recorded_in(epoch)
             elif offsets := numbered(checkpoint / "offsets"):
                 UUID(json.loads((checkpoint / "metadata").read_bytes())["id"])
                 offset = offset_in((checkpoint / "offsets" / str(offsets[-1])).read_bytes())
                 if offset is None:
                     return f"{checkpoint / 'offsets' / str(offsets[-1])} has no offset"
-                lsn = reached_in({"end": offset}, done=True).lsn
+                lsn, recorded = reached_in({"end": offset}, done=True).lsn, Witness(recorded_file(folder)).number
             else:
                 return None
         except (OSError, ValueError, KeyError, TypeError) as why:
             return f"{checkpoint}: {why or type(why).__name__}"
-        head = self._storage.log.head
+        if lsn <= head < recorded:
+            return f"{checkpoint} has recorded epochs up to LSN {recorded}, and the log ends with {head}"
         return f"{checkpoint} has read up to LSN {lsn}, and the log ends with {head}" if lsn > head else None
 
     def roll_back(self, job: Beginning, why: str, attempt: int = 0) -> bool:
@@ -80,6 +99,7 @@ class Recovery:
         ways: Sequence[int | None] = [*reversed(self._storage.checkpoints.ids()), None]
         for way in ways[attempt:]:
             if self._back_to(job, way):
+                self._storage.doubtful.discard(self.key(job.folder))
                 place = "its beginning" if way is None else f"checkpoint {way}"
                 _logger.warning("%s goes on from %s: %s", job.name, place, why)
                 self._storage.totals.database.rolled_back += 1

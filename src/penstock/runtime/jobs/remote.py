@@ -18,7 +18,7 @@ import google_crc32c
 from penstock.disk import crash_point, inner, make_folder, pack_json, read_json, sync_folder, unpack_json, write_json
 from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs.place import Place
-from penstock.runtime.storage.checkpoints import MANIFEST, CheckpointStore, listed
+from penstock.runtime.storage.checkpoints import MANIFEST, CheckpointStore, ids_in, listed
 
 _FORMAT = 1
 _OWNER = "owner.json"
@@ -69,8 +69,7 @@ class RemoteCheckpoints:
 
     def ids(self) -> list[int]:
         """The oldest first."""
-        names = [n.removesuffix(".json") for n in self.place.sizes(_LISTS) if n.endswith(".json")]
-        return sorted(int(n) for n in names if n.isdecimal())
+        return ids_in(n.removesuffix(".json") for n in self.place.sizes(_LISTS) if n.endswith(".json"))
 
     def get(self, id: int) -> Uploaded:
         """Raises PSK-6005 if there is none, PSK-6009 if its list is damaged."""
@@ -78,13 +77,20 @@ class RemoteCheckpoints:
         data = self.place.get(name)
         if data is None:
             known = ", ".join(map(str, self.ids())) or "none"
-            raise fail("PSK-6005", f"{self.place.url} has no checkpoint {id}. There are: {known}.")
+            raise fail(
+                "PSK-6005",
+                f"{self.place.url} has no checkpoint {id}. There are: {known}.",
+                hint=f"penstock checkpoint list {self.place.url} shows them.",
+            )
         try:
             found = unpack_json(data, _FORMAT, Path(name))
             files = {inner(path): (int(size), int(crc)) for path, (size, crc) in found.pop("files").items()}
-            return Uploaded(**found | {"files": files})
+            made = Uploaded(**found | {"files": files})
         except (KeyError, TypeError, ValueError, AttributeError) as why:
             raise self._damaged(name) from why
+        if made.id != id:
+            raise self._damaged(name, f"it lists checkpoint {made.id}")
+        return made
 
     def upload(self, store: CheckpointStore, id: int, owner: str) -> bool:
         """Copies what is not there yet; False if all of it is. Raises PSK-6005 if the checkpoint is no longer kept, PSK-6001 if it is damaged, PSK-6008 if the place is another database's."""
@@ -139,15 +145,15 @@ class RemoteCheckpoints:
             )
         return True
 
-    def prune(self, keep: int) -> list[int]:
-        """Removes all but the newest checkpoints, and files that no checkpoint has; returns those removed."""
+    def prune(self, keep: int, spare: int | None = None) -> list[int]:
+        """Removes all but the newest checkpoints and the one to `spare`, and files that no checkpoint has; returns those removed."""
         known = self.ids()
-        gone = known[:-keep]
+        gone = [id for id in known[:-keep] if id != spare]
         for id in gone:
             self.place.remove(f"{_LISTS}/{id}.json")
             crash_point("upload.pruned")
         needed: set[str] = set()
-        for id in known[-keep:]:
+        for id in sorted(set(known) - set(gone)):
             try:
                 needed |= {_object(path, *facts) for path, facts in self.get(id).files.items()}
             except PenstockError as why:
@@ -199,10 +205,15 @@ def _object(path: str, size: int, crc: int) -> str:
 
 def remote(url: str, root: Path | None = None, go_on: Callable[[], None] | None = None) -> RemoteCheckpoints:
     """The checkpoints in a place; `root` is the folder of the database, in which they cannot be."""
+    return RemoteCheckpoints(place_outside(url, root, go_on))
+
+
+def place_outside(url: str, root: Path | None, go_on: Callable[[], None] | None = None) -> Place:
+    """Raises PSK-6008 for a place in the folder of the database."""
     place = Place(url, go_on) if go_on is not None else Place(url)
     if root is not None and place.folder is not None and place.folder.resolve().is_relative_to(root.resolve()):
         raise fail("PSK-6008", f"{place.url} is in the folder of the database.")
-    return RemoteCheckpoints(place)
+    return place
 
 
 __all__ = ["RemoteCheckpoints", "Uploaded", "identity", "remote"]

@@ -7,15 +7,26 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock.catalog.file import read_catalog
-from penstock.disk import make_folder
+from penstock.disk import make_folder, write_durably
 from penstock.errors import fail
+from penstock.log import LOCK, FolderLock
 from penstock.runtime.jobs.place import Place
-from penstock.runtime.jobs.remote import RemoteCheckpoints
+from penstock.runtime.jobs.remote import RemoteCheckpoints, place_outside
 from penstock.runtime.jobs.restoring import put_back_all
-from penstock.runtime.storage.checkpoints import CATALOG, MANIFEST, CheckpointStore, Manifest, listed
-from penstock.runtime.storage.format import write_format
-from penstock.runtime.storage.layout import Layout
-from penstock.runtime.storage.restoring import Present, decide, finish, prepare
+from penstock.runtime.storage.checkpoints import (
+    CATALOG,
+    INCOMING,
+    MANIFEST,
+    CheckpointStore,
+    Manifest,
+    listed,
+    read_manifest,
+)
+from penstock.runtime.storage.layout import Layout, remove
+from penstock.runtime.storage.restoring import IMPORT, Present, decide, decided, finish, prepare
+
+_UNFINISHED = "unfinished"
+"""A file beside a savepoint that is being written."""
 
 
 def export_checkpoint(store: CheckpointStore, id: int, url: str) -> Manifest:
@@ -25,42 +36,103 @@ def export_checkpoint(store: CheckpointStore, id: int, url: str) -> Manifest:
     with store.lent(id) as (folder, manifest):
         if not manifest.whole:
             raise fail("PSK-6006", f"Checkpoint {id} was made by an earlier version, which saved queries alone.")
-        place = Place(url)
-        if place.has(MANIFEST):
-            raise fail("PSK-6008", f"{place.url} has a savepoint already.")
-        if RemoteCheckpoints(place).ids():
-            raise fail("PSK-6008", f"{place.url} has the checkpoints of a database.")
+        place = place_outside(url, store.folder.parent)
+        _claim(place)
         for name, (size, crc) in listed(manifest).items():
             if place.write(name, folder / name, size) != crc:
                 raise fail("PSK-6001", f"{store.path(id) / name} is damaged: its checksum does not match.")
             if place.read(name, None) != (size, crc):
                 raise fail("PSK-6009", f"{place.url}/{name} is not what was written: its checksum does not match.")
         place.write(MANIFEST, folder / MANIFEST, (folder / MANIFEST).stat().st_size)
+        place.remove(_UNFINISHED)
         return manifest
+
+
+def _claim(place: Place) -> None:
+    """What an export that was interrupted has left is written again."""
+    if place.has(MANIFEST):
+        raise fail("PSK-6008", f"{place.url} has a savepoint already.")
+    if RemoteCheckpoints(place).ids():
+        raise fail("PSK-6008", f"{place.url} has the checkpoints of a database.")
+    if not place.has(_UNFINISHED):
+        if place.sizes(""):
+            raise fail("PSK-6008", f"{place.url} has other files.")
+        place.put(_UNFINISHED, b"")
+
+
+def find_savepoint(url: str, *, verify: bool) -> Manifest | None:
+    """The savepoint in a place; `verify` reads all of it. None if there is none; raises PSK-6001 or PSK-6009 if it is damaged."""
+    place = Place(url)
+    data = place.get(MANIFEST)
+    if data is None:
+        return None
+    manifest = read_manifest(data, Path(place.url) / MANIFEST, "The savepoint cannot be used.")
+    for name, known in listed(manifest).items() if verify else ():
+        if not place.has(name):
+            raise fail("PSK-6009", f"{place.url}/{name} is missing.")
+        if place.read(name, None) != known:
+            raise fail("PSK-6009", f"{place.url}/{name} is damaged: its checksum does not match.")
+    return manifest
 
 
 def import_checkpoint(url: str, folder: Path, id: int | None = None) -> Manifest:
     """Makes a database from a savepoint, or from a checkpoint that a database has uploaded, the newest without `id`; in a folder that does not exist or is empty. Everything is compared
-    with its checksums. Sinks go on where they were; only one of both databases may deliver."""
-    layout = Layout(folder.absolute())
-    if layout.root.exists() and any(layout.root.iterdir()):
-        raise fail("PSK-6008", f"{folder} is not empty.")
-    place, store = Place(url), CheckpointStore(layout.checkpoints)
-    incoming = layout.checkpoints / "0"
-    make_folder(incoming)
+    with its checksums. Sinks go on where they were; only one of both databases may deliver. If it fails, the folder is as it was."""
+    root = folder.absolute()
     try:
-        _fetch(place, id, store, incoming)
-        manifest = replace(store.manifest(0), id=0)
-        content = read_catalog(incoming / CATALOG)
-        serial = content.serial if content is not None else 0
-        made = prepare(layout.root, store, manifest, Present(manifest.lsn, {}, 1, serial))
-        put_back_all(store, manifest, made)
-        decide(layout.root, made, manifest)
-        finish(layout.root)
-        write_format(layout.root, manifest.folder)
+        existed = root.exists()
+        if existed and not root.is_dir():
+            raise fail("PSK-6008", f"{folder} is not a folder.")
+    except OSError as why:
+        raise fail("PSK-6008", f"{folder} cannot be used: {why.strerror or why}.") from why
+    lock = FolderLock(root)
+    lock.acquire()
+    try:
+        found = [p for p in root.iterdir() if p.name != LOCK]
+        if found and not _was_interrupted(root):
+            raise fail("PSK-6008", f"{folder} is not empty.")
+        try:
+            return _import(Place(url), root, id)
+        except BaseException:
+            if not decided(root):
+                _clear(root)
+            raise
     finally:
-        shutil.rmtree(incoming, ignore_errors=True)
-    return manifest
+        lock.release()
+        if not existed and [p.name for p in root.iterdir()] == [LOCK]:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def _was_interrupted(root: Path) -> bool:
+    return (root / IMPORT).exists() and not decided(root)
+
+
+def _clear(root: Path) -> None:
+    """The mark last: without it the rest would be an empty database."""
+    for path in root.iterdir():
+        if path.name not in (LOCK, IMPORT):
+            remove(path)
+    remove(root / IMPORT)
+
+
+def _import(place: Place, root: Path, id: int | None) -> Manifest:
+    _clear(root)
+    write_durably(root / IMPORT, b"")
+    layout = Layout(root)
+    store = CheckpointStore(layout.checkpoints)
+    incoming = store.path(INCOMING)
+    make_folder(incoming)
+    _fetch(place, id, store, incoming)
+    found = store.manifest(INCOMING)
+    manifest = replace(found, id=INCOMING)
+    content = read_catalog(incoming / CATALOG)
+    serial = content.serial if content is not None else 0
+    made = prepare(root, store, manifest, Present(manifest.lsn, {}, 1, serial))
+    put_back_all(store, manifest, made)
+    decide(root, made, found)
+    finish(root)
+    shutil.rmtree(incoming, ignore_errors=True)
+    return found
 
 
 def _fetch(place: Place, id: int | None, store: CheckpointStore, incoming: Path) -> None:
@@ -69,9 +141,13 @@ def _fetch(place: Place, id: int | None, store: CheckpointStore, incoming: Path)
     if ids or id is not None:
         uploaded.fetch(id if id is not None else ids[-1], incoming)
         return
+    if not place.has(MANIFEST):
+        raise fail("PSK-6008", f"{place.url} has no savepoint, and no checkpoints of a database.")
     place.read(MANIFEST, incoming / MANIFEST)
-    for name, known in listed(store.manifest(0)).items():
+    for name, known in listed(store.manifest(INCOMING)).items():
         target = incoming / name
         make_folder(target.parent)
+        if not place.has(name):
+            raise fail("PSK-6009", f"{place.url}/{name} is missing.")
         if place.read(name, target) != known:
             raise fail("PSK-6009", f"{place.url}/{name} is damaged: its checksum does not match.")

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
 import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.catalog.objects import Kind
+from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.checkpoint import StreamCheckpoint
+from penstock.errors import PenstockError, fail
 from penstock.log import Pinned
 from penstock.log.state import ObjectState
 from penstock.runtime.jobs.saved import LEDGER, Saved, capture
 from penstock.runtime.storage.checkpoints import CATALOG, LOG, CheckpointDraft, Manifest, SavedJob, SavedSink
+from penstock.runtime.storage.contents import complete
 from penstock.runtime.storage.position import position_of
 from penstock.runtime.storage.storage import Storage
 from penstock.serve.ondisk import MANIFEST as CONTENTS
 from penstock.serve.ondisk import files_of
 
 _ATTEMPTS = 5
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class Linked:
     catalog: int
     sinks: Mapping[str, SavedSink]
     plans: Mapping[str, str]
+    damaged: tuple[str, ...]
     begun: float
     undo: ExitStack
 
@@ -84,6 +92,7 @@ class Linked:
                 until=until,
                 sinks=self.sinks,
                 plans=self.plans,
+                damaged=self.damaged,
             )
 
 
@@ -93,16 +102,20 @@ def save(storage: Storage, jobs: Mapping[str, Captured]) -> Manifest:
 
 
 def link(storage: Storage, jobs: Mapping[str, Captured], failing: Collection[int] = ()) -> Linked:
-    """Begins a checkpoint of the database with jobs that were captured before. No statement may change objects during the call, which is quick. Raises PSK-7004.
+    """Begins a checkpoint of the database with jobs that were captured before. No statement may change objects during the call, which is quick. Raises PSK-7004, PSK-6001 if a file of the database is gone.
 
     `failing` are the sinks that cannot deliver now.
     """
     for attempt in range(_ATTEMPTS):
         try:
             return _begin(storage, jobs, failing)
-        except FileNotFoundError:
+        except FileNotFoundError as why:
             if attempt == _ATTEMPTS - 1:
-                raise
+                raise fail(
+                    "PSK-6001",
+                    f"{why.filename} is missing: no checkpoint can be made of this database.",
+                    hint="Restore the file from a backup, or go back to an earlier checkpoint: RESTORE FROM CHECKPOINT n WITH (backup = 'false').",
+                ) from why
             # Spark has removed a file since its job was captured.
             jobs = capture_all(storage)
     raise AssertionError
@@ -115,7 +128,7 @@ def _begin(storage: Storage, jobs: Mapping[str, Captured], failing: Collection[i
     with ExitStack() as undo:
         draft = undo.enter_context(storage.checkpoints.draft(storage.checkpoints.next_id()))
         with storage.pinned() as pinned:
-            _link(storage, draft, pinned)
+            damaged = _link(storage, draft, pinned)
             for key, captured in jobs.items():
                 for name, path in captured.saved.large.items():
                     draft.add(f"{key}/{name}", path)
@@ -130,34 +143,57 @@ def _begin(storage: Storage, jobs: Mapping[str, Captured], failing: Collection[i
             catalog=storage.catalog.serial,
             sinks=sinks,
             plans={names[i]: plan for i, plan in storage.catalog.plans.items() if i in names},
+            damaged=tuple(damaged),
             begun=begun,
             undo=undo.pop_all(),
         )
 
 
-def _link(storage: Storage, draft: CheckpointDraft, pinned: Pinned) -> None:
+def _link(storage: Storage, draft: CheckpointDraft, pinned: Pinned) -> list[str]:
+    """Returns the objects whose contents are left out, because they are damaged."""
     layout = storage.layout
     if not layout.catalog.exists():
         storage.catalog.save()
     draft.put(CATALOG, layout.catalog.read_bytes())
     draft.put(f"{LOG}/floors.json", pinned.floors)
     for path, size in pinned.segments:
-        draft.add(f"{LOG}/{path.name}", path, size)
+        draft.add(f"{LOG}/{path.name}", path, size, grows=path == pinned.segments[-1][0])
+    damaged = []
     for info in storage.catalog.objects():
-        snapshot = layout.snapshot(info.id)
-        if info.has_contents and snapshot.exists():
-            draft.add(snapshot.relative_to(layout.root).as_posix(), snapshot)
-        place = layout.contents(info.id)
-        if info.has_contents and (place / CONTENTS).exists():
-            listed = (place / CONTENTS).read_bytes()
-            within = place.relative_to(layout.root).as_posix()
-            draft.put(f"{within}/{CONTENTS}", listed)
-            for name in files_of(listed, place):
-                draft.add(f"{within}/{name}", place / name)
+        if info.has_contents:
+            found = None if info.id in storage.damage else _contents(storage, info)
+            if found is None:
+                damaged.append(info.name)
+            for file, listed in (found or {}).items():
+                name = file.relative_to(layout.root).as_posix()
+                draft.add(name, file) if listed is None else draft.put(name, listed)
     # A member of a shared job has a folder for what it began with, and a sink one for its position.
     for folder in {*folders(storage), *(f"jobs/{o.id}" for o in storage.catalog.objects())}:
         for path in _begun_with(layout.root / folder):
             draft.add(path.relative_to(layout.root).as_posix(), path)
+    return damaged
+
+
+def _contents(storage: Storage, info: ObjectInfo) -> dict[Path, bytes | None] | None:
+    """The files of the contents of an object; with their bytes those that may be replaced. Raises FileNotFoundError or PSK-6001 if one is gone or damaged that was whole
+    when the object was attached; None in a database that is not open."""
+    snapshot, place = storage.layout.snapshot(info.id), storage.layout.contents(info.id)
+    found: dict[Path, bytes | None] = {}
+    try:
+        if (place / CONTENTS).exists():
+            listed = (place / CONTENTS).read_bytes()
+            found = {place / CONTENTS: listed} | dict.fromkeys(place / name for name in files_of(listed, place))
+        if snapshot.exists():
+            found[snapshot] = None
+        gone = [path for path in found if not path.is_file()]
+        if gone or not (found or complete(storage.log, info.id)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str([*gone, snapshot][0]))
+    except (FileNotFoundError, PenstockError) as why:
+        if storage.find(info.id) is not None:
+            raise
+        _logger.warning("the checkpoint is without the contents of %s: %s", info.name, why)
+        return None
+    return found
 
 
 def _begun_with(folder: Path) -> list[Path]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +25,7 @@ from penstock.runtime.statements.visible import rows_of_key, visible
 from penstock.runtime.storage.writes import Write
 from penstock.sql import statements as st
 from penstock.sql.bind.inlining import Inlining
+from penstock.sql.dml import is_default
 from penstock.sql.names import suggestion
 
 
@@ -42,7 +45,7 @@ def run_write(session: Session, s: st.Statement, bound: Bound | None = None) -> 
             _open(session)
             session.pending = None
         case st.Insert():
-            return _write(session, None, lambda: [_insert(session, s, bound or {})])
+            return _write(session, None, lambda: _inserts(session, s, bound or {}))
         case st.CopyFrom():
             return _write(session, None, lambda: [copied_in(session, s)])
         case st.Update():
@@ -72,8 +75,27 @@ def _write(session: Session, alone: ObjectInfo | None, prepare: Callable[[], lis
         with session.writer.alone([alone] if alone is not None else []):
             writes = prepare()
             session.last_lsn = session.writer.commit(writes, fresh=alone is not None)
-    count = max(sum(b.num_rows for b in part.batches) for _, _, part in writes)
+    counts = [sum(b.num_rows for b in part.batches) for _, _, part in writes]
+    # A changed row is deleted and inserted.
+    count = sum(counts) if all(action == "insert" for _, action, _ in writes) else max(counts)
     return pa.table({"rows": pa.array([count], pa.int64())})
+
+
+def _inserts(session: Session, s: st.Insert, bound: Bound) -> list[Write]:
+    """One write, or one for each run of rows with DEFAULT in the same columns, which are left out."""
+    if s.values is None or not any(is_default(e) for row in s.values for e in row):
+        return [_insert(session, s, bound)]
+    names = s.columns or [c.name for c in session.writer.target(s.target).columns]
+    out = []
+    for left_out, run in groupby(s.values, key=lambda row: tuple(map(is_default, row))):
+        if len(left_out) != len(names):
+            raise fail("PSK-1016", f"{len(left_out)} values are given for {len(names)} columns.")
+        if all(left_out):
+            raise fail("PSK-1012", "A row has no value but DEFAULT.", hint="Write the value of one column.")
+        kept = [i for i, omitted in enumerate(left_out) if not omitted]
+        rows = tuple(tuple(row[i] for i in kept) for row in run)
+        out.append(_insert(session, replace(s, columns=tuple(names[i] for i in kept), values=rows), bound))
+    return out
 
 
 def _insert(session: Session, s: st.Insert, bound: Bound) -> Write:

@@ -52,7 +52,7 @@ _READING = (st.Select, st.Subscribe, st.DeclareCursor, st.Fetch, st.CloseCursor)
 def execute(session: Session, sql: str, params: Params = None) -> Outcome:
     """Executes the statements of a script in order and returns the last outcome. The first error ends the script and names its statement."""
     engine = session.engine
-    if engine.lifecycle.state is not State.FAULTED:
+    if engine.lifecycle.state is not State.FAULTED and engine.storage.is_open:
         engine.check_open()
     # What is prepared was bound for a session that sees everything.
     prepared = session.prepared.find(sql, engine.settings) if session.variables is None else None
@@ -77,7 +77,7 @@ def execute(session: Session, sql: str, params: Params = None) -> Outcome:
     for number, statement in ordered(statements, lambda name: engine.catalog.get(name) is not None):
         try:
             if not isinstance(statement, st.StartPipeline):
-                # It starts a new JVM; everything else needs one.
+                # It starts a new JVM, and opens files again; everything else needs both.
                 engine.check_open()
             with engine.tracing.statement(statement):
                 if isinstance(statement, st.Select) and prepared is not None:

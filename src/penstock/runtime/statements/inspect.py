@@ -181,12 +181,15 @@ def _status(engine: Engine, info: ObjectInfo, hub: dict[int, ChannelStats]) -> O
 
 
 def _kept(engine: Engine, info: ObjectInfo) -> tuple[tuple[OperatorStatus, ...], str | None]:
-    """The operators of a query, and what there is to say of their state; after the end of the JVM, what was known of them."""
+    """The operators of a query, and what there is to say of their state. What was last known of them after the end of the JVM, and while the query leaves its job or is replaced in it."""
     operators: tuple[OperatorStatus, ...] = ()
     warning = None
     try:
         for one in engine.jobs.of(info):
-            operators += operator_status(engine, one, info)
+            found = _operators(engine, one, info)
+            if found is None:
+                return engine.jobs.last_seen.get(info.id, ()), None
+            operators += found
             warning = warning or one.warning(info.id)
     except PenstockError:
         return engine.jobs.last_seen.get(info.id, ()), None
@@ -209,11 +212,13 @@ def backlog(engine: Engine, info: ObjectInfo) -> tuple[int, int]:
     return sum(size for size, _ in found), sum(rows for _, rows in found)
 
 
-def operator_status(engine: Engine, job: Job, info: ObjectInfo) -> tuple[OperatorStatus, ...]:
-    """The operators of a query in its job, which it may share."""
-    hosted = engine.jobs.hosted.member(info.id)
-    operators = engine.jobs.plan(info).compiled.operators if hosted else job.kernel.operators
-    return tuple(OperatorStatus(o.name, f.rows, f.bytes) for o, f in zip(operators, job.kept(info.id), strict=True))
+def _operators(engine: Engine, job: Job, info: ObjectInfo) -> tuple[OperatorStatus, ...] | None:
+    """The operators of a query in its job; None if the job, which the query may share, does not run this plan at the moment."""
+    operators = engine.jobs.plan(info).compiled.operators if job.shared else job.kernel.operators
+    kept = job.kept(info.id)
+    if len(kept) != len(operators):
+        return None
+    return tuple(OperatorStatus(o.name, f.rows, f.bytes) for o, f in zip(operators, kept, strict=True))
 
 
 def lag_ms(engine: Engine, info: ObjectInfo) -> int:
@@ -398,7 +403,10 @@ def _show_checkpoints(engine: Engine) -> pa.Table:
     shown = pa.table({name: pa.array(values, pa.int64()).cast(kind) for name, (values, kind) in columns.items()})
     uploads = engine.uploads
     there = [c.id in uploads.there if uploads.enabled else None for c in kept]
-    return shown.append_column("uploaded", pa.array(there, pa.bool_()))
+    damaged = [", ".join(c.damaged) or None for c in kept]
+    return shown.append_column("uploaded", pa.array(there, pa.bool_())).append_column(
+        "damaged", pa.array(damaged, pa.string())
+    )
 
 
 def _show_log(engine: Engine) -> pa.Table:

@@ -28,7 +28,7 @@ from penstock.sql.query import ParsedQuery
 
 _CAUSE_S = 2.0
 _CATCH_UP_S = 60.0
-"""The old version stands still meanwhile; the new one had caught up a moment before."""
+"""The old version is held meanwhile; the new one had caught up a moment before."""
 
 
 def alter_query(engine: Engine, s: st.AlterQuery) -> None:
@@ -40,7 +40,7 @@ def alter_query(engine: Engine, s: st.AlterQuery) -> None:
     4. the difference between both results is one commit, and the job of the new version goes on in place of the old.
 
     Whatever fails before the third step leaves the old version running. Without REBUILD, the operators of the new version are those of the old one, which may
-    compute other aggregates, and append-only results go on: nothing is computed anew.
+    compute other aggregates, and append-only results go on: nothing is recomputed.
     """
     with engine.ddl:
         info = _target(engine, s)

@@ -8,7 +8,7 @@ from penstock.catalog.objects import Kind
 from penstock.errors import fail
 from penstock.log import Part
 from penstock.runtime.engine import Engine
-from penstock.runtime.jobs.restoring import carried_out, fetch_missing, planned, prepared
+from penstock.runtime.jobs.restoring import Before, carried_out, fetch_missing, planned, prepared, settled
 
 _SHOWN = (Kind.TABLE, Kind.LOOKUP, Kind.STREAM, Kind.VIEW)
 
@@ -30,20 +30,23 @@ def restore(engine: Engine, id: int, *, backup: bool = True, keep_delivered: boo
     """
     with engine.checkpoints.alone:
         engine.check_open()
-        fetch_missing(engine.storage, id)
+        storage = engine.storage
+        fetch_missing(storage.layout, storage.checkpoints, engine.settings.checkpoint.url, id)
         return _restore(engine, id, backup=backup, keep_delivered=keep_delivered)
 
 
 def _restore(engine: Engine, id: int, *, backup: bool, keep_delivered: bool) -> Restored:
     with engine.ddl:
         engine.check_open()
-        restoration = planned(engine.storage, id, engine.access, keep_delivered=keep_delivered)
+        restoration = planned(Before.of(engine.storage), id, engine.access, keep_delivered=keep_delivered)
         why = fail("PSK-6007", f"The database is being restored from checkpoint {id}.")
         with engine.exchanging(why):
             saved = engine.checkpoints.make(prune=False).id if backup else None
-            made = prepared(engine.storage, restoration)
-            engine.reopen(carried_out(engine.storage, made, restoration))
-            _tell(engine, id)
+            before = Before.of(engine.storage)
+            # Until now rows may have been committed and delivered.
+            restoration = settled(before, restoration.manifest, engine.access, keep_delivered=keep_delivered)
+            made = prepared(before, restoration)
+            engine.reopen(carried_out(before, made, restoration), lambda: _tell(engine, id))
         return Restored(id, restoration.manifest.lsn, saved)
 
 

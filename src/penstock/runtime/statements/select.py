@@ -35,14 +35,18 @@ def select(session: Session, query: ParsedQuery, prepared: Prepared | None = Non
     engine.check_readable(known, stale=_stale(query))
     if session.variables is not None:
         return _select_ruled(session, query, batch, known)
-    if batch.duckdb_sql is not None and _is_stored(session, known):
-        point = point_select(query, known[0]) if spark_as_known(engine.settings) else None
-        rows = _select_point(session, point, {}) if point is not None else None
-        if rows is None:
+    if _is_stored(session, known):
+        rows = (
+            _select_point(session, point, {}) if (point := _point(session, query, batch, known)) is not None else None
+        )
+        if rows is None and batch.duckdb_sql is not None:
             rows = _typed(engine.store.query(batch.duckdb_sql, {i.name: i.id for i in known}, mapped=mapped))
-        if prepared is not None and isinstance(prepared.statement, st.Select):
-            prepared.bindings = Bindings(tuple(known), batch, point_select(prepared.statement.query, known[0]))
-        return rows
+        if rows is not None:
+            if prepared is not None and isinstance(prepared.statement, st.Select):
+                prepared.bindings = Bindings(
+                    tuple(known), batch, _point(session, prepared.statement.query, batch, known)
+                )
+            return rows
     check_query(engine, query)
     with located(query):
         files = {name: file_rows(engine, read) for name, read in batch.files}
@@ -75,10 +79,25 @@ def answered_by(session: Session, query: ParsedQuery) -> str:
     if batch.plan is not None:
         return f"SELECT: answered by Spark with the operators of a view, because {batch.unequal}"
     if batch.duckdb_sql is None:
+        point = _point(session, query, batch, known) if _is_stored(session, known) else None
+        if point is not None and matched(point.info, point.alias, point.where, {}) is not None:
+            return "SELECT: answered by key, from the view store"
         return f"SELECT: answered by Spark, because {batch.unequal}"
     if not _is_stored(session, known):
         return "SELECT: answered by Spark, because the view store does not have the rows"
     return "SELECT: answered by DuckDB, from the view store"
+
+
+def _point(session: Session, query: ParsedQuery, batch: BatchQuery, known: Sequence[ObjectInfo]) -> PointSelect | None:
+    """The query as a read of one key, which needs no engine; None if it is more."""
+    if len(known) != 1 or batch.files or batch.plan is not None or not spark_as_known(session.engine.settings):
+        return None
+    found = point_select(query, known[0])
+    if found is None:
+        return None
+    # The rows of a named query are not those of the object that it reads.
+    named = session.engine.catalog.get(query.ast.args["from_"].name)
+    return found if named is not None and named.id == known[0].id else None
 
 
 def _is_stored(session: Session, known: list[ObjectInfo]) -> bool:

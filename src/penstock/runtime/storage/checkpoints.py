@@ -7,7 +7,9 @@ the contents that the log no longer has, the files of jobs, and what queries beg
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,23 +30,33 @@ from penstock.disk import (
     read_json,
     sync_file,
     sync_folder,
+    unpack_json,
     unwritable,
     write_durably,
     write_json,
 )
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.log.maps import map_file
 from penstock.runtime.storage.format import FORMAT as FOLDER
+from penstock.runtime.storage.layout import remove
 from penstock.runtime.storage.lending import lent, remove_left
 
 FORMAT = 3
 CATALOG = "catalog.json"
 LOG = "log"
-_NEW = ".new"
+_NEW, _GONE = ".new", ".gone"
 MANIFEST = "manifest.json"
 BODY = "body"
 _LAST = "last.json"
+INCOMING = 0
+"""The folder of a checkpoint that is being imported; its manifest has the id that it had elsewhere."""
+_ID = re.compile("[1-9][0-9]{0,18}")
 _HINT = "An older checkpoint may be whole: penstock checkpoint verify says which are."
+
+
+def ids_in(names: Iterable[str]) -> list[int]:
+    """The ids among the names of checkpoints, the oldest first."""
+    return sorted(int(n) for n in names if _ID.fullmatch(n))
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,8 @@ class Manifest:
     files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     folder: int = 0
     """The format of the folder."""
+    damaged: tuple[str, ...] = ()
+    """Objects whose contents were damaged, and are not in it."""
 
     @property
     def whole(self) -> bool:
@@ -97,17 +111,56 @@ def listed(manifest: Manifest) -> dict[str, tuple[int, int]]:
     return {BODY: manifest.body, **large, **manifest.files}
 
 
+@dataclass(frozen=True)
+class Summed:
+    """The checksum of the first bytes of a file, which are on disk. A file that has been removed may give its inode to another one: that has another name or time."""
+
+    name: str
+    time_ns: int
+    size: int
+    crc: int
+
+
+def read_manifest(data: bytes, path: Path, lost: str) -> Manifest:
+    """The manifest in a file. Raises PSK-6001 with what is `lost` if it is damaged, PSK-6002 if a newer version wrote it."""
+    try:
+        found = unpack_json(data, FORMAT, path)
+        jobs = {
+            inner(key): SavedJob(
+                j["base"], j["lsn"], j["roster"], {inner(n): (s, c) for n, (s, c) in j["large"].items()}
+            )
+            for key, j in found.pop("jobs").items()
+        }
+        sinks = {name: SavedSink(**s) for name, s in found.pop("sinks", {}).items()}
+        files = {inner(name): (s, c) for name, (s, c) in found.pop("files", {}).items()}
+        tuples = {"body": tuple(found["body"]), "damaged": tuple(map(str, found.get("damaged", ())))}
+        return Manifest(**found | {"jobs": jobs, "sinks": sinks, "files": files} | tuples)
+    except (KeyError, TypeError, ValueError, AttributeError) as why:
+        raise fail("PSK-6001", f"{path} is damaged: {why}. {lost}", hint=_HINT) from why
+
+
 class CheckpointStore:
     """The checkpoints of a database. One thread at a time writes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._sums: dict[int, tuple[int, int]] = {}
-        """Of files that never change, or only grow, by inode: how many bytes of it are on disk, and their checksum."""
+        self._sums: dict[int, Summed] = {}
+        """By inode."""
+        self._last = 0
 
     def ids(self) -> list[int]:
-        """The checkpoints that were completed, oldest first."""
-        return sorted(int(f.name) for f in self.folder.glob("*") if f.name.isdecimal())
+        """The checkpoints that were completed, oldest first. Raises PSK-6001 if that is unknown."""
+        try:
+            with os.scandir(self.folder) as found:
+                return ids_in(f.name for f in found if f.is_dir())
+        except FileNotFoundError:
+            return []
+        except OSError as why:
+            raise fail(
+                "PSK-6001",
+                f"{self.folder} cannot be read: {why.strerror or why}. Which checkpoints there are is unknown.",
+                hint="Give the process access to the folder.",
+            ) from why
 
     def next_id(self) -> int:
         """An id that no checkpoint has had. Raises PSK-6001 if that is unknown."""
@@ -116,31 +169,28 @@ class CheckpointStore:
                 self.folder / _LAST,
                 FORMAT,
                 lost="The last id is unknown.",
-                hint="Write a new one, or remove the file.",
+                hint="Remove the file: ids then go on after those of the checkpoints that are kept.",
             )
         except FileNotFoundError:
             last = 0
-        return max([int(last), *self.ids()]) + 1
+        # Of this process, also if the folder was emptied meanwhile.
+        self._last = max([self._last, int(last), *self.ids()]) + 1
+        return self._last
 
     def manifest(self, id: int) -> Manifest:
-        """Raises PSK-6001 if it is damaged."""
+        """Raises PSK-6001 if it is damaged, or that of another checkpoint."""
         path = self.path(id) / MANIFEST
-        lost = f"Checkpoint {id} cannot be used."
         try:
-            found = read_json(path, FORMAT, lost=lost, hint=_HINT)
-            jobs = {
-                inner(key): SavedJob(
-                    j["base"], j["lsn"], j["roster"], {inner(n): (s, c) for n, (s, c) in j["large"].items()}
-                )
-                for key, j in found.pop("jobs").items()
-            }
-            sinks = {name: SavedSink(**s) for name, s in found.pop("sinks", {}).items()}
-            files = {inner(name): (s, c) for name, (s, c) in found.pop("files", {}).items()}
-            return Manifest(**found | {"jobs": jobs, "sinks": sinks, "files": files, "body": tuple(found["body"])})
+            found = read_manifest(path.read_bytes(), path, f"Checkpoint {id} cannot be used.")
         except FileNotFoundError as why:
-            raise fail("PSK-6001", f"{path} is missing. {lost}", hint=_HINT) from why
-        except (KeyError, TypeError, ValueError, AttributeError) as why:
-            raise fail("PSK-6001", f"{path} is damaged: {why!r}. {lost}", hint=_HINT) from why
+            raise fail("PSK-6001", f"{path} is missing. Checkpoint {id} cannot be used.", hint=_HINT) from why
+        except OSError as why:
+            raise fail("PSK-6001", f"{path} cannot be read: {why.strerror or why}.", hint=_HINT) from why
+        if id not in (found.id, INCOMING):
+            raise fail(
+                "PSK-6001", f"{path} is that of checkpoint {found.id}. Checkpoint {id} cannot be used.", hint=_HINT
+            )
+        return found
 
     def body(self, manifest: Manifest) -> StreamCheckpoint:
         """Raises PSK-6001 if it is damaged."""
@@ -167,47 +217,64 @@ class CheckpointStore:
             _check(found[name], size, crc)
         return found
 
-    def sum(self, path: Path, size: int) -> int:
-        """The checksum of the first bytes of a file, and makes them durable; of those that were summed before, neither is done again."""
+    def sum(self, path: Path, size: int, name: str, *, grows: bool = False) -> int:
+        """The checksum of the first bytes of a file with a name in checkpoints, and makes them durable; of those that were summed before, neither is done again. Unless it `grows`, it never changes."""
         about = path.stat()
-        done, crc = self._sums.get(about.st_ino, (0, 0))
-        if done > size:
-            done, crc = 0, 0
-        if done < size or not size:
+        known = self._sums.get(about.st_ino)
+        if known is not None and (
+            known.name != name or known.size > size or not (grows or known.time_ns == about.st_mtime_ns)
+        ):
+            known = None
+        done, crc = (known.size, known.crc) if known is not None else (0, int(google_crc32c.value(b"")))
+        if known is None or done < size:
             data = map_file(str(path))
             if data.size < size:
                 raise fail("PSK-6001", f"{path} has {data.size} bytes, and {size} were written.")
-            crc = google_crc32c.extend(crc, data.slice(done, size - done)) if size else google_crc32c.value(b"")
+            crc = int(google_crc32c.extend(crc, data.slice(done, size - done))) if size else crc
             sync_file(path)
-            self._sums[about.st_ino] = (size, crc)
-        return int(crc)
+        self._sums[about.st_ino] = Summed(name, about.st_mtime_ns, size, crc)
+        return crc
 
-    def forget_sums(self, files: Iterable[Path]) -> None:
-        """Before files are removed: the inode of one that has no other name may become that of another file."""
-        for path in files:
-            with suppress(OSError):
-                about = path.stat()
-                if about.st_nlink == 1:
-                    self._sums.pop(about.st_ino, None)
-
-    def prune(self, keep: int) -> list[int]:
-        """Removes all but the newest checkpoints, and what a crash has left of unfinished ones; returns those removed."""
+    def prune(self, keep: int, spare: int | None = None) -> list[int]:
+        """Removes all but the newest checkpoints and the one to `spare`, and what a crash has left of unfinished ones; returns those removed."""
         known = self.ids()
-        gone = known[:-keep] if keep else known
+        gone = [id for id in (known[:-keep] if keep else known) if id != spare]
         if gone and gone[-1] == known[-1]:
             write_json(self.folder / _LAST, known[-1], FORMAT)
         for id in gone:
-            # Without its manifest it is no checkpoint, whatever else is still there.
-            (self.path(id) / MANIFEST).unlink(missing_ok=True)
+            try:
+                # Under this name it is no checkpoint, however much of it is still there.
+                os.replace(self.path(id), self.folder / f"{id}{_GONE}")
+            except OSError as why:
+                raise unwritable(self.path(id), why) from why
             crash_point("checkpoint.pruned")
-            shutil.rmtree(self.path(id), ignore_errors=True)
-        for left in self.folder.glob(f"*{_NEW}"):
-            shutil.rmtree(left, ignore_errors=True)
+            remove(self.folder / f"{id}{_GONE}")
+        for left in (*self.folder.glob(f"*{_NEW}"), *self.folder.glob(f"*{_GONE}"), self.path(INCOMING)):
+            remove(left)
         remove_left(self.folder)
         if gone:
             kept = self._inodes()
             self._sums = {inode: known for inode, known in self._sums.items() if inode in kept}
         return gone
+
+    def newest(self) -> Manifest | None:
+        """The newest checkpoint whose manifest can be read; None if there is none."""
+        with suppress(PenstockError):
+            for id in reversed(self.ids()):
+                with suppress(PenstockError):
+                    return self.manifest(id)
+        return None
+
+    def spared(self, keep: int) -> Manifest | None:
+        """The newest checkpoint in which no contents were damaged, if it is not among the newest. Raises PSK-6001 if it is unknown which there are."""
+        for place, id in enumerate(reversed(self.ids())):
+            try:
+                found = self.manifest(id)
+            except PenstockError:
+                continue
+            if not found.damaged:
+                return found if place >= keep else None
+        return None
 
     def _inodes(self) -> set[int]:
         """Of the files of all checkpoints."""
@@ -234,7 +301,10 @@ class CheckpointStore:
                     "PSK-6001", f"{why.filename} is missing. Checkpoint {id} cannot be used.", hint=_HINT
                 ) from why
             except OSError as why:
-                raise unwritable(self.path(id), why) from why
+                if why.errno not in (errno.EROFS, errno.EACCES):
+                    raise unwritable(self.path(id), why) from why
+                # Whoever may not write here may still read.
+                folder = self.path(id)
             yield folder, manifest
 
     def path(self, id: int) -> Path:
@@ -253,6 +323,8 @@ class CheckpointDraft:
         self.folder = folder
         self._store = store
         self._files: dict[str, int] = {}
+        self._growing: str | None = None
+        self._completing = False
 
     def __enter__(self) -> Self:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -262,14 +334,15 @@ class CheckpointDraft:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
-            self._store.forget_sums(self.folder / name for name in self._files)
         shutil.rmtree(self.folder, ignore_errors=True)
-        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+        # While files are linked, one that is gone is no error of the disk.
+        if isinstance(error, OSError) and (self._completing or not isinstance(error, FileNotFoundError)):
             raise unwritable(self._store.path(self.id), error) from error
 
-    def add(self, name: str, path: Path, size: int | None = None) -> None:
-        """Links a file, of which the first bytes count; all of it without a size. Raises FileNotFoundError if it is gone."""
+    def add(self, name: str, path: Path, size: int | None = None, *, grows: bool = False) -> None:
+        """Links a file, of which the first bytes count; all of it without a size. One of them may grow at its end. Raises FileNotFoundError if it is gone."""
+        if grows:
+            self._growing = name
         target = self._target(name)
         link(path, target)
         self._files[name] = target.stat().st_size if size is None else size
@@ -294,8 +367,10 @@ class CheckpointDraft:
         until: float | None = None,
         sinks: Mapping[str, SavedSink] | None = None,
         plans: Mapping[str, str] | None = None,
+        damaged: tuple[str, ...] = (),
     ) -> Manifest:
         """When this returns, all of it is on disk. `jobs` name their large files, without sums. `begun` and `until` are times of the monotonic clock; raises PSK-6014 after `until`."""
+        self._completing = True
         sums: dict[str, tuple[int, int]] = {}
         for name, size in self._files.items():
             if until is not None and time.monotonic() > until:
@@ -304,7 +379,7 @@ class CheckpointDraft:
                     f"Checkpoint {self.id} took longer than {until - begun:.1f} s: {len(sums)} of {len(self._files)} files were written to disk.",
                     hint="The next one goes on with the rest. checkpoint.timeout_ms allows more time.",
                 )
-            sums[name] = (size, self._store.sum(self.folder / name, size))
+            sums[name] = (size, self._store.sum(self.folder / name, size, name, grows=name == self._growing))
         crash_point("checkpoint.linked")
         data = body.to_bytes()
         write_durably(self.folder / BODY, data)
@@ -326,8 +401,13 @@ class CheckpointDraft:
             plans=plans or {},
             files=sums,
             folder=FOLDER,
+            damaged=damaged,
         )
-        write_json(self.folder / MANIFEST, asdict(manifest), FORMAT)
+        content = asdict(manifest)
+        if not damaged:
+            # Earlier versions do not know it.
+            del content["damaged"]
+        write_json(self.folder / MANIFEST, content, FORMAT)
         for folder, _, _ in os.walk(self.folder):
             sync_folder(Path(folder))
         crash_point("checkpoint.written")
@@ -358,6 +438,7 @@ def _check(path: Path, size: int, crc: int, *, grows: bool = False) -> None:
 __all__ = [
     "BODY",
     "CATALOG",
+    "INCOMING",
     "LOG",
     "MANIFEST",
     "CheckpointDraft",
@@ -365,5 +446,6 @@ __all__ = [
     "Manifest",
     "SavedJob",
     "SavedSink",
+    "ids_in",
     "listed",
 ]

@@ -21,7 +21,7 @@ from penstock.runtime.storage.position import Position, position_file
 _logger = logging.getLogger(__name__)
 
 FORMAT = 1
-_NAME = "format.json"
+FORMAT_FILE = "format.json"
 _FILE_FORMAT = 1
 _SMALL = 1 << 20
 """Files up to this size are copied to a backup, larger ones linked."""
@@ -66,7 +66,7 @@ def bring_up_to_date(root: Path) -> int | None:
 
 def format_of(root: Path) -> int | None:
     """The format of a folder; None if it has no database. Folders without the file have format 0."""
-    path = root / _NAME
+    path = root / FORMAT_FILE
     try:
         return int(
             read_json(
@@ -81,7 +81,7 @@ def format_of(root: Path) -> int | None:
 
 
 def write_format(root: Path, format: int) -> None:
-    write_json(root / _NAME, format, _FILE_FORMAT)
+    write_json(root / FORMAT_FILE, format, _FILE_FORMAT)
 
 
 def _back_up(root: Path, format: int) -> Path:
@@ -96,7 +96,7 @@ def _back_up(root: Path, format: int) -> Path:
     for folder, folders, files in os.walk(root):
         at = Path(folder)
         if at == root:
-            folders[:] = [f for f in folders if f not in _LEFT_OUT and not f.startswith("backup-format-")]
+            folders[:] = [f for f in folders if f not in _LEFT_OUT and not f.startswith(("backup-format-", "damaged-"))]
         to = beside / at.relative_to(root)
         to.mkdir(exist_ok=True)
         for name in files:
@@ -113,4 +113,4 @@ def _back_up(root: Path, format: int) -> Path:
     return target
 
 
-__all__ = ["FORMAT", "STEPS", "bring_up_to_date", "format_of", "write_format"]
+__all__ = ["FORMAT", "FORMAT_FILE", "STEPS", "bring_up_to_date", "format_of", "write_format"]

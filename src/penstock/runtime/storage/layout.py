@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.catalog.objects import Hosting
+from penstock.errors import fail
 
 _HOSTED = "hosted-"
 
@@ -18,8 +19,28 @@ class Layout:
     root: Path
 
     @property
+    def has_database(self) -> bool:
+        """Whether the folder has a database, whole or damaged. A savepoint has the same files, and a manifest. Raises PSK-0009 if that is unknown."""
+        try:
+            return not self.is_savepoint and any(
+                (self.root / n).exists() for n in ("catalog.json", "log", "format.json", "restore.json")
+            )
+        except OSError as why:
+            raise fail("PSK-0009", f"{self.root} cannot be read: {why.strerror or why}.") from why
+
+    @property
+    def is_savepoint(self) -> bool:
+        made = all((self.root / n).is_file() for n in ("manifest.json", "body"))
+        return made and not (self.root / "format.json").exists()
+
+    @property
     def catalog(self) -> Path:
         return self.root / "catalog.json"
+
+    @property
+    def serial(self) -> Path:
+        """Attests to the last change of the catalogue."""
+        return self.root / "catalog.serial"
 
     @property
     def totals(self) -> Path:
@@ -43,6 +64,11 @@ class Layout:
     def hosted(self, key: str, number: int) -> Path:
         """The folder of a shared job."""
         return self.jobs / f"{_HOSTED}{key}" / str(number)
+
+    def job_folders(self) -> set[str]:
+        """The folders of all jobs, relative to the database, also of those that nobody knows any more."""
+        found = (*self.jobs.glob("[0-9]*/"), *self.jobs.glob(f"{_HOSTED}*/*/"))
+        return {folder.relative_to(self.root).as_posix() for folder in found}
 
     def snapshot(self, object_id: int) -> Path:
         return self.root / "views" / f"{object_id}.arrow"

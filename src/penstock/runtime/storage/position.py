@@ -29,6 +29,8 @@ class Position:
     committed: int = 0
     undo: tuple[int, int] | None = None
     before: int | None = None
+    ends: int | None = None
+    """The last epoch of the stream when it had fewer than were delivered: commits were lost, and what comes next under these numbers is something else."""
 
 
 class PositionFile:
@@ -40,8 +42,9 @@ class PositionFile:
         """Durable on return. Raises PSK-7004; the old position then still counts, unless only the final sync failed."""
         make_folder(self._path.parent)
         content = asdict(position)
-        if position.undo is None:
-            del content["undo"]
+        for name in ("undo", "ends"):
+            if content[name] is None:
+                del content[name]
         # An earlier version must not overlook what is to be taken back.
         write_json(self._path, content, _BEFORE_UNDO if position.undo is None else _FORMAT)
 
@@ -58,8 +61,8 @@ class PositionFile:
             after, up_to = undo or (0, 0)
             committed = int(stored.get("committed", epoch))
             back = (int(after), int(up_to)) if undo else None
-            before = stored.get("before")
-            return Position(epoch, lsn, committed, back, None if before is None else int(before))
+            before, ends = (None if n is None else int(n) for n in (stored.get("before"), stored.get("ends")))
+            return Position(epoch, lsn, committed, back, before, ends)
         except FileNotFoundError as why:
             raise self._unknown("missing") from why
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as why:

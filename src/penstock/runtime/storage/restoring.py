@@ -10,20 +10,24 @@ import logging
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.catalog.file import Content, read_catalog, write_catalog
 from penstock.disk import crash_point, link, make_folder, read_json, sync_file, sync_folder, unwritable, write_json
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.log import go_on_after
 from penstock.log.floors import Abandoned
 from penstock.runtime.storage.checkpoints import CATALOG, LOG, CheckpointStore, Manifest
+from penstock.runtime.storage.format import FORMAT_FILE, write_format
 
 _FORMAT = 1
 _DECISION = "restore.json"
 _NEW = "restore.new"
 _OLD = "restore.old"
+IMPORT = "import"
+"""A file in a folder into which a savepoint is imported, until that is decided."""
 _PARTS = (CATALOG, LOG, "views", "jobs")
 
 _logger = logging.getLogger(__name__)
@@ -56,6 +60,7 @@ def prepare(root: Path, store: CheckpointStore, manifest: Manifest, present: Pre
     """
     made = root / _NEW
     shutil.rmtree(made, ignore_errors=True)
+    shutil.rmtree(root / _OLD, ignore_errors=True)
     names = {*_PARTS, *(name.partition("/")[0] for name in manifest.files)}
     segments = sorted(n for n in manifest.files if n.startswith(f"{LOG}/") and n.endswith(".seg"))
     try:
@@ -74,32 +79,44 @@ def prepare(root: Path, store: CheckpointStore, manifest: Manifest, present: Pre
             raise fail("PSK-6001", f"Checkpoint {manifest.id} has no catalogue.")
         content = replace(content, next_id=max(content.next_id, present.next_id), serial=present.serial + 1)
         write_catalog(made / CATALOG, content)
+        write_format(made, manifest.folder)
         abandoned = go_on_after(made, present.lsn, present.epochs)
     except OSError as error:
         raise unwritable(made, error) from error
-    return Prepared(made, content, abandoned, tuple(sorted(names)))
+    return Prepared(made, content, abandoned, tuple(sorted({*names, FORMAT_FILE})))
 
 
-def decide(root: Path, prepared: Prepared, manifest: Manifest) -> None:
-    """From here on the database is the restored one. Raises PSK-7004; then it is the old one."""
+def decide(root: Path, prepared: Prepared, manifest: Manifest, keep: str | None = None) -> None:
+    """From here on the database is the restored one. Under the name `keep`, the old files stay. Raises PSK-7004; then it is the old one."""
     try:
         for folder, _, _ in os.walk(prepared.root):
             sync_folder(Path(folder))
     except OSError as error:
         raise unwritable(prepared.root, error) from error
     crash_point("restore.prepared")
-    write_json(root / _DECISION, {"checkpoint": manifest.id, "names": prepared.names}, _FORMAT)
+    try:
+        write_json(root / _DECISION, {"checkpoint": manifest.id, "names": prepared.names, "keep": keep}, _FORMAT)
+    except PenstockError:
+        # It may be there: the last step is to sync the folder.
+        with suppress(OSError):
+            (root / _DECISION).unlink(missing_ok=True)
+        raise
     crash_point("restore.decided")
+
+
+def decided(root: Path) -> bool:
+    """Whether a restore is under way that the next open ends."""
+    return (root / _DECISION).exists()
 
 
 def discard(root: Path) -> None:
     """Removes what was prepared and not decided."""
-    if not (root / _DECISION).exists():
+    if not decided(root):
         shutil.rmtree(root / _NEW, ignore_errors=True)
 
 
 def finish(root: Path) -> int | None:
-    """Ends a restore that a crash may have interrupted. Returns the checkpoint, if one was decided. No process has the database open. Raises PSK-7004, PSK-6001."""
+    """Ends a restore that a crash may have interrupted. Returns the checkpoint, if one was decided. No process has the database open. Raises PSK-7004, PSK-6001, PSK-6008 for an import that was not decided."""
     new, old = root / _NEW, root / _OLD
     try:
         found = read_json(
@@ -111,6 +128,10 @@ def finish(root: Path) -> int | None:
     except FileNotFoundError:
         shutil.rmtree(new, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+        if (root / IMPORT).exists():
+            raise fail(
+                "PSK-6008", f"An import into {root} was interrupted.", hint="Import again, or remove the folder."
+            ) from None
         return None
     try:
         old.mkdir(exist_ok=True)
@@ -124,10 +145,18 @@ def finish(root: Path) -> int | None:
             os.replace(new / name, root / name)
             sync_folder(root)
         crash_point("restore.replaced")
+        if (kept := found.get("keep")) and not (root / kept).exists():
+            os.replace(old, root / kept)
+        # Without the decision it would say that nothing was decided.
+        (root / IMPORT).unlink(missing_ok=True)
         (root / _DECISION).unlink()
         sync_folder(root)
     except OSError as error:
-        raise unwritable(root, error) from error
+        raise fail(
+            "PSK-7004",
+            f"{root} could not be written: {error.strerror or error}.",
+            hint=f"The restore from checkpoint {found['checkpoint']} was decided: the next open ends it.",
+        ) from error
     crash_point("restore.finished")
     shutil.rmtree(old, ignore_errors=True)
     shutil.rmtree(new, ignore_errors=True)

@@ -1,9 +1,16 @@
-"""Verifies the log and the contents on disk in the background, so that damage is found before somebody needs the rows."""
+"""Verifies the log, the contents on disk and the snapshots in the background, so that damage is found before somebody needs the rows."""
 
 from __future__ import annotations
 
+import logging
+
+from penstock.catalog.objects import Kind
 from penstock.errors import PenstockError
+from penstock.log.maps import map_file
 from penstock.runtime.storage.storage import Storage
+from penstock.serve.sealed import unsealed
+
+_logger = logging.getLogger(__name__)
 
 _PAGE = 500
 
@@ -18,12 +25,15 @@ class Scrub:
         self._seen: dict[int, PenstockError] = {}
         # The file of contents that is being verified: the object, the name of the file, and the next block.
         self._file = (0, "", 0)
+        # The last object whose snapshot was verified.
+        self._snapshot = 0
         self.findings: dict[int, PenstockError] = {}
         """Objects with damaged rows, and where. One that is sound again is found so when its turn comes."""
 
     def step(self, budget: int) -> None:
-        """Verifies about so many bytes of the log, and as many of contents; at most all that there is."""
+        """Verifies about so many bytes of the log, as many of contents, and as many of snapshots; at most all that there is."""
         self._contents_step(budget)
+        self._snapshots_step(budget)
         log = self._storage.log
         turns = len(log.object_ids()) + 1
         while budget > 0 and turns > 0:
@@ -58,6 +68,31 @@ class Scrub:
             if budget <= 0:
                 return
         self._file = (0, "", 0)
+
+    def _snapshots_step(self, budget: int) -> None:
+        """Goes on with the snapshots of objects in memory. A damaged one is written again, before a checkpoint takes it for whole."""
+        storage = self._storage
+        infos = storage.catalog.objects(Kind.TABLE, Kind.LOOKUP, Kind.VIEW)
+        for info in sorted((i for i in infos if i.id > self._snapshot), key=lambda i: i.id):
+            self._snapshot = info.id
+            path = storage.layout.snapshot(info.id)
+            if info.id in storage.damage or not path.exists():
+                continue
+            try:
+                data = map_file(str(path))
+                unsealed(data)
+                budget -= data.size
+            except FileNotFoundError:
+                continue  # The object was dropped, or has gone to disk.
+            except ValueError as why:
+                _logger.warning("%s is damaged (%s) and is written again", path, why)
+                try:
+                    storage.save(info)
+                except PenstockError as error:
+                    _logger.error("%s could not be written again: %s", path, error.detail)
+            if budget <= 0:
+                return
+        self._snapshot = 0
 
     def _next(self) -> None:
         if self._object not in self._seen:

@@ -20,7 +20,7 @@ from penstock.errors import PenstockError, fail
 from penstock.log import Commit, Entry, Log, Part, Pinned
 from penstock.runtime.storage.alignment import Alignment
 from penstock.runtime.storage.backpressure import Backpressure
-from penstock.runtime.storage.checkpoints import CheckpointStore
+from penstock.runtime.storage.checkpoints import CheckpointStore, Manifest
 from penstock.runtime.storage.contents import read_entry
 from penstock.runtime.storage.feed import Feed
 from penstock.runtime.storage.format import bring_up_to_date
@@ -85,9 +85,17 @@ class Storage:
         self._lock = threading.Lock()
         self._saving = threading.Lock()
         self._open()
+        self.is_open = True
+        """False if the files could not be opened again after they were exchanged."""
 
     def _open(self) -> None:
         settings, folder = self.settings, self.layout.root
+        if self.layout.is_savepoint:
+            raise fail(
+                "PSK-0009",
+                f"{folder} is a savepoint, and not the folder of a database.",
+                hint=f"penstock checkpoint import {folder} ./copy makes a database of it.",
+            )
         self.restored = finish(folder) or self.restored
         self.migrated_from = bring_up_to_date(folder)
         """The format of the folder before it was opened, if an earlier version wrote it."""
@@ -111,8 +119,14 @@ class Storage:
                 async_interval_ms=settings.log.async_interval_ms,
                 segment_bytes=settings.log.segment_bytes,
                 on_durable=self._durable,
+                expected=self.layout.catalog.exists() or self.layout.serial.exists(),
             )
             undo.callback(self.log.close)
+            self.found = self.log.head
+            """The last commit when the log was opened. The numbers after it are given out again if it has lost commits."""
+            self._check_reaches(self.checkpoints.newest())
+            self.doubtful = self.layout.job_folders()
+            """Jobs of earlier processes, which may have recorded what the log has lost; until they have been compared with it."""
             self.totals = Totals(self.layout.totals, self.log)
             self.backpressure = Backpressure(self.log, lambda: self.settings, self._stood_still)
             """Decides which sources accept no rows now, because too many wait for queries."""
@@ -131,6 +145,14 @@ class Storage:
             undo.callback(self.store.close)
             undo.pop_all()
 
+    def _check_reaches(self, newest: Manifest | None) -> None:
+        """The log was on disk up to the last commit of each checkpoint before that was made."""
+        if newest is not None and newest.lsn > self.found:
+            raise fail(
+                "PSK-6001",
+                f"The log in {self.layout.root} ends with commit {self.found}, and checkpoint {newest.id} has commits up to {newest.lsn}: commits are lost.",
+            )
+
     def freeze(self, why: PenstockError) -> None:
         """Refuses all further commits. Those under way are complete when this returns."""
         with uninterrupted(), self._in_order(list(self._attached)):
@@ -140,9 +162,10 @@ class Storage:
         self._frozen = None
 
     def reopen(self, change: Callable[[], None]) -> None:
-        """Closes the files of the database, changes them, and opens them again; no object is attached then. Subscribers stay. What `change` raises is raised when the files are open again."""
+        """Closes the files of the database, changes them, and opens them again; no object is attached then. Subscribers stay. What `change` raises is raised when the files are open again. If they cannot be opened, that is raised; it can be tried again."""
         self.alignment.close()
         self.backpressure.close()
+        self.is_open = False
         error: BaseException | None = None
         try:
             self._close_files()
@@ -150,6 +173,7 @@ class Storage:
         except BaseException as why:
             error = why
         self._open()
+        self.is_open = True
         if error is not None:
             raise error
 
@@ -166,7 +190,7 @@ class Storage:
         (`Ahead`, `Full`); callers wait without holding locks (`when_level`, `persist`). Not `aligned`: the rows are accepted all the same.
         """
         # The locks are taken inside, so that Ctrl-C cannot interrupt between acquiring one and registering its release. Their holders are
-        # # in such a block as well, so the wait is bounded.
+        # in such a block as well, so the wait is bounded.
         with uninterrupted(), self._in_order([p.object_id for p in parts]):
             for part in parts:
                 self._check_known(part.object_id)
@@ -379,7 +403,7 @@ class Storage:
         self.damage[object_id] = fail(
             "PSK-6004",
             f"The contents of {info.name} are damaged: {why}",
-            hint=f"Everything else continues to work. Drop {info.name}, or restore the folder from a backup.",
+            hint=f"Everything else continues to work. Drop {info.name}, or go back: SHOW CHECKPOINTS lists what RESTORE FROM CHECKPOINT can go back to.",
         )
         _logger.error("%s", self.damage[object_id], exc_info=error)
         self.hub.suspend(object_id, self.damage[object_id])
@@ -412,7 +436,9 @@ class Storage:
             raise self.closed[info.id]
         feed = self.feeds.get(info.id)
         if feed is None:
-            raise fail("PSK-1002", f"{info.name} was dropped.")
+            raise fail(
+                "PSK-1002", f"{info.name} was dropped, or its columns were altered, before the rows were committed."
+            )
         return feed
 
     def check_sound(self, info: ObjectInfo) -> None:

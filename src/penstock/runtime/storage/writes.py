@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,7 +17,7 @@ from penstock.log import Part
 from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.runtime.storage.record import change_part
 from penstock.runtime.storage.storage import FED, Storage
-from penstock.serve.zset import canonical, consolidate, negated, weighted
+from penstock.serve.zset import all_differ, canonical, consolidate, negated, weighted
 from penstock.sql.names import suggestion
 
 Action = Literal["insert", "delete", "place"]
@@ -183,7 +184,7 @@ def _plainly_equal(kind: pa.DataType) -> bool:
 
 def _numbered(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """The key of each row and its position."""
-    return _plain(rows.select(key)).append_column("__n", pa.array(range(rows.num_rows), pa.int64()))
+    return _plain(rows.select(key)).append_column("__n", pa.array(np.arange(rows.num_rows)))
 
 
 def _plain(keys: pa.Table) -> pa.Table:
@@ -196,7 +197,7 @@ def _plain(keys: pa.Table) -> pa.Table:
 
 def _last_per_key(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
     """The last row of each key."""
-    if rows.num_rows < 2:
+    if rows.num_rows < 2 or any(all_differ(rows[name]) for name in key):
         return rows
     last = _numbered(rows, key).group_by(list(key)).aggregate([("__n", "max")]).column("__n_max")
     return rows if len(last) == rows.num_rows else rows.take(last.take(pc.sort_indices(last)))

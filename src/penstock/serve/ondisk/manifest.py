@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from penstock.disk import read_json, unpack_json, write_json
+from penstock.disk import inner, read_json, unpack_json, write_json
 from penstock.errors import fail
 from penstock.serve.ondisk.form import Form
 from penstock.serve.ondisk.segment import Facts
@@ -52,5 +52,9 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def files_of(data: bytes, folder: Path) -> list[str]:
-    """The names of the files that a manifest lists."""
-    return [str(f["name"]) for f in unpack_json(data, _FORMAT, folder / MANIFEST)["files"]]
+    """The names of the files that a manifest lists. Raises PSK-6001 if it is damaged."""
+    path = folder / MANIFEST
+    try:
+        return [inner(str(f["name"])) for f in unpack_json(data, _FORMAT, path)["files"]]
+    except (KeyError, TypeError, ValueError) as why:
+        raise fail("PSK-6001", f"{path} is damaged: {why}. {_LOST}", hint=_HINT) from why

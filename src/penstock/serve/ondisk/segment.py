@@ -25,7 +25,7 @@ from penstock.errors import PenstockError, fail
 from penstock.serve.layout import WEIGHT
 from penstock.serve.ondisk.bloom import Bloom
 from penstock.serve.ondisk.form import Form, Kind
-from penstock.serve.ondisk.keys import Ints, Keys, Place, blocks_of, find, hashes, place_of
+from penstock.serve.ondisk.keys import Hashes, Ints, Keys, Place, blocks_of, find, hashes, place_of
 
 _MAGIC = b"PSKc"
 _FORMAT = 1
@@ -61,6 +61,7 @@ class _Index:
             self.lowest, self.highest = place_of(table["first"][0]), place_of(table["last"][0])
         self.weighted = bool(facts["weighted"])
         self.bloom = (facts["bloom"], facts["bloom_length"], facts["bloom_crc"])
+        self.bloom_rounds = int(facts.get("bloom_rounds", 1))
 
 
 class Segment:
@@ -112,7 +113,9 @@ class Segment:
     @cached_property
     def _bloom(self) -> Bloom | None:
         place, length, crc = self.index.bloom
-        return Bloom.from_bytes(self._checked(place, length, crc).to_pybytes()) if length else None
+        if not length:
+            return None
+        return Bloom.from_bytes(self._checked(place, length, crc).to_pybytes(), self.index.bloom_rounds)
 
     @property
     def blocks(self) -> int:
@@ -133,12 +136,12 @@ class Segment:
         at = int(find(self.form.keys_of(rows), wanted)[0])
         return rows.slice(at, 1) if at >= 0 else None
 
-    def find(self, wanted: Keys) -> list[tuple[Ints, pa.Table]]:
-        """The rows of wanted keys, with weights: the places among those wanted, and their rows."""
+    def find(self, wanted: Keys, hashed: Hashes) -> list[tuple[Ints, pa.Table]]:
+        """The rows of wanted keys, given their hashes, with weights: the places among those wanted, and their rows."""
         index = self.index
         candidates = np.arange(len(wanted))
         if self._bloom is not None:
-            candidates = candidates[self._bloom.may_have(hashes(wanted))]
+            candidates = candidates[self._bloom.may_have(hashed)]
         if not len(candidates):
             return []
         blocks = blocks_of(index.first, wanted.take(pa.array(candidates)))
@@ -271,6 +274,7 @@ class _Writer:
             "bloom": self._offset,
             "bloom_length": len(bloom),
             "bloom_crc": google_crc32c.value(bloom),
+            "bloom_rounds": self._bloom.rounds if self._bloom is not None else 0,
             "schema": self._form.schema.remove_metadata().serialize().to_pybytes().hex(),
         }
         columns = [pa.array([r[i] for r in self._index], kind) for i, (_, kind) in enumerate(_INDEX)]

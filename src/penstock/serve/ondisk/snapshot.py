@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.serve.layout import WEIGHT
 from penstock.serve.ondisk.form import Form, Kind
-from penstock.serve.ondisk.keys import Ints, Keys, find, firsts, hashes, order, place_of
+from penstock.serve.ondisk.keys import Hashes, Ints, Keys, find, firsts, hashes, order, place_of
 from penstock.serve.ondisk.memory import Run
 from penstock.serve.ondisk.merge import merged
 from penstock.serve.ondisk.segment import Segment
@@ -43,17 +43,18 @@ class Snapshot:
         if len(wanted) > 1:
             wanted = wanted.take(pa.array(order(wanted)))
             wanted = wanted.filter(pa.array(firsts(wanted)))
-        left = np.arange(len(wanted))
+        hashed = hashes(wanted)
         found: list[pa.Table] = []
-        looks: list[Callable[[Keys], list[tuple[Ints, pa.Table]]]] = [partial(_found, r) for r in self._runs]
+        looks: list[Callable[[Keys, Hashes], list[tuple[Ints, pa.Table]]]] = [partial(_found, r) for r in self._runs]
         looks += [s.find for s in self._segments]
         for look in looks:
-            if not len(left):
+            if not len(wanted):
                 break
-            hits = look(wanted if len(left) == len(wanted) else wanted.take(pa.array(left)))
+            hits = look(wanted, hashed)
             if hits:
                 found += [rows for _, rows in hits]
-                left = np.delete(left, np.concatenate([at for at, _ in hits]))
+                left = np.delete(np.arange(len(wanted)), np.concatenate([at for at, _ in hits]))
+                wanted, hashed = wanted.take(pa.array(left)), hashed[left]
         if not found:
             return form.schema.empty_table()
         return form.alive(pa.concat_tables(found)).cast(form.schema)
@@ -110,7 +111,7 @@ class Snapshot:
             raise
 
 
-def _found(run: Run, wanted: Keys) -> list[tuple[Ints, pa.Table]]:
+def _found(run: Run, wanted: Keys, hashed: Hashes) -> list[tuple[Ints, pa.Table]]:
     rows, keys = run
     at = find(keys, wanted)
     there = np.flatnonzero(at >= 0)
