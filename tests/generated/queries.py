@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -33,6 +34,8 @@ class Select:
     def asked(self, duck: bool, spark: bool) -> None:
         """Notes who cannot be asked."""
         self.duck, self.spark = self.duck and duck, self.spark and spark
+        # Spark has no < ALL (SELECT …).
+        self.spark = self.spark and re.search(r"[<>=] (ANY|ALL) \(SELECT", self.sql) is None
         # Over no rows DuckDB has a row for the total of grouping sets, where Spark has none.
         sets = any(f"{form} (" in self.sql for form in ("ROLLUP", "CUBE", "GROUPING SETS"))
         self.duck = self.duck and (self.spark or not sets)
@@ -205,6 +208,9 @@ class Queries:
         kind = c.choice(["JOIN", "JOIN", "INNER JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN"])  # fmt: skip
         if c.random() < 0.35:
             keys.append(self.make.condition([*scope.fields, *fields], 1))
+        if kind == "INNER JOIN" and self.changing and c.random() < 0.2:
+            # Spark and a view read a condition here.
+            kind, self._duck = "CROSS JOIN", False
         scope.text += f" {kind} {right.text} AS {alias} ON {' AND '.join(keys)}"
         if "SEMI" not in kind and "ANTI" not in kind:
             scope.fields += fields
@@ -350,6 +356,10 @@ class Queries:
         if c.random() < 0.2:
             call = f"{call} + 1" if kind == "int" else f"coalesce({call}, {self.make.literal(kind)})"
         where = list(keys) if c.random() < 0.6 else []
+        if where and c.random() < 0.15:
+            # The same in a derived table, which knows the outer query, too.
+            name = source.rsplit(" AS ", 1)[1]
+            source, where = f"FROM (SELECT {name}.* {source} WHERE {' AND '.join(where)}) AS {name}", []
         if c.random() < 0.4:
             where.append(self.make.condition(fields, 1))
         if where and c.random() < 0.15:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from pyspark.sql import SparkSession
 from tests.generated.cases import Case, Group
@@ -76,6 +77,10 @@ def before_the_end(commit: int, commits: int) -> bool:
 
 def every_commit(commit: int, commits: int) -> bool:
     return True
+
+
+def _as_date(value: object) -> object:
+    return value.date() if isinstance(value, datetime) else value
 
 
 class Running:
@@ -287,10 +292,13 @@ class Running:
             self.report.dialect += 1
 
     def _ask(self, oracle: Duck | SparkBatch, case: Case) -> Counter[Row] | None:
+        """Its rows; None if it cannot run the query. A date and days are a timestamp in DuckDB."""
         try:
-            return bag(oracle.answer(case.select.sql))
+            rows = oracle.answer(case.select.sql)
         except CannotSay:
             return None
+        kinds = [kind for _, kind, _ in case.select.columns]
+        return bag([[_as_date(v) if k == "date" else v for v, k in zip(r, kinds, strict=True)] for r in rows])
 
     # State
 

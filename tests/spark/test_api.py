@@ -193,6 +193,37 @@ def test_snapshot_history_and_filters(db: penstock.Database) -> None:
         db.subscribe("g", as_of=10_000)
 
 
+def test_a_view_that_keeps_the_key_of_a_table_has_a_key(db: penstock.Database) -> None:
+    db.execute("""
+        CREATE TABLE t (a INT, b STRING, v INT, PRIMARY KEY (a, b));
+        INSERT INTO t VALUES (1, 'x', 1), (1, 'y', 2), (2, 'x', 3);
+        CREATE MATERIALIZED VIEW kept AS SELECT v * 10 AS ten, b AS second, a AS first FROM t WHERE v < 9;
+        CREATE MATERIALIZED VIEW again AS SELECT ten + 1 AS more, first, second FROM kept;
+        CREATE MATERIALIZED VIEW lost AS SELECT a, v FROM t;
+        CREATE MATERIALIZED VIEW computed AS SELECT a + 0 AS a, b, v FROM t;
+        FLUSH;
+    """)
+    keys = {
+        n: [r[0] for r in db.sql(f"DESCRIBE {n}").fetchall() if r[3]] for n in ("kept", "again", "lost", "computed")
+    }
+    assert keys == {"kept": ["second", "first"], "again": ["first", "second"], "lost": [], "computed": []}
+    upserts = Follower(db, "kept", envelope="upsert")
+    db.execute("UPDATE t SET v = 5 WHERE a = 1 AND b = 'y'; UPDATE t SET v = 9 WHERE a = 2; FLUSH")
+    assert set(upserts.rows()) == {(None, "x", 2, "delete"), (50, "y", 1, "upsert")}
+    one = "SELECT ten FROM kept WHERE first = ? AND second = ?"
+    assert [db.sql(one, [1, k]).fetchall() for k in ("x", "y", "z")] == [[(10,)], [(50,)], []]
+    with pytest.raises(penstock.PenstockError, match="PSK-1011"):
+        db.subscribe("lost", envelope="upsert")
+    # What readers rely on stays, or the query is refused.
+    db.execute("ALTER MATERIALIZED VIEW kept AS SELECT v * 100 AS ten, b AS second, a AS first FROM t REBUILD; FLUSH")
+    assert db.sql(one, [1, "y"]).fetchall() == [(500,)]
+    with pytest.raises(penstock.PenstockError, match=r"PSK-1012.*key"):
+        db.execute("""
+            ALTER MATERIALIZED VIEW kept AS
+              SELECT v AS ten, b AS second, a AS first FROM t UNION ALL SELECT v, b, a FROM t REBUILD
+        """)
+
+
 def test_envelopes(db: penstock.Database) -> None:
     grouped(db)
     upserts = Follower(db, "g", envelope="upsert")

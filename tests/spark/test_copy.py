@@ -79,6 +79,7 @@ def test_refusals_name_the_place_and_store_nothing(opener: Opener, tmp_path: Pat
     _refused(db, f"SELECT * FROM read_files({path}, formt => 'csv')", "PSK-1010")
     _refused(db, "SELECT * FROM read_files(1)", "PSK-1007")
     _refused(db, f"SELECT missing FROM read_files({path})", "PSK-1004")
+    _refused(db, f"SELECT input_file_name() FROM read_files({path})", "PSK-1012", "does not know the files")
     (tmp_path / "b.csv").write_text("k,n,m\nx,1,1\n")
     _refused(db, f"COPY t FROM '{tmp_path}/b.csv'", "PSK-1004", "has a column m")
     db.execute(f"COPY t FROM '{tmp_path}/a.csv'")

@@ -96,6 +96,8 @@ def _queries() -> Iterator[str]:
     yield "SELECT -i, -d, -(bi + 1) FROM e WHERE i > -5"
     yield "SELECT -i FROM e"
     yield "SELECT i FROM e WHERE b AND NOT (i > 1) OR b IS NULL"
+    yield "SELECT I, E.bI AS x, Da FROM e ORDER BY I"
+    yield "SELECT B, count(*) FROM e GROUP BY b ORDER BY B"
     yield "SELECT da, ts FROM e WHERE da = da AND ts >= ts"
 
 
@@ -171,7 +173,8 @@ SPARKS = [
     "SELECT i + 1 AS i FROM e ORDER BY i", "SELECT s FROM e WHERE s = 'a\\nb'", "SELECT DISTINCT i FROM e", "SELECT count(DISTINCT i) FROM e",
     "SELECT i FROM e ORDER BY 1", "SELECT i % 2 FROM e", "SELECT s || 'a' FROM e", "SELECT i FROM e WHERE s LIKE 'a%'", "SELECT 1e3 + d FROM e",
     "SELECT i FROM e WHERE i IN (1, NULL)", "SELECT CASE WHEN b THEN 1 END FROM e", "SELECT i + 1L FROM e", "SELECT bin FROM e ORDER BY bin",
-    "SELECT i FROM e WHERE ch = 'a'", "SELECT ch FROM e GROUP BY ch", "SELECT i FROM e WHERE ch < vc",
+    "SELECT i, b FROM e GROUP BY i", "SELECT i FROM e WHERE sum(i) > 1", "SELECT i FROM e HAVING i > 1", "SELECT i, max(i) FROM e",
+    "SELECT i FROM e WHERE i IS UNKNOWN", "SELECT +i FROM e", "SELECT i FROM e WHERE ch = 'a'", "SELECT ch FROM e GROUP BY ch", "SELECT i FROM e WHERE ch < vc",
 ]  # fmt: skip
 """Not on the list, each for a reason: other types, errors, order or names."""
 

@@ -66,6 +66,8 @@ REFUSED = {
     "SELECT id, k FROM t LIMIT 1 BY k": "PSK-1012",
     "SELECT DISTINCT ON (k) k, x, id FROM t ORDER BY x": "PSK-1012",
     "SELECT count(t.*) FROM t": "PSK-1012",
+    "SELECT * REPLACE (1 AS x) FROM t": "PSK-1012",
+    "SELECT * RENAME (x AS y) FROM t": "PSK-1012",
     "SELECT id FROM t WHERE x = ANY(arr)": "PSK-1012",
     "SELECT id FROM t WHERE x > ALL(array(1, 2))": "PSK-1012",
     "SELECT y + 1 AS z, x AS y FROM t": "PSK-1004",

@@ -30,7 +30,6 @@ from penstock.sql.statements import Select
 from penstock.sql.written import written
 
 REFUSED = {
-    "SELECT a, window.": "window(): TUMBLE and HOP are the windows of Penstock",
     "SET ": "a setting of Spark: penstock.open(config=…)",
 }
 """The beginnings of examples that are refused, with the reason."""
@@ -111,8 +110,10 @@ def _penstock(db: penstock.Database, text: str) -> list[Any] | str:
         return error.code
 
 
-def test_few_examples_are_refused(examples: list[tuple[str, str]]) -> None:
-    assert sum(_refused(text) for _, text in examples) <= MOST_REFUSED
+def test_few_examples_are_refused(spark: SparkSession, examples: list[tuple[str, str]]) -> None:
+    """Those of functions that reach out of the database are refused with the reasons that `FORBIDDEN` gives; some have no answer in Spark either."""
+    refused = [t for _, t in examples if _refused(t) or (_forbidden(t) and _spark(spark.newSession(), t) is not None)]
+    assert len(refused) <= MOST_REFUSED, refused
 
 
 def test_every_example_reaches_spark_as_it_is_written(db: penstock.Database, examples: list[tuple[str, str]]) -> None:
@@ -177,6 +178,8 @@ def _compare_views(db: penstock.Database, part: Sequence[str], number: int) -> N
         if expected is not None and expected == _spark(db.spark, f"SELECT {item} AS v FROM (SELECT {source})"):
             values += literals
             items.append((item, repr(expected)))
+    if not items:
+        return
     columns = ", ".join(f"{v} AS l{i}" for i, v in enumerate(values))
     types = [c[1] for c in db.spark.sql(f"SELECT {columns}").dtypes]
     db.execute(f"CREATE TABLE l{number} ({', '.join(f'l{i} {t}' for i, t in enumerate(types))})")

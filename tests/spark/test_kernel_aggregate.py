@@ -73,12 +73,11 @@ FUNCTIONS: list[tuple[str, str, list[str], dict[str, Any]]] = [
     ("percentile(i, 0.3)", "percentile", ["i", "p"], {}),
     ("percentile(i, array(0.1, 0.9))", "percentile", ["i", "ps"], {}),
     ("median(i)", "percentile", ["i", "half"], {}),
-    ("percentile_cont(0.3) WITHIN GROUP (ORDER BY i DESC)", "percentile", ["p"],
-     {"order": [{"col": "i", "desc": True}]}),
-    ("percentile_disc(0.3) WITHIN GROUP (ORDER BY i DESC)", "percentile_disc", ["p"],
-     {"order": [{"col": "i", "desc": True}]}),
-    ("percentile_disc(0.3) WITHIN GROUP (ORDER BY i)", "percentile_disc", ["p"], {"order": [{"col": "i"}]}),
+    ("percentile_cont(0.3) WITHIN GROUP (ORDER BY f DESC)", "percentile", ["f", "p"], {"desc": True}),
+    ("percentile_disc(0.3) WITHIN GROUP (ORDER BY i DESC)", "percentile_disc", ["i", "p"], {"desc": True}),
+    ("percentile_disc(0.3) WITHIN GROUP (ORDER BY i)", "percentile_disc", ["i", "p"], {}),
     ("mode() WITHIN GROUP (ORDER BY i)", "mode", ["i"], {}),
+    ("mode() WITHIN GROUP (ORDER BY i DESC)", "mode", ["i"], {"desc": True}),
     ("count(DISTINCT s)", "approx_count_distinct", ["s"], {}),
 ]  # fmt: skip
 

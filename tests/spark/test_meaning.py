@@ -57,6 +57,13 @@ VALUES: list[tuple[str, object]] = [
     ("max(map('k', d)['k'])", 4),
     ("max(array(d, 7)[0])", 4),
     ("max_by(a, d, 2)", [None, "x"]),
+    ("max(+n - +1)", 9),
+    ("max(- + d)", -1),
+    ("count_if(n > 1 IS UNKNOWN)", 1),
+    ("count_if(n > 1 IS NOT UNKNOWN)", 3),
+    ("struct(max(d), min(n))", {"col1": 4, "col2": 0}),
+    ("(max(d), upper(min(a)))", {"col1": 4, "col2": "X"}),
+    ("arrays_zip(array(max(d)), array(1))", [{"0": 4, "1": 1}]),
 ]
 
 
@@ -93,6 +100,28 @@ def test_what_cannot_be_carried_out_is_refused(db: penstock.Database, expression
             db.sql(statement)
         assert refused.value.code == code
         assert refused.value.position is not None
+
+
+COLLATED = "a COLLATE UTF8_LCASE"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT count(*) AS n FROM t GROUP BY {COLLATED}",
+        f"SELECT count(DISTINCT {COLLATED}) AS n FROM t",
+        f"SELECT max_by(d, {COLLATED}) AS n FROM t",
+        f"SELECT d FROM t ORDER BY {COLLATED} LIMIT 1",
+        f"SELECT rank() OVER (ORDER BY {COLLATED}) AS n FROM t",
+        "SELECT x.d FROM t x JOIN t y ON x.a COLLATE UTF8_LCASE = y.a",
+    ],
+)
+def test_a_view_does_not_compare_by_a_collation(db: penstock.Database, query: str) -> None:
+    """The kernel would compare bytes. A SELECT, and the condition of a view, is Spark's."""
+    with pytest.raises(penstock.PenstockError, match=r"PSK-2011.*STRING COLLATE UTF8_LCASE") as refused:
+        db.sql(f"CREATE MATERIALIZED VIEW m AS {query}")
+    assert refused.value.position is not None
+    assert db.sql(query).fetchall()
 
 
 def test_results_of_two_types_have_the_one_that_spark_finds(db: penstock.Database) -> None:

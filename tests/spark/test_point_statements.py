@@ -314,6 +314,12 @@ def test_single_rows_do_not_need_spark(db: penstock.Database, monkeypatch: pytes
         assert db.sql("INSERT INTO t VALUES (1, 'a', 1.5, TIMESTAMP '2024-01-01 00:00:00')").fetchall() == [(1,)]
         assert db.sql("INSERT INTO t (price, id) VALUES (?, ?)", [2.5, 2]).fetchall() == [(1,)]
         assert db.sql("INSERT INTO t VALUES (:id, :n, NULL, :at)", {"id": 3, "n": "c", "at": at}).fetchall() == [(1,)]
+        some = "INSERT INTO t VALUES (5, DEFAULT, 1, NULL), (6, 'f', default, DEFAULT), (7, DEFAULT, ?, NULL), (6, DEFAULT, 3, NULL)"
+        assert db.sql(some, [2]).fetchall() == [(4,)]
+        found = [db.sql("SELECT name, price FROM t WHERE id = ?", [i]).fetchone() for i in (5, 6, 7)]
+        assert found == [("none", 1), ("none", 3), ("none", 2)]
+        for i in (5, 6, 7):
+            db.execute("DELETE FROM t WHERE id = ?", [i])
         assert db.sql("SELECT * FROM t WHERE id = 2").fetchall() == [(2, "none", Decimal("2.50"), None)]
         assert db.sql("UPDATE t SET name = ?, price = price + ? WHERE id = ?", ["b", 1, 2]).fetchall() == [(1,)]
         assert db.sql("SELECT name, price FROM t WHERE id = ?", [2]).fetchall() == [("b", Decimal("3.50"))]
@@ -383,3 +389,32 @@ def test_sources_and_times(db: penstock.Database, monkeypatch: pytest.MonkeyPatc
         db.execute("UPDATE s SET id = 2 WHERE id = 1")
     with pytest.raises(penstock.PenstockError, match="PSK-5005"):
         db.execute("INSERT INTO v VALUES (1, 1)")
+
+
+KEYS = {
+    "bigint": (5_000_000_000, 5_000_000_001),
+    "date": (dt.date(2026, 1, 1), dt.date(2026, 1, 2)),
+    "timestamp": (dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC), dt.datetime(2026, 1, 1, 13, tzinfo=dt.UTC)),
+    "decimal(10,2)": (Decimal("12.50"), Decimal("12.51")),
+    "string": ("it's \\ one", "another"),
+}
+
+
+@pytest.mark.parametrize("kind", list(KEYS))
+def test_the_first_read_of_a_key_needs_no_engine(
+    db: penstock.Database, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    there, missing = KEYS[kind]
+    db.execute(f"""
+        CREATE TABLE t (k {kind} PRIMARY KEY, v INT);
+        CREATE MATERIALIZED VIEW m AS SELECT k, v * 2 AS v FROM t;
+        CREATE VIEW n AS SELECT k, v * 3 AS v FROM t
+    """)
+    db.insert("t", [(there, 7)])
+    db.flush()
+    with without_spark(db, monkeypatch):
+        for name, found in (("t", 7), ("m", 14)):
+            assert db.sql(f"SELECT v FROM {name} WHERE k = ?", [there]).fetchall() == [(found,)]
+            assert db.sql(f"SELECT v FROM {name} WHERE k = ?", [missing]).fetchall() == []
+    # A named query has rows of its own.
+    assert db.sql("SELECT v FROM n WHERE k = ?", [there]).fetchall() == [(21,)]

@@ -83,6 +83,22 @@ def test_a_group_that_cannot_be_computed_is_an_error_of_its_rows(db: penstock.Da
     assert _rows(db, "SELECT * FROM e") == _rows(db, "SELECT g, kurtosis(x) FROM w GROUP BY g")
 
 
+def test_an_aggregate_of_the_user_is_a_function_of_all_values(db: penstock.Database) -> None:
+    db.register_function(lambda values: float(sum(v * v for v in values)), "squares", returns="double")
+    db.execute("CREATE TABLE own (g STRING, n INT)")
+    grouped = "SELECT g, squares(array_agg(n)) AS s FROM own GROUP BY g"
+    db.execute(f"CREATE MATERIALIZED VIEW squared AS {grouped}")
+    for step in (
+        "INSERT INTO own VALUES ('a', 1), ('a', 2), ('b', 3)",
+        "DELETE FROM own WHERE n = 2",
+        "UPDATE own SET g = 'a' WHERE n = 3",
+    ):
+        db.execute(step)
+        db.flush(timeout=SOON_S)
+        assert _rows(db, "SELECT * FROM squared") == _rows(db, grouped), step
+    assert _rows(db, "SELECT * FROM squared") == [["a", 10.0]]
+
+
 @pytest.mark.parametrize(
     ("query", "code"),
     [

@@ -76,3 +76,8 @@ def test_a_recursion_without_end_faults_its_view_alone(db: penstock.Database) ->
         db.flush(timeout=SOON_S)
     assert [s.name for s in db.status() if s.error] == ["walks"]
     assert sorted(db.sql("SELECT n FROM nodes").fetchall()) == [(0,), (1,), (2,)]
+
+
+def test_a_recursive_select_goes_deeper_than_the_default_of_spark(db: penstock.Database) -> None:
+    steps = "WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r WHERE i < 150) SELECT count(*) FROM r"
+    assert db.sql(steps).fetchall() == [(150,)]

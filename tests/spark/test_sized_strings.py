@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.conftest import Opener
+from tests.spark.following import bag
 
 from penstock import PenstockError
 
@@ -18,11 +19,21 @@ QUESTIONS = (
     "c = 'ab'", "c <> 'ab'", "c < 'ab '", "'ab' >= c", "c <=> 'ab'", "c IN ('a', 'abc')", "c NOT IN ('ab')", "c BETWEEN 'a' AND 'ab'", "c = 'abcde '",
     "c = d", "c = v", "v = 'x'", "c LIKE 'ab%'", "length(c) = 4", "c = concat('a', 'b')", "v IN ('x', 'xyz')", "c || '!' = 'ab  !'",
     "c = upper('AB') || 'cdefg'", "c IN ('a', lower('AB'))", "c > CAST('ab' AS STRING)", "c = NULL",
+    "c IS DISTINCT FROM 'ab'", "c IN (d, 'x')", "CASE c WHEN d THEN 'd' WHEN 'ab' THEN 'ab' END", "CASE v WHEN c THEN 1 ELSE 0 END",
+    "decode(c, 'ab', 1, NULL, 2, d, 3, 4)", "equal_null(c, 'ab')", "nullif(c, 'ab')", "coalesce(c, d) = 'ab'", "first_value(c) OVER (PARTITION BY d) = 'ab'",
+)  # fmt: skip
+FORMS = (
+    "SELECT k, a.i, b.j FROM (SELECT c AS k, id AS i FROM t) a JOIN (SELECT d AS k, id AS j FROM t) b USING (k)",
+    "SELECT id FROM t WHERE c = (SELECT max(d) FROM t)",
+    "SELECT id FROM t WHERE c = (SELECT d FROM t WHERE id = 2 ORDER BY d LIMIT 1)",
+    "SELECT id, m FROM t JOIN (SELECT v, max(c) AS m FROM t GROUP BY v) x USING (v) WHERE m = 'abc'",
+    "SELECT * FROM (SELECT c, id FROM t) PIVOT (count(id) FOR c IN ('ab', 'ab  ' AS padded))",
+    "SELECT * FROM (SELECT id, c, d FROM t) UNPIVOT (x FOR n IN (c, d)) WHERE x = 'ab'",
 )  # fmt: skip
 
 
-def test_strings_with_a_length(opener: Opener, plain_spark: SparkSession, tmp_path: Path) -> None:
-    db, spark = opener(), plain_spark
+def test_strings_with_a_length(interpreted: Opener, plain_spark: SparkSession, tmp_path: Path) -> None:
+    db, spark = interpreted(), plain_spark
     columns = "id INT, c CHAR(4) DEFAULT 'no', v VARCHAR(3), d CHAR(6), n STRUCT<a: ARRAY<CHAR(2)>>"
     db.sql(f"CREATE TABLE t ({columns}, PRIMARY KEY (id))")
     flags = ", ".join(f"{q} AS q{i}" for i, q in enumerate(QUESTIONS))
@@ -30,6 +41,8 @@ def test_strings_with_a_length(opener: Opener, plain_spark: SparkSession, tmp_pa
     db.sql(
         "CREATE MATERIALIZED VIEW again AS SELECT a.c, max(a.v) AS top FROM asked a JOIN t b ON a.c = b.d WHERE a.c <> 'abc' GROUP BY a.c"
     )
+    for i, form in enumerate(FORMS):
+        db.sql(f"CREATE MATERIALIZED VIEW form{i} AS {form}")
     schema = pa.schema([("id", pa.int32()), ("c", pa.string()), ("v", pa.string()), ("d", pa.string())])
     rows = [(*r, r[1]) for r in ROWS]
     db.sql("INSERT INTO t (id, c, v, d) VALUES (1, 'a', 'x', 'a')")
@@ -58,6 +71,9 @@ def test_strings_with_a_length(opener: Opener, plain_spark: SparkSession, tmp_pa
         assert db.sql("SELECT * FROM again ORDER BY c").arrow().to_pylist() == [
             r.asDict() for r in spark.sql(joined).collect()
         ]
+        for i, form in enumerate(FORMS):
+            wanted = bag(tuple(r) for r in spark.sql(form.replace("FROM t", "FROM sized")).collect())
+            assert wanted == bag(db.sql(f"SELECT * FROM form{i}").fetchall()) == bag(db.sql(form).fetchall()), form
     finally:
         spark.sql("DROP TABLE sized")
 

@@ -62,6 +62,10 @@ def test_subqueries_over_the_values_of_the_outer_query(interpreted: Opener, tmp_
             "picked": "SELECT t.id, l.v FROM t, LATERAL (SELECT v FROM u WHERE u.id < t.id ORDER BY u.id DESC LIMIT 1) l",
             "nested": "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND EXISTS "
             "(SELECT 1 FROM u w WHERE w.id >= u.id AND w.v = t.x))",
+            # The values of the outer query are read twice.
+            "before": "SELECT id, (SELECT max(v) FROM u WHERE u.id < t.id) AS a FROM t",
+            "alike": "SELECT id FROM t a WHERE x = (SELECT max(x) FROM t b WHERE b.k IS NOT DISTINCT FROM a.k)",
+            "derived": "SELECT id, (SELECT max(q.v) FROM (SELECT v FROM u WHERE u.k = t.k UNION ALL SELECT t.x) q) AS a FROM t",
         },
     )
 
@@ -90,6 +94,12 @@ def test_truth_values_in_one_shot_selects(db: penstock.Database) -> None:
         ],
         "SELECT id FROM t WHERE NOT (id > 1 AND k IN (SELECT v FROM u)) ORDER BY id": [(1,)],
         "SELECT count_if((k IN (SELECT v FROM u)) IS NULL) FROM t": [(2,)],
+        # Over two levels, which Spark does not resolve.
+        "SELECT id, (SELECT count(*) FROM u WHERE u.v = t.k AND u.v >= (SELECT max(w.v) FROM u w WHERE w.v <= t.k)) AS n FROM t ORDER BY id": [
+            (1, 1),
+            (2, 0),
+            (3, 0),
+        ],
     }
     for sql, rows in selects.items():
         assert db.sql(sql).fetchall() == rows, sql

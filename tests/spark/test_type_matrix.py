@@ -6,7 +6,9 @@ All types are columns of one table, and all types that a place accepts are in on
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import polars as pl
@@ -15,7 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from tests.spark.conftest import Opener
+from tests.postgres import PASSWORD, PostgresServer
+from tests.spark.conftest import CONFIG, Opener
 
 import penstock
 from penstock import PenstockError
@@ -123,7 +126,7 @@ def rows_of(table: pa.Table) -> list[str]:
 
 @pytest.fixture
 def given(opener: Opener, plain_spark: SparkSession) -> penstock.Database:
-    db = opener()
+    db = opener(config={**CONFIG, "variables.PG_PASSWORD": PASSWORD})
     columns = ", ".join(f"{n} {TYPES[n][1]}" for n in NAMES)
     for name in ("t", "from_rows", "from_arrow", "from_pandas", "from_polars"):
         db.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, g INT, {columns})")
@@ -134,7 +137,9 @@ def given(opener: Opener, plain_spark: SparkSession) -> penstock.Database:
     return db
 
 
-def test_every_type_at_every_place(given: penstock.Database, plain_spark: SparkSession, tmp_path: Path) -> None:
+def test_every_type_at_every_place(
+    given: penstock.Database, plain_spark: SparkSession, tmp_path: Path, postgres: PostgresServer
+) -> None:
     db = given
     views = {}
     for i, (place, (flag, text, _, _)) in enumerate(PLACES.items()):
@@ -154,6 +159,7 @@ def test_every_type_at_every_place(given: penstock.Database, plain_spark: SparkS
     _check_ways_in(db)
     _check_subscriptions(db)
     _check_files(db, tmp_path)
+    _check_postgres(db, postgres)
 
 
 def _check_ways_in(db: penstock.Database) -> None:
@@ -214,6 +220,53 @@ def _check_files(db: penstock.Database, tmp_path: Path) -> None:
         for n in set(NAMES) - set(allowed):
             with pytest.raises(PenstockError, match=r"PSK-(2012|5002)"):
                 db.execute(f"CREATE SINK x INTO FILES (path = '{tmp_path}/{n}') FORMAT {format} AS SELECT {n} FROM s")
+
+
+POSTGRES = {
+    "tinyint": "smallint", "smallint": "smallint", "float": "real", "double": "double precision", "decimal": "numeric(30, 4)", "string": "text",
+    "varchar": "varchar(3)", "char": "char(3)", "binary": "bytea", "timestamp": "timestamptz", "ntz": "timestamp", "time0": "time(0)",
+    "variant": "jsonb", "nested": "jsonb",
+}  # fmt: skip
+"""The types there, where they have other names."""
+
+
+def _check_postgres(db: penstock.Database, server: PostgresServer) -> None:
+    """The table of a server has the rows, and gives them back to a lookup table; other types are refused."""
+    held = tuple(n for n in NAMES if "<" not in TYPES[n][1] or "INTERVAL" not in TYPES[n][1])
+    intervals = tuple(n for n in held if "INTERVAL" in TYPES[n][1])
+    plain = tuple(n for n in held if n not in (*intervals, "variant", "nested"))
+    types = {n: "interval" if n in intervals else POSTGRES.get(n, TYPES[n][1]) for n in held}
+    columns = ", ".join(f'"{n}" {t}' for n, t in types.items())
+    server.execute(f"CREATE TABLE matrix (id int, {columns})")
+    address = f"url = '{server.url}', password = '${{PG_PASSWORD}}', table = 'matrix'"
+    for n in set(NAMES) - set(held):
+        with pytest.raises(PenstockError, match="PSK-2012"):
+            db.execute(f"CREATE SINK x INTO POSTGRES ({address}) AS SELECT id, {n} FROM s")
+    db.execute(f"CREATE SINK g INTO POSTGRES ({address}) AS SELECT id, {', '.join(held)} FROM s")
+    db.flush()
+    months = "CAST(extract(year FROM {c}) * 12 + extract(month FROM {c}) AS int)"
+    read = (months.format(c=n) if TYPES[n][0] == "INTERVAL YEAR TO MONTH" else f'"{n}"' for n in held)
+    found = server.execute(f"SELECT id, {', '.join(read)} FROM matrix")
+    sent = db.sql(f"SELECT id, {', '.join(held)} FROM s").fetchall()
+    assert sorted(_stored(row, held) for row in found) == sorted(_stored(row, held) for row in sent)
+    for n in (*intervals, "variant", "nested"):
+        with pytest.raises(PenstockError, match="PSK-2010"):
+            db.execute(f"CREATE LOOKUP TABLE x (id INT PRIMARY KEY, {n} {TYPES[n][1]}) FROM POSTGRES ({address})")
+    columns = ", ".join(f"{n} {TYPES[n][1]}" for n in plain)
+    db.execute(f"CREATE LOOKUP TABLE from_postgres (id INT PRIMARY KEY, {columns}) FROM POSTGRES ({address})")
+    given, back = (db.sql(f"SELECT id, {', '.join(plain)} FROM {name}").arrow() for name in ("s", "from_postgres"))
+    assert rows_of(back) == rows_of(given)
+
+
+def _stored(row: tuple[Any, ...], names: tuple[str, ...]) -> str:
+    """A row as text: moments are in UTC, and what is stored as JSON has text for keys, in order, and one kind of number."""
+    values = (
+        json.dumps(v, sort_keys=True, default=float) if n in ("variant", "nested") and v is not None
+        else v.astimezone(UTC) if isinstance(v, datetime) and v.tzinfo is not None
+        else v
+        for n, v in zip(names, row[1:], strict=True)
+    )  # fmt: skip
+    return repr((row[0], *values))
 
 
 def test_what_spark_refuses_is_refused_at_create(given: penstock.Database, plain_spark: SparkSession) -> None:
@@ -309,3 +362,17 @@ def _check_back(db: penstock.Database, tmp_path: Path, whole: pa.Table) -> None:
             COPY back_{format} FROM '{path}';
         """)
         assert rows_of(db.sql(f"SELECT * FROM back_{format}").arrow()) == rows_of(whole.select(["id", *kept])), format
+
+
+def test_a_type_alone_in_its_table_is_that_type_in_spark(opener: Opener) -> None:
+    """Tables get to Spark in two ways, which depends on whether one of their types is one that Arrow does not have."""
+    db = opener()
+    types = [t[1] for t in TYPES.values()] + ["ARRAY<TIMESTAMP_NTZ>", "STRUCT<a: TIMESTAMP_NTZ, b: TIMESTAMP>"]
+    for i, declared in enumerate(types):
+        db.execute(f"CREATE TABLE one{i} (c {declared})")
+        db.insert(f"one{i}", [(None,)])
+    asked = " UNION ALL ".join(f"SELECT {i} AS i, typeof(c) AS t FROM one{i}" for i in range(len(types)))
+    plain = ", ".join(f"typeof(CAST(NULL AS {t})) AS t{i}" for i, t in enumerate(types))
+    assert [t for _, t in sorted(db.sql(asked).fetchall())] == list(db.sql(f"SELECT {plain}").fetchone() or ())
+    ntz = types.index("TIMESTAMP_NTZ")
+    assert db.sql(f"SELECT max(c) AS c FROM one{ntz}").arrow().schema.types == [pa.timestamp("us")]

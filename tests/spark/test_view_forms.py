@@ -18,6 +18,7 @@ SETUP = """
     CREATE VIEW pairs AS SELECT a.id FROM s a JOIN s b ON a.id = b.id + 1;
     CREATE MATERIALIZED VIEW totals (key, total, rows) AS
       SELECT key, sum(amount), count(*) FROM named GROUP BY key ORDER BY 2 DESC NULLS LAST, key;
+    CREATE MATERIALIZED VIEW firsts AS SELECT id, v FROM t ORDER BY v DESC NULLS LAST, id LIMIT 3;
     CREATE MATERIALIZED VIEW tops AS SELECT key, twice - most AS gap FROM doubled WHERE twice > 2 ORDER BY abs(gap), key DESC;
 """
 COMMITS = (
@@ -35,6 +36,7 @@ SAME = {
         SELECT k FROM t WHERE v IS NOT NULL GROUP BY k ORDER BY sum(v) DESC NULLS LAST, k LIMIT 1""",
     "SELECT * FROM tops": """
         SELECT k, v * 2 - (SELECT max(v) FROM t) AS gap FROM t WHERE v > 1 ORDER BY abs(gap), k DESC""",
+    "SELECT id FROM firsts": "SELECT id FROM t ORDER BY v DESC NULLS LAST, id LIMIT 3",
     "SELECT amount AS key FROM named n": "SELECT v FROM t WHERE v IS NOT NULL ORDER BY v DESC",
     "WITH t AS (SELECT 1 AS one) SELECT twice, most, one FROM doubled, t ORDER BY 1": """
         SELECT v * 2, (SELECT max(v) FROM t), 1 FROM t WHERE v IS NOT NULL ORDER BY v""",
@@ -55,7 +57,7 @@ def test_order_columns_and_named_queries_are_those_of_batch(opener: Opener, tmp_
         assert db.sql(ours).fetchall() == db.sql(plain).fetchall(), ours
     shown = {r["name"]: r["kind"] for r in db.sql("SHOW VIEWS").arrow().to_pylist()}
     assert shown == {
-        "named": "view", "doubled": "view", "pairs": "view", "totals": "materialized view", "tops": "materialized view"
+        "named": "view", "doubled": "view", "pairs": "view", "firsts": "materialized view", "totals": "materialized view", "tops": "materialized view"
     }  # fmt: skip
     assert [r[:2] for r in db.sql("DESCRIBE doubled").fetchall()] == [
         ("key", "string"),
@@ -74,7 +76,7 @@ def test_order_columns_and_named_queries_are_those_of_batch(opener: Opener, tmp_
 def refused(db: penstock.Database) -> None:
     for sql, code, text in (
         ("DROP VIEW named", "PSK-1009", "doubled, tops, totals"),
-        ("DROP TABLE t", "PSK-1009", "doubled, named, tops, totals"),
+        ("DROP TABLE t", "PSK-1009", "doubled, firsts, named, tops, totals"),
         ("DROP MATERIALIZED VIEW named", "PSK-1008", "named is a view"),
         ("CREATE OR REPLACE VIEW named AS SELECT 1 AS one", "PSK-1009", "in use"),
         ("CREATE VIEW named AS SELECT 1 AS one", "PSK-1003", "already exists"),
@@ -93,4 +95,4 @@ def refused(db: penstock.Database) -> None:
     with pytest.raises(penstock.PenstockError, match="every selects all columns of s"):
         db.execute("ALTER SOURCE s ADD COLUMN extra BIGINT")
     db.execute("DROP VIEW every; ALTER SOURCE s ADD COLUMN extra BIGINT; DROP VIEW named CASCADE")
-    assert {r[0] for r in db.sql("SHOW VIEWS").fetchall()} == {"pairs", "some"}
+    assert {r[0] for r in db.sql("SHOW VIEWS").fetchall()} == {"firsts", "pairs", "some"}

@@ -73,6 +73,12 @@ class Unsigned(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
+class Positive(exp.Expression, exp.Func):
+    """`+ a`, which is an operator in Spark. A function, so that every dialect can print it."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
 def _phrase(name: str) -> Callable[[Any], exp.Expression]:
     return lambda parser: parser.parse_phrase(name)
 
@@ -80,12 +86,20 @@ def _phrase(name: str) -> Callable[[Any], exp.Expression]:
 class Penstock(Spark):
     """Spark's SQL, whose expressions are written as they were read."""
 
+    # ORDER BY ALL is found by the binder: a column may have this name, in backquotes.
+    SUPPORTS_ORDER_BY_ALL = False
+
     class Parser(SparkParser):
         FUNCTIONS: ClassVar = {name: made for name, made in SparkParser.FUNCTIONS.items() if name in _READ}
         FUNCTION_PARSERS: ClassVar = {
             **{name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST")},
             **{name: _phrase(name) for name in _WORDS},
             **{name: _phrase(name) for name in _WITH_UNIT},
+        }
+
+        UNARY_PARSERS: ClassVar = {
+            **SparkParser.UNARY_PARSERS,
+            TokenType.PLUS: lambda self: self.expression(Positive(this=self._parse_unary())),
         }
 
         # `v:a.b[0]` is a part of a VARIANT.
@@ -204,11 +218,37 @@ class Penstock(Spark):
                 made.meta[RAW] = text if any(c in text for c in "<`'") else " ".join(text.upper().split())
             return made
 
+        def _parse_null(self) -> exp.Expr | None:
+            unknown = self._curr.token_type == TokenType.UNKNOWN
+            made = super()._parse_null()
+            if unknown and made is not None:
+                # `a IS UNKNOWN` is another tree in Spark than `a IS NULL`.
+                made.meta[RAW] = "UNKNOWN"
+            return made
+
         def _parse_is(self, this: exp.Expr | None) -> exp.Expr | None:
             negated = self._curr.token_type == TokenType.NOT
             made = super()._parse_is(this)
             if negated and isinstance(made, exp.Not) and isinstance(made.this, exp.Is):
                 made.meta[IS_NOT] = True
+            return made
+
+        def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
+            """The elements are any expressions, also conditions."""
+            if with_prefix or self._curr.token_type not in (TokenType.CUBE, TokenType.ROLLUP):
+                return super()._parse_cube_or_rollup(with_prefix)
+            kind = exp.Cube if self._curr.token_type == TokenType.CUBE else exp.Rollup
+            self._advance()
+            return self.expression(kind(expressions=self._parse_wrapped_csv(self._parse_group_key)))
+
+        def _parse_grouping_set(self) -> exp.Expr | None:
+            return self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_group_key()
+
+        def _parse_group_key(self) -> exp.Expr | None:
+            made = self._parse_disjunction()
+            if isinstance(made, exp.Tuple):
+                # Several keys, or none, which is no expression.
+                made.meta.pop(SPAN, None)
             return made
 
         def _parse_unnest(self, with_alias: bool = True) -> exp.Unnest | None:
@@ -265,6 +305,7 @@ class Penstock(Spark):
             Phrase: lambda self, e: self.phrase_sql(e),
             Part: lambda self, e: f"{self.sql(e, 'this')}:{self.sql(e, 'path')}",
             Unsigned: lambda self, e: self.sql(e, "this"),
+            Positive: lambda self, e: f"+{self.sql(e, 'this')}",
             exp.BitwiseLeftShift: lambda self, e: self.binary(e, "<<"),
             exp.BitwiseRightShift: lambda self, e: self.binary(
                 e, ">>>" if isinstance(e.expression, Unsigned) else ">>"

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.plan.dialect import RAW, Part, Phrase, Unsigned
+from penstock.plan.dialect import RAW, Part, Phrase, Positive, Unsigned
 from penstock.plan.room import with_room
 
 _OPERATORS: dict[type[exp.Expr], str] = {
@@ -36,7 +36,7 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.BitwiseRightShift: ">>",
     exp.Dot: ".",
 }
-_PREFIXES: dict[type[exp.Expr], str] = {exp.Not: "NOT", exp.Neg: "-", exp.BitwiseNot: "~", Unsigned: ">"}
+_PREFIXES: dict[type[exp.Expr], str] = {exp.Not: "NOT", exp.Neg: "-", exp.BitwiseNot: "~", Unsigned: ">", Positive: "+"}
 
 
 _HABITS = frozenset({"big_int=True"})

@@ -22,9 +22,10 @@ from penstock.plan import nodes as p
 from penstock.plan.dialect import DIALECT
 from penstock.plan.functions import ROWS_AT_MAX, ROWS_AT_MIN, Accepts, find_aggregate
 from penstock.plan.shown import call_text, shown
-from penstock.spark.comparable import check_types
+from penstock.spark.comparable import check_collated, check_types
 from penstock.spark.guards import told
 from penstock.spark.session import jvm
+from penstock.spark.typetext import type_text
 from penstock.spark.windows import assign, micros, moment, restore, safe_micros
 
 if TYPE_CHECKING:
@@ -241,15 +242,17 @@ def agg_specs(
             made, spec = _recomputed(a, i, names)
             columns += made
             texts += [call_text(a, names)] * len(made)
-            specs.append(spec | {"type": results[i].dataType.simpleString()})
+            specs.append(spec | {"type": type_text(results[i].dataType)})
             continue
+        check_collated(f"{a.func}()", types)
         exprs = arguments(a, types)
         if a.filter is not None:
             exprs = _filtered(a, exprs, a.filter.sql())
         args = [f"__a{i}_{j}" for j in range(len(exprs))]
         columns += [F.expr(e).alias(name) for e, name in zip(exprs, args, strict=True)]
         order = []
-        for j, (k, t) in enumerate(zip(a.order, types[len(a.args) :], strict=True)):
+        within = a.function.within is not None
+        for j, (k, t) in enumerate(zip(() if within else a.order, types[len(a.args) :], strict=not within)):
             columns.append(F.expr(_taken(a.function.accepts, k.expr.sql(), t)).alias(f"__o{i}_{j}"))
             order.append({"col": f"__o{i}_{j}", "desc": k.desc, "nullsFirst": k.nulls_first})
         texts += [call_text(a, names)] * (len(columns) - len(texts))
@@ -259,8 +262,9 @@ def agg_specs(
                 "func": a.func,
                 "args": args,
                 "distinct": a.distinct,
-                "type": results[i].dataType.simpleString(),
+                "type": type_text(results[i].dataType),
                 "order": order,
+                "desc": within and bool(a.order),
                 "ignoreNulls": a.ignore_nulls,
                 "fails": call_text(a, names) if overflows(a.func, types) else None,
             }
@@ -403,7 +407,7 @@ def _session(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
         "lsn": "__came" if came else None,
         "before": "__before" if came else None,
     }
-    spec |= _failing(c, n, specs, kind.simpleString())
+    spec |= _failing(c, n, specs, type_text(kind))
     out = c.kernel("Session", spec, df)
     late = F.col("__late") & c.counts_late(F.col("__weight"))
     extra = ["__weight"] if n.changelog else []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.column import Column
+from pyspark.sql.types import BooleanType, DataType, FractionalType, StringType
 from sqlglot import exp
 
 from penstock.errors import fail
@@ -15,10 +16,16 @@ from penstock.plan import nodes as p
 from penstock.plan.functions import ANALYTIC
 from penstock.plan.shown import shown, window_text
 from penstock.spark.aggregates import overflows
+from penstock.spark.comparable import check_collated
 from penstock.spark.guards import told
+from penstock.spark.translate import translated
+from penstock.spark.typetext import type_text
 
 if TYPE_CHECKING:
     from penstock.spark.compile import Compiler
+
+
+_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 
 def _ordered(c: Compiler, n: p.TopN | p.Analytic) -> tuple[DataFrame, dict[str, object]]:
@@ -71,9 +78,11 @@ def analytic(c: Compiler, n: p.Analytic) -> DataFrame:
     exprs: list[p.Expr | str | None] = []
     calls: list[dict[str, object]] = []
     source, known = c.typed(df), shown(n.child)
-    types = [[f.dataType for f in source.select(*(F.expr(e) for e in _split(w)[0])).schema] for w in n.calls]
+    parts = [_split(c, w, source) for w in n.calls]
+    types = [[f.dataType for f in source.select(*(F.expr(e) for e in values)).schema] for values, _ in parts]
     for i, w in enumerate(n.calls):
-        values, literals = _split(w)
+        check_collated(f"{w.func}()", types[i])
+        values, literals = parts[i]
         names = []
         for j, e in enumerate(values):
             args.append(F.expr(e).alias(f"__a{i}_{j}"))
@@ -85,7 +94,7 @@ def analytic(c: Compiler, n: p.Analytic) -> DataFrame:
                 "func": w.func,
                 "args": names,
                 "literals": literals,
-                "type": source.select(F.expr(_over(w, n)).alias("t")).schema[0].dataType.simpleString(),
+                "type": type_text(source.select(F.expr(_over(w, n)).alias("t")).schema[0].dataType),
                 "frame": None if w.frame is None else asdict(w.frame),
                 "ignoreNulls": w.ignore_nulls,
                 "fails": window_text(w, known) if overflows(w.func, types[i]) else None,
@@ -99,27 +108,69 @@ def analytic(c: Compiler, n: p.Analytic) -> DataFrame:
     return _out(n, c.kernel("Analytic", spec, df))
 
 
-def _split(w: p.WindowCall) -> tuple[list[str], list[object]]:
-    """The arguments that are values of the row, and those that are constants (an offset, a default, a count)."""
+def _split(c: Compiler, w: p.WindowCall, source: DataFrame) -> tuple[list[str], list[object]]:
+    """The arguments that are values of the row, and those that are constants (an offset, a default, a count).
+
+    A default that is not a plain constant of the type of its call is one more value of the row.
+    """
     function = ANALYTIC.get(w.func)
     cut = function.constants_from if function is not None else None
-    return [e.sql() for e in w.args[:cut]], [_constant(e) for e in w.args[cut:]] if cut is not None else []
+    if cut is None:
+        return [e.sql() for e in w.args], []
+    values = [e.sql() for e in w.args[:cut]]
+    constants: list[object] = [_count(c, w, e) for e in w.args[cut : cut + 1]]
+    for default in w.args[cut + 1 :]:
+        kind = source.select(F.expr(values[0])).schema[0].dataType
+        if _fits(default.node, kind):
+            constants.append(_literal(default.node))
+        else:
+            values.append(f"CAST({default.sql()} AS {type_text(kind)})")
+    return values, constants
 
 
-def _constant(e: p.Expr) -> object:
-    node: exp.Expression | None = e.node
-    sign = 1
+def _count(c: Compiler, w: p.WindowCall, e: p.Expr) -> object:
+    """The value of an offset or a number of rows."""
+    if isinstance(e.node, exp.Literal) and e.node.is_int:
+        return _literal(e.node)
+    if e.refs:
+        raise fail(
+            "PSK-1012", f"The number of rows in {w.func}() must be a constant.", hint="Write a number, or join the row."
+        )
+    with translated():
+        (row,) = c.spark.sql(f"SELECT CAST({e.sql()} AS INT)").collect()
+    return row[0]
+
+
+def _fits(node: exp.Expr, kind: DataType) -> bool:
+    """Whether the kernel makes Spark's value of a literal."""
+    inner = node.this if isinstance(node, exp.Neg) else node
+    if isinstance(inner, exp.Null):
+        return True
+    if isinstance(inner, exp.Boolean):
+        return isinstance(kind, BooleanType)
+    if not isinstance(inner, exp.Literal):
+        return False
+    if inner.is_string:
+        return isinstance(kind, StringType)
+    if inner.is_int and kind.typeName() in _BITS:
+        return int(inner.name) < 1 << (_BITS[kind.typeName()] - 1)
+    # As a number of Python it has 15 digits for certain.
+    exact = inner.name.replace(".", "", 1).isdigit() and len(inner.name) <= 15
+    return exact and isinstance(kind, FractionalType if not inner.is_int else (FractionalType, StringType))
+
+
+def _literal(node: exp.Expr) -> object:
     if isinstance(node, exp.Neg):
-        sign, node = -1, node.this
+        value = _literal(node.this)
+        assert isinstance(value, (int, float))
+        return -value
     if isinstance(node, exp.Null):
         return None
     if isinstance(node, exp.Boolean):
         return bool(node.this)
-    if not isinstance(node, exp.Literal):
-        raise fail("PSK-1012", f"{e.sql()} must be a constant.")
     if node.is_string:
         return str(node.this)
-    return sign * (int(node.this) if node.is_int else float(node.this))
+    return int(node.this) if node.is_int else float(node.this)
 
 
 def _over(w: p.WindowCall, n: p.Analytic) -> str:

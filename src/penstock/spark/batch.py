@@ -26,6 +26,7 @@ from penstock.spark.once import Once
 from penstock.spark.reach import close_off
 from penstock.spark.results import exchange, given, taken
 from penstock.spark.translate import translated
+from penstock.spark.typetext import type_text
 from penstock.spark.voids import holdable, restored
 from penstock.sql.programs import FORBIDDEN
 
@@ -98,7 +99,7 @@ class BatchReader:
         with translated():
             session = self._session({n: schema_of(c).empty_table() for n, c in tables.items()})
             made = session.sql(sql) if plan is None else Once(session).frame(plan)
-            return tuple(Column(f.name, f.dataType.simpleString()) for f in made.schema.fields)
+            return tuple(Column(f.name, type_text(f.dataType)) for f in made.schema.fields)
 
     def has_function(self, name: str) -> bool:
         """Whether Spark knows a function of this name: its own, or one that is registered."""
@@ -154,7 +155,7 @@ def arrow(df: DataFrame, folder: Path | None = None) -> pa.Table:
     kinds = [f.dataType for f in df.schema.fields]
     table = taken(holdable(df), folder)
     columns = [restored(c, kind) for c, kind in zip(table.columns, kinds, strict=True)]
-    fields = [_field(n, c.type, k.simpleString()) for n, c, k in zip(table.column_names, columns, kinds, strict=True)]
+    fields = [_field(n, c.type, type_text(k)) for n, c, k in zip(table.column_names, columns, kinds, strict=True)]
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 

@@ -1,6 +1,6 @@
 """Refuses to compare values that Spark does not compare: VARIANT, intervals of months and days at once and, but for GROUP BY, maps.
 
-The kernel finds rows by their bytes, so it would accept any type as a key.
+The kernel finds rows by their bytes, so it would accept any type as a key, and it does not know the rules of a collation.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, MapType, StructType, VariantType
+from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, MapType, StringType, StructType, VariantType
 
 from penstock.errors import fail
 from penstock.plan import nodes as p
@@ -30,9 +30,32 @@ def check_comparable(n: p.Node, made: DataFrame) -> None:
 
 
 def check_types(what: str, kinds: Iterable[DataType]) -> None:
+    kinds = list(kinds)
+    check_collated(what, kinds)
     for kind in kinds:
         if _incomparable(kind) or (what != "GROUP BY" and _has_map(kind)):
             raise fail("PSK-2011", f"{what} cannot compare values of type {kind.simpleString().upper()}.")
+
+
+def check_collated(what: str, kinds: Iterable[DataType]) -> None:
+    """Raises PSK-2011 for texts that are compared by other rules than their bytes."""
+    for kind in kinds:
+        if _is_collated(kind):
+            raise fail(
+                "PSK-2011",
+                f"{what} cannot compare values of type {kind.simpleString().upper()} in a continuous query.",
+                hint="Compare lower(c), or create the view without COLLATE and write it in the SELECT from the view.",
+            )
+
+
+def _is_collated(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _is_collated(kind.elementType)
+    if isinstance(kind, MapType):
+        return _is_collated(kind.keyType) or _is_collated(kind.valueType)
+    if isinstance(kind, StructType):
+        return any(_is_collated(f.dataType) for f in kind.fields)
+    return isinstance(kind, StringType) and kind.collation != "UTF8_BINARY"
 
 
 def _incomparable(kind: DataType) -> bool:

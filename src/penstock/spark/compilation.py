@@ -39,7 +39,10 @@ _PREPARATION = (
     "jdk/internal/reflect/",
     "sun/util/locale/",
 )
-"""What the names of classes begin with that are not optimized."""
+"""What the names of classes begin with that prepare queries."""
+
+_TASKS = ("java/io/Object",)
+"""The same for Java's serialization, in which tasks travel. It takes the optimizing compiler seconds, and the epochs of small commits then take as long as before."""
 
 _THRESHOLDS = {
     "Tier4InvocationThreshold": 15_000,
@@ -54,7 +57,7 @@ _THRESHOLDS = {
 
 def write_directives(folder: Path) -> None:
     """Writes the file that `java_options` refers to."""
-    match = [f"{start}*.*" for start in _PREPARATION]
+    match = [f"{start}*.*" for start in (*_PREPARATION, *_TASKS)]
     (folder / _FILE).write_text(json.dumps([{"match": match, "c2": {"Exclude": True}}], indent=2))
 
 

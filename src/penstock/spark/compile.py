@@ -34,6 +34,7 @@ from penstock.spark.kernel import LOG_SOURCE
 from penstock.spark.operators import Operator
 from penstock.spark.session import jvm
 from penstock.spark.translate import translated
+from penstock.spark.typetext import type_text
 from penstock.spark.windows import compared_micros
 
 UNIT_OBJECT = 0
@@ -368,6 +369,10 @@ class Compiler:
         try:
             columns = ", ".join(f"`{c}`" for c in n.outputs)
             kept = ", ".join(f"`{c}`" for c in [*n.child.columns, *n.outputs, *self.hidden(df)])
+            if n.generator.node.name.lower() == "variant_explode":
+                # Spark has it as a table function only, and forgets the LEFT of LEFT JOIN LATERAL with a generator.
+                call = name.replace("(", "_outer(", 1) if n.outer else name
+                return self.spark.sql(f"SELECT {kept} FROM `{view}` JOIN LATERAL {call} AS __g({columns})")
             return self.spark.sql(f"SELECT {kept} FROM `{view}` LATERAL VIEW {outer}{name} __g AS {columns}")
         finally:
             self.spark.catalog.dropTempView(view)
@@ -420,7 +425,7 @@ class Compiler:
             casts = {x: t for x, t, has in zip(child.columns, wanted, own, strict=True) if t != has}
             select = [F.col(f"`{x}`").cast(casts[x]).alias(x) if x in casts else F.col(f"`{x}`") for x in f.columns]
             names = shown(child)
-            exprs = [f"CAST({names[x]} AS {casts[x].simpleString()})" if x in casts else None for x in f.columns]
+            exprs = [f"CAST({names[x]} AS {type_text(casts[x])})" if x in casts else None for x in f.columns]
             made = self.guards.select(n, f, select, exprs, names)
             out.append(made if self.guards.guards(made) else f)
         return out
@@ -463,7 +468,7 @@ class Compiler:
 
 def _declared(kind: DataType, known: str | None) -> str:
     """The type of an output column; a string that is passed on from an object keeps its length."""
-    found = kind.simpleString()
+    found = type_text(kind)
     return known if known is not None and without_lengths(known) == found else found
 
 
@@ -488,7 +493,7 @@ def behind(df: DataFrame, times: dict[str, int]) -> SparkColumn:
 
 
 def _late_output(fields: Sequence[StructField]) -> Output:
-    return Output(tuple(Column(f.name.split("$", 1)[-1], f.dataType.simpleString()) for f in fields), False, True)
+    return Output(tuple(Column(f.name.split("$", 1)[-1], type_text(f.dataType)) for f in fields), False, True)
 
 
 def _needs_time(n: p.Node) -> bool:
@@ -545,6 +550,9 @@ def _key(n: p.Node) -> set[str | None]:
         case p.Project():
             names = {i.expr.column: i.name for i in n.items}
             return {names.get(c) for c in _key(n.child)} if None not in _key(n.child) else {None}
+        case p.Scan() if n.object_key:
+            names = {own: name for name, own in n.fields}
+            return {names.get(k) for k in n.object_key}
         case _:
             return set(n.columns)
 
@@ -571,5 +579,7 @@ def _keyed(n: p.Node) -> bool:
             return bool(n.keys)
         case p.Filter() | p.Project():
             return _keyed(n.child)
+        case p.Scan():
+            return bool(n.object_key)
         case _:
             return False

@@ -13,6 +13,7 @@ from penstock.plan import nodes as p
 from penstock.plan.shown import shown, text
 from penstock.spark.guards import told
 from penstock.spark.joins import key_types
+from penstock.spark.typetext import type_text
 
 if TYPE_CHECKING:
     from penstock.spark.compile import Compiler
@@ -33,7 +34,7 @@ def recursive(c: Compiler, n: p.Recursive) -> DataFrame:
     others = c.guards.select(n, other, [*right, *weight], [*exprs, *(None for _ in weight)], shown(n.right))
     spec: dict[str, object] = {
         "columns": list(n.names),
-        "types": [t.simpleString() for t in types],
+        "types": [type_text(t) for t in types],
         "all": n.everything,
         "maxDepth": n.max_depth,
         "otherColumns": list(n.right.columns),
@@ -55,7 +56,7 @@ def _base(c: Compiler, n: p.Recursive, base: DataFrame, types: list[DataType]) -
     for x, _, t in _zip(n, types):
         same = base.schema[x].dataType == t
         select.append(F.col(f"`{x}`") if same else F.col(f"`{x}`").cast(t).alias(x))
-        exprs.append(None if same else f"CAST({names[x]} AS {t.simpleString()})")
+        exprs.append(None if same else f"CAST({names[x]} AS {type_text(t)})")
     weight = [F.col(w) for w in _weight(base)]
     return c.guards.select(n, base, [*select, *weight], [*exprs, *(None for _ in weight)], names)
 

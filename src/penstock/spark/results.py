@@ -53,7 +53,8 @@ def given(session: SparkSession, table: pa.Table, folder: Path | None) -> DataFr
         return session.createDataFrame([], struct)
     own = struct != known
     if not own and (folder is None or table.nbytes <= _IN_HEAP_BYTES):
-        return session.createDataFrame(table)
+        # Without the schema, PySpark makes TIMESTAMP of TIMESTAMP_NTZ.
+        return session.createDataFrame(table, known)
     table = table.cast(
         to_arrow_schema(
             known, timezone="UTC", error_on_duplicated_field_names_in_struct=True, prefers_large_types=False
@@ -103,7 +104,7 @@ def taken(df: DataFrame, folder: Path | None) -> pa.Table:
     if folder is None:
         return df.toArrow()
     schema = to_arrow_schema(
-        df.schema, timezone="UTC", error_on_duplicated_field_names_in_struct=True, prefers_large_types=False
+        df.schema, timezone="UTC", error_on_duplicated_field_names_in_struct=False, prefers_large_types=False
     )
     out = Path(tempfile.mkdtemp(dir=folder))
     names = jvm().ArrowFiles.write(df._jdf, str(out), _room(out)).split()

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.catalog.types import to_arrow
+from penstock.spark.typetext import type_text
 
 _MONTHS = (YearMonthIntervalType, CalendarIntervalType)
 
@@ -80,7 +81,7 @@ def arrow_type(kind: DataType) -> pa.DataType:
         return pa.map_(arrow_type(key), arrow_type(kind.valueType))
     if isinstance(kind, StructType):
         return pa.struct([pa.field(f.name, arrow_type(f.dataType)) for f in kind.fields])
-    return to_arrow(kind.simpleString())
+    return to_arrow(type_text(kind))
 
 
 def _has(kind: DataType, wanted: type[DataType] | tuple[type[DataType], ...]) -> bool:

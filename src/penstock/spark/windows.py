@@ -70,7 +70,9 @@ def moment(df: DataFrame, time: Column, slack_micros: int = 0) -> list[Column]:
     """
     if "__pwm" not in df.columns:
         return []
-    behind = time <= F.col("__pwm") * 1000 - slack_micros
+    # A watermark never overflows in microseconds. An expression that could would be guarded.
+    bound = F.try_multiply(F.col("__pwm"), F.lit(1000))
+    behind = time <= (F.try_subtract(bound, F.lit(slack_micros)) if slack_micros else bound)
     lsn = F.col("__lsn") if "__lsn" in df.columns else F.col("__pwm")
     return [F.when(behind, lsn).alias("__came"), F.when(behind, F.col("__pwm")).alias("__before")]
 

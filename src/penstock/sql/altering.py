@@ -52,6 +52,9 @@ def _source(cursor: Cursor, text: str, offset: int, name: str) -> st.Statement:
 
 def _table(cursor: Cursor, text: str, offset: int, kind: Kind, name: str) -> st.Statement:
     if cursor.accept("ADD"):
+        if cursor.at("COLUMNS (") or cursor.at("("):
+            hint = "Write ALTER TABLE … ADD COLUMN c type for each of them."
+            raise cursor.fail("PSK-1012", "columns are added one by one", hint=hint)
         cursor.accept("COLUMN")
         where = cursor.here()
         column, is_key = parse_column(cursor)

@@ -14,6 +14,7 @@ from penstock.errors import fail
 from penstock.sql import intervals
 from penstock.sql import statements as st
 from penstock.sql.clauses import parse_query
+from penstock.sql.foreign import OBJECTS
 from penstock.sql.options import parse_connector_options, parse_options
 from penstock.sql.parser import parse_expression, parse_select
 from penstock.sql.query import ParsedQuery
@@ -38,7 +39,9 @@ def parse_kind(cursor: Cursor) -> Kind:
     for phrase, kind in _KINDS:
         if cursor.accept(phrase):
             return kind
-    raise cursor.error("expected SOURCE, TABLE, LOOKUP TABLE, STREAM, MATERIALIZED VIEW, VIEW, SINK or FUNCTION")
+    token = cursor.peek()
+    hint = OBJECTS.get(token.text.upper()) if token is not None else None
+    raise cursor.error("expected SOURCE, TABLE, LOOKUP TABLE, STREAM, MATERIALIZED VIEW, VIEW, SINK or FUNCTION", hint)
 
 
 def parse_create(cursor: Cursor, text: str, offset: int) -> st.Statement:
@@ -57,6 +60,9 @@ def parse_create(cursor: Cursor, text: str, offset: int) -> st.Statement:
         return parse_function(cursor, text, offset, name, or_replace, if_not_exists)
     if kind is Kind.SINK:
         return _sink(cursor, text, offset, name, or_replace, if_not_exists)
+    if cursor.at("AS"):
+        hint = "CREATE MATERIALIZED VIEW … AS keeps the rows of a query; INSERT INTO … SELECT copies them into a table."
+        raise cursor.error(f"a {kind.value} has no AS SELECT", hint)
     body = _body(cursor, kind)
     connector = parse_connector(cursor) if cursor.accept("FROM") else None
     if connector is None and cursor.at("FORMAT"):

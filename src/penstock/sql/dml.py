@@ -41,6 +41,13 @@ def parse_insert(cursor: Cursor, text: str, offset: int) -> st.Statement:
     return st.Insert(text, offset, target, columns, None, query)
 
 
+def is_default(value: exp.Expr) -> bool:
+    """Whether a value of INSERT or UPDATE is the word DEFAULT."""
+    if isinstance(value, exp.Column):
+        return not value.table and not value.this.quoted and value.name.upper() == "DEFAULT"
+    return isinstance(value, exp.Var) and value.name.upper() == "DEFAULT"
+
+
 def _values(cursor: Cursor, columns: tuple[str, ...] | None) -> tuple[tuple[exp.Expression, ...], ...]:
     start = cursor.index
     where = cursor.here()
@@ -55,6 +62,8 @@ def _values(cursor: Cursor, columns: tuple[str, ...] | None) -> tuple[tuple[exp.
         if len(cells) != wanted:
             raise cursor.fail("PSK-1016", f"row {len(rows)} has {len(cells)} values, expected {wanted}", position=where)
         for cell in cells:
+            if is_default(cell):
+                continue
             check_written(cursor.script, cell, where)
             if cell.find(exp.Column, exp.Query) is not None:
                 raise cursor.fail("PSK-1012", f"row {len(rows)} has a value that is not constant", position=where)
@@ -70,6 +79,8 @@ def parse_update(cursor: Cursor, text: str, offset: int) -> st.Statement:
         name = cursor.name("a column name")
         cursor.expect("=")
         value = _expression(cursor, "a value")
+        if is_default(value):
+            raise cursor.fail("PSK-1012", "UPDATE cannot set DEFAULT", position=where, hint="Write the value.")
         if any(name.lower() == n.lower() for n, _ in assignments):
             raise cursor.fail("PSK-1014", f"column {name} is set twice", position=where)
         assignments.append((name, value))

@@ -59,6 +59,15 @@ def translate(node: exp.Expression) -> exp.Expression:
     return call(new, *node.expressions) if new is not None else node
 
 
+STRUCT_WINDOWS = frozenset({"window", "session_window"})
+
+
+def struct_window(node: exp.Expr) -> str | None:
+    """The lower-case name if the node is a call of a window function of Spark, whose value is a struct of `start` and `end`."""
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+    return name if name in STRUCT_WINDOWS else None
+
+
 NOW = frozenset(
     {
         "now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "current_timestamp", "current_date", "current_time",
@@ -81,6 +90,8 @@ GENERATORS: dict[str, int] = {
     "inline_outer": 0,
     "json_tuple": 0,
     "stack": 0,
+    "variant_explode": 3,
+    "variant_explode_outer": 3,
     "range": 1,
     "generate_series": 1,
 }

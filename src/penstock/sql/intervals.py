@@ -73,6 +73,22 @@ def from_text(text: str) -> Interval | None:
     return Interval(months, micros)
 
 
+_WORDS = frozenset({*_MICROS, *_MONTHS} - {"QUARTER"})
+
+
+def of_duration(node: exp.Expression) -> Interval | None:
+    """An argument of Spark's window functions: text such as `1 hour 30 minutes`, or a number of microseconds."""
+    if not isinstance(node, exp.Literal):
+        return None
+    if not node.is_string:
+        return Interval(micros=int(node.name)) if node.is_int else None
+    words = node.name.lower().strip()
+    text = words.removeprefix("interval ")
+    if any(w.upper().removesuffix("S") not in _WORDS for w in re.findall("[a-z]+", text)):
+        return None
+    return from_text(text)
+
+
 def from_node(node: exp.Expression) -> Interval | None:
     """The constant interval of a parsed expression: a literal, or a sum, difference or negation of literals."""
     if isinstance(node, exp.Paren):

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from sqlglot import exp
 
 from penstock.errors import PenstockError
+from penstock.sql.foreign import FUNCTIONS
 from penstock.sql.functions import name_of
 from penstock.sql.names import nearest
 from penstock.sql.query import ParsedQuery
@@ -22,16 +23,6 @@ _WINDOWS = {
 }
 _KNOWN = (*(name.lower() for name in exp.FUNCTION_BY_NAME), "tumble", "hop", "cumulate", "session")
 _QUOTED = re.compile(r"`([^`]+)`")
-_FOREIGN = {
-    "charindex": "locate",
-    "date_bin": "TUMBLE, or date_trunc",
-    "earliest_by_offset": "first_value",
-    "getdate": "now",
-    "group_concat": "string_agg",
-    "iff": "if",
-    "latest_by_offset": "last_value",
-}
-"""Functions of other systems, and what they are called here."""
 
 
 @contextmanager
@@ -40,7 +31,7 @@ def located(query: ParsedQuery) -> Iterator[None]:
     try:
         yield
     except PenstockError as error:
-        if error.position is None and error.code.startswith("PSK-1"):
+        if error.position is None and error.code.startswith(("PSK-1", "PSK-2011")):
             _place(error, query)
         raise
 
@@ -64,7 +55,7 @@ def _place(error: PenstockError, query: ParsedQuery) -> None:
 
 def _suggested(name: str) -> str:
     given = name.lower()
-    found = _WINDOWS.get(given) or _FOREIGN.get(given) or nearest(given, set(_KNOWN) - {given, *_FOREIGN}, cutoff=0.7)
+    found = _WINDOWS.get(given) or FUNCTIONS.get(given) or nearest(given, set(_KNOWN) - {given, *FUNCTIONS}, cutoff=0.7)
     if found is not None:
         return f"Did you mean {found}?"
     return "Available are Spark SQL's functions and those registered with db.register_function."

@@ -37,7 +37,8 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 
 def suggestion(name: str, known: Iterable[str]) -> str | None:
     """`Did you mean x?`, or the known names if there are few, or nothing."""
-    names = list(known)
+    # Nobody can write the names of hidden objects.
+    names = [n for n in known if not n.startswith("__")]
     best = nearest(name, names)
     if best is not None:
         return f"Did you mean {best}?"

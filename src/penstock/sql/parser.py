@@ -9,9 +9,10 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokens import Token, TokenType
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, fail
 from penstock.plan.dialect import Penstock
 from penstock.plan.room import with_room
+from penstock.sql.foreign import syntax_hint
 from penstock.sql.limits import MAX_NESTING, check_tree, check_written, too_deep
 from penstock.sql.programs import check_reach
 from penstock.sql.query import ProbeClause
@@ -19,6 +20,7 @@ from penstock.sql.rewrite import Rewriter
 from penstock.sql.tokens import Script
 
 EMIT_FORMS = "ON WINDOW CLOSE, AFTER WATERMARK, ON UPDATE, CHANGES, FINAL or EVERY INTERVAL '10' SECOND"
+_TEXTS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.HEX_STRING, TokenType.IDENTIFIER)
 _STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.FROM, TokenType.L_PAREN)
 
 
@@ -26,6 +28,11 @@ def parse_select(script: Script, tokens: Sequence[Token]) -> tuple[exp.Expressio
     """A query expression: SELECT, set operation, VALUES or a parenthesised one."""
     if not tokens:
         raise script.syntax_error("expected a query", script.position(len(script.text)))
+    if tokens[0].token_type is TokenType.TABLE:
+        # `TABLE t` is `SELECT * FROM t`.
+        words = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"), (TokenType.FROM, "FROM"))
+        at = tokens[0]
+        tokens = [*(Token(k, w, at.line, at.col, at.start, at.end, []) for k, w in words), *tokens[1:]]
     if tokens[0].token_type not in _STARTS:
         raise script.syntax_error("expected a query", script.at(tokens[0]))
     rewriter = Rewriter(script, tokens)
@@ -89,6 +96,7 @@ def _check_shape(script: Script, tokens: Sequence[Token]) -> None:
     """Rejects what the stock parser would wrongly accept or crash on: empty list items, very deep nesting."""
     depth = 0
     after_comma = False
+    _check_foreign(script, tokens)
     for t in tokens:
         if after_comma and t.token_type in (TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM):
             raise script.syntax_error(f"unexpected '{t.text}' after a comma", script.at(t))
@@ -97,6 +105,33 @@ def _check_shape(script: Script, tokens: Sequence[Token]) -> None:
         depth -= t.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET)
         if depth > MAX_NESTING:
             raise too_deep(script, script.at(t))
+
+
+_FOREIGN: dict[tuple[str, ...], tuple[str, str]] = {
+    ("(", "+", ")"): ("(+)", "Write a LEFT JOIN: a LEFT JOIN b ON a.k = b.k."),
+    ("SELECT", "AS", "STRUCT"): ("SELECT AS STRUCT", "Write SELECT struct(a, b) AS s."),
+    ("SELECT", "AS", "VALUE"): ("SELECT AS VALUE", "Write SELECT s.*."),
+    ("WITH", "FILL"): ("WITH FILL", "Join a series: docs/sql.md, missing windows."),
+    ("|>",): ("the pipe |>", "Write SELECT … FROM …, with derived tables or WITH."),
+    ("CROSS", "APPLY"): ("CROSS APPLY", "Write JOIN LATERAL (…) AS x ON true."),
+    ("OUTER", "APPLY"): ("OUTER APPLY", "Write LEFT JOIN LATERAL (…) AS x ON true."),
+    ("GROUP BY", "DISTINCT"): ("GROUP BY DISTINCT", "Write each grouping set once in GROUPING SETS."),
+}
+"""Clauses of other systems that the stock parser reads, and no engine here carries out."""
+
+
+def _check_foreign(script: Script, tokens: Sequence[Token]) -> None:
+    words = [t.text.upper() if t.token_type not in _TEXTS else "" for t in tokens]
+    for clause, (name, hint) in _FOREIGN.items():
+        first = clause[0]
+        for i, word in enumerate(words):
+            after = words[i + len(clause)] if i + len(clause) < len(words) else ""
+            # WITH fill AS (…) is a query of that name.
+            named = first == "WITH" and after in ("AS", "(")
+            if word == first and tuple(words[i : i + len(clause)]) == clause and not named:
+                start, end = tokens[i].start, tokens[i + len(clause) - 1].end
+                where = script.position(start, end - start + 1)
+                raise fail("PSK-1012", f"{name} is not supported", position=where, sql=script.shown, hint=hint)
 
 
 def _translate(script: Script, error: ParseError, last: Token) -> PenstockError:
@@ -113,4 +148,6 @@ def _translate(script: Script, error: ParseError, last: Token) -> PenstockError:
     else:
         detail = f"unexpected '{found}'"
     hint = f"Write EMIT {EMIT_FORMS}." if found.upper() == "EMIT" else None
+    if found in ("~", ":"):
+        hint = syntax_hint(script.text[max(0, start - 20) : end + 2])
     return script.syntax_error(detail, script.position(start, end - start + 1), hint)

@@ -12,7 +12,6 @@ from penstock.sql.trees import bare
 
 _JAVA = "calls any Java method"
 _FILES = "reads a file or URL named by its arguments"
-_PLACE = "reveals file paths"
 _ACCOUNT = "reveals the account of the process"
 
 FORBIDDEN: Mapping[str, str] = {
@@ -24,9 +23,6 @@ FORBIDDEN: Mapping[str, str] = {
     "from_avro": _FILES,
     "to_avro": _FILES,
     "schema_of_avro": _FILES,
-    "input_file_name": _PLACE,
-    "input_file_block_start": _PLACE,
-    "input_file_block_length": _PLACE,
     "python_worker_logs": "reads the logs of the process",
     "current_user": _ACCOUNT,
     "session_user": _ACCOUNT,

@@ -7,6 +7,7 @@
 | `JOIN r FOR SYSTEM_TIME AS OF o.ts AS r ON e` | `JOIN r AS r ON __temporal(o.ts) AND e` |
 | `TEMPORAL PROBE JOIN m … LIST (…) AS p` | `JOIN m ON __probe(n)`, the rest in `probes[n]` |
 | `TUMBLE(TABLE s, DESCRIPTOR(ts), …)`, `TABLE(TUMBLE(…))` | `TUMBLE(s, DESCRIPTOR(ts), …)` |
+| `window(…)`, `window.start` | the same as a name; only `WINDOW w AS` is the clause |
 | `SESSION(…)` | `__session(…)` (a keyword of the stock parser) |
 | `SESSION(TABLE s PARTITION BY a, b, DESCRIPTOR(ts), …)` | `__session(s, __partition(a, b), DESCRIPTOR(ts), …)` |
 
@@ -74,12 +75,9 @@ class Rewriter:
                 f"unknown table function {token.text}",
                 hint="The table functions are TUMBLE, HOP, CUMULATE and SESSION.",
             )
-        if words == ("WINDOW",) and called:
-            raise c.fail(
-                "PSK-1012",
-                "window() is not supported",
-                hint="Write TUMBLE(ts, size) or HOP(ts, slide, size) in GROUP BY.",
-            )
+        if words == ("WINDOW",) and not (is_name(nxt) and (as_ := c.peek(2)) is not None and words_of(as_) == ("AS",)):
+            self._emit(TokenType.VAR, token.text, c.next())
+            return True
         if words == ("SESSION",) and called:
             self._emit(TokenType.VAR, "__session", c.next())
             self._table_argument()

@@ -14,6 +14,7 @@ from penstock.sql.clauses import parse_query
 from penstock.sql.copying import parse_copy
 from penstock.sql.ddl import constant, object_name, parse_create, parse_drop, parse_kind
 from penstock.sql.dml import parse_delete, parse_insert, parse_update
+from penstock.sql.foreign import STATEMENTS
 from penstock.sql.names import suggestion
 from penstock.sql.options import parse_options
 from penstock.sql.parser import parse_expression
@@ -128,7 +129,14 @@ def _statement(script: Script, tokens: Sequence[Token]) -> st.Statement:
         return parse_comment(cursor, text, offset)
     if cursor.accept("COPY"):
         return parse_copy(cursor, text, offset)
-    if cursor.at("SELECT") or cursor.at("WITH") or cursor.at("VALUES") or cursor.at("(") or cursor.at("FROM"):
+    if (
+        cursor.at("SELECT")
+        or cursor.at("WITH")
+        or cursor.at("VALUES")
+        or cursor.at("(")
+        or cursor.at("FROM")
+        or cursor.at("TABLE")
+    ):
         query, _ = parse_query(cursor, "SELECT")
         return st.Select(text, offset, query)
     if cursor.accept("SUBSCRIBE"):
@@ -205,7 +213,7 @@ def _small(cursor: Cursor, text: str, offset: int) -> st.Statement:
     else:
         token = cursor.peek()
         word = " ".join(words_of(token)) if token is not None else ""
-        hint = suggestion(word, _STARTS) if word else None
+        hint = STATEMENTS.get(word) or (suggestion(word, _STARTS) if word else None)
         raise cursor.error(f"unknown statement {token.text if token else ''}".strip(), hint=hint)
     cursor.finish()
     return made

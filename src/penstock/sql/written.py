@@ -13,6 +13,7 @@ from sqlglot import exp
 from penstock.errors import PenstockError, fail
 from penstock.plan.dialect import CALL_END, DIALECT, SPAN
 from penstock.plan.room import with_room
+from penstock.sql.foreign import syntax_hint
 from penstock.sql.functions import name_of
 from penstock.sql.tokens import Script
 
@@ -38,7 +39,8 @@ def refusal(script: Script, found: Written, at: int, message: str) -> PenstockEr
     """The error for an expression that Spark does not know (with its message), or that would not be written back as it was."""
     where = script.position(found.offset + at, 1 if message else max(1, len(found.original.split("\n")[0]) - at))
     if message:
-        return fail("PSK-1001", _sentence(message), position=where, sql=script.shown)
+        hint = syntax_hint(found.original[max(0, at - 40) :])
+        return fail("PSK-1001", _sentence(message), position=where, sql=script.shown, hint=hint)
     return fail(
         "PSK-1012",
         "this expression would not reach Spark as it is written",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
+from penstock.catalog.declared import declared
 from penstock.catalog.types import schema_of
+from penstock.catalog.variant import decoded
 from penstock.connect.access import Access
 from penstock.connect.rowfiles.columns import Wanted
 from penstock.connect.rowfiles.reading import found_files, read_rows
@@ -70,6 +73,40 @@ def test_csv_types_are_inferred_from_all_values(tmp_path: Path) -> None:
         "nothing": "string",
         "code": "int64",
     }
+
+
+def test_a_quote_that_is_not_closed_is_refused(tmp_path: Path) -> None:
+    """It would take the rest of the file for its value: a file that was cut off loses rows."""
+    path = _file(tmp_path, "a.csv", 'id,name\n1,a\n2,"b\n3,c\n4,d\n')
+    for schema in (None, "id INT, name STRING"):
+        with pytest.raises(PenstockError, match=r"PSK-5007.*a\.csv, line 3: a quote is not closed"):
+            _read(path, schema)
+    inches = _file(tmp_path, "b.csv", 'id,name\n1,5" disc\n2,"x ""y"" z"\n')
+    assert _read(inches)["name"].to_pylist() == ['5" disc', 'x "y" z']
+
+
+def test_fields_may_be_long(tmp_path: Path) -> None:
+    long = "x" * 200_000
+    path = _file(tmp_path, "a.csv", f"id,name\n1,{long}\ntwo,b\n")
+    assert _read(path, "name STRING")["name"].to_pylist() == [long, "b"]
+    with pytest.raises(PenstockError, match=r"line 3, column 'id': 'two' is not of type int"):
+        _read(path, "id INT, name STRING")
+
+
+def test_json_values_become_variants(tmp_path: Path) -> None:
+    path = _file(tmp_path, "a.json", '{"v": {"a": [1, 1.50, 1e2, null, "x"]}, "l": [true]}\n{"v": null}\n')
+    got = _read(path, "v VARIANT, l ARRAY<VARIANT>").to_pylist()
+    assert [decoded(**r["v"]) if r["v"] else None for r in got] == [{"a": [1, Decimal("1.50"), 100.0, None, "x"]}, None]
+    assert [decoded(**v) for v in got[0]["l"]] == [True] and got[1]["l"] is None
+    with pytest.raises(PenstockError, match=r"PSK-5007.*line 1, column 'v': .*more than 38 digits"):
+        _read(_file(tmp_path, "b.json", '{"v": ' + "1" * 39 + "}"), "v VARIANT")
+
+
+def test_a_time_in_parquet_is_a_time(tmp_path: Path) -> None:
+    at = pa.array([time(1, 2, 3, 4), None], pa.time64("ns"))
+    pa.parquet.write_table(pa.table({"at": at}), tmp_path / "a.parquet")
+    got = _read(tmp_path / "a.parquet")
+    assert got["at"].to_pylist() == [time(1, 2, 3, 4), None] and declared(got.schema.field("at")) == "time(6)"
 
 
 def test_csv_without_a_header(tmp_path: Path) -> None:

@@ -113,11 +113,21 @@ SELECT t.id FROM t SEMI JOIN u ON t.x < u.v AND u.k > 2
 SELECT t.id FROM t ANTI JOIN u ON t.x < u.v AND u.k <> t.k
 SELECT t.id, u.id AS uid FROM t CROSS JOIN u
 SELECT t.id, u.id AS uid FROM t CROSS JOIN u WHERE t.x <> u.v
+SELECT t.id, u.v FROM t JOIN (SELECT v FROM u WHERE id < 3) u ON true JOIN e ON e.src = t.k AND e.dst = u.v
 SELECT k, x, id FROM (SELECT x, k FROM t) a NATURAL JOIN (SELECT id, k FROM u) b
 SELECT k, x, id FROM (SELECT x, k FROM t) a NATURAL LEFT JOIN (SELECT id, k FROM u) b
 SELECT k, x, id FROM (SELECT x, k FROM t) a NATURAL RIGHT JOIN (SELECT id, k FROM u) b
 SELECT k, x, id, src FROM (SELECT x, k FROM t) a NATURAL FULL JOIN (SELECT id, k FROM u) b NATURAL JOIN (SELECT k, src FROM e, (SELECT 1 AS k) one) c
 SELECT a.k AS ak, b.k AS bk, id FROM (SELECT x, k FROM t) a LEFT JOIN (SELECT id, k FROM u) b USING (k)
+SELECT id, (SELECT max(q.v) FROM (SELECT v FROM u WHERE u.k = t.k) q) AS a FROM t
+SELECT id, (SELECT sum(q.v * q.w) FROM (SELECT v, t.id AS w FROM u) q WHERE q.v > t.x) AS a FROM t
+SELECT id, (SELECT count(*) FROM (SELECT DISTINCT v FROM u WHERE u.k = t.k) q) AS a FROM t
+SELECT id FROM t WHERE EXISTS (SELECT 1 FROM (SELECT k FROM u WHERE u.id = t.id) q JOIN u b ON b.k = q.k)
+SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u b LEFT JOIN (SELECT k, count(*) AS c FROM u WHERE u.v > t.x GROUP BY k) q ON b.k = q.k WHERE q.c IS NULL AND b.id = t.id)
+SELECT id, (SELECT sum(q.c) FROM u b, (SELECT count(*) AS c FROM u WHERE u.v > t.x) q WHERE b.k = t.k) AS a FROM t
+SELECT id, (SELECT max(n) FROM (SELECT v AS n FROM u WHERE u.k = t.k UNION ALL SELECT t.x) q) AS a FROM t
+SELECT id FROM t WHERE x IN (SELECT q.v FROM (SELECT v FROM (SELECT v, k FROM u WHERE u.id <> t.id) p WHERE p.k = t.k) q)
+SELECT t.id, l.c FROM t, LATERAL (SELECT count(*) AS c FROM (SELECT v FROM u WHERE u.k = t.k AND v > 5) q) l
 WITH RECURSIVE r AS (SELECT id, k FROM t UNION SELECT q.id, u.v FROM (SELECT id, k + 1 AS k2 FROM r WHERE id > 1) q JOIN u ON u.k = q.k2 JOIN e ON e.src = u.id AND e.dst <= q.id) SELECT id, k FROM r
 """
 
@@ -133,6 +143,14 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture(scope="module")
 def tables() -> Catalog:
     return Catalog(DDL)
+
+
+def test_a_cross_join_has_the_condition_that_is_written(duck: duckdb.DuckDBPyConnection, tables: Catalog) -> None:
+    """As in Spark; DuckDB has no such form."""
+    for condition in ("ON t.k = u.k AND u.v > 5", "USING (k)"):
+        plan = tables.plan(f"SELECT t.id, u.id AS uid FROM t CROSS JOIN u {condition}")
+        wanted = Counter(duck.execute(f"SELECT t.id, u.id FROM t JOIN u {condition}").fetchall())
+        assert Counter(duck.execute(duckdb_sql(plan.root)).fetchall()) == wanted
 
 
 @pytest.mark.parametrize("sql", QUERIES.strip().splitlines())

@@ -71,3 +71,9 @@ def test_places_are_those_of_the_whole_script(catalog: Catalog) -> None:
     assert caught.value.position is not None
     assert (caught.value.position.line, caught.value.position.column) == (4, 12)
     assert "^^^^" in caught.value.render()
+
+
+def test_sixty_chained_joins_with_using_have_a_plan(new_catalog: type[Catalog]) -> None:
+    many = new_catalog("".join(f"CREATE TABLE j{i} (k INT, c{i} INT);" for i in range(60)))
+    joins = " ".join(f"JOIN j{i} USING (k)" for i in range(1, 60))
+    assert many.plan(f"SELECT * FROM j0 {joins}").names == ("k", *(f"c{i}" for i in range(60)))

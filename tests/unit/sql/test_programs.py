@@ -49,7 +49,6 @@ CALLS = [
     "current_user",
     "session_user()",
     "user()",
-    "input_file_name()",
     "from_avro(X'00', '{}')",
     "to_avro(1)",
     "from_protobuf(X'00', 'm', '/etc/passwd')",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +19,11 @@ from penstock.connect.rowfiles.columns import Wanted, check_names, storable
 from penstock.errors import fail
 from penstock.sql.files import FileOptions
 
+if TYPE_CHECKING:
+    from _csv import Reader as Records
+
 _BLOCK = 4 << 20
+_FIELD = (1 << 31) - 1
 _UNFIT = (Misfit, pa.ArrowException, TypeError, ValueError, ArithmeticError)
 _INFERRED: tuple[tuple[str, pa.DataType], ...] = (
     ("(?i)^(true|false)$", pa.bool_()),
@@ -32,11 +39,22 @@ Step = Callable[[int, int], None]
 """Is told how many bytes and rows have been read since the last call."""
 
 
+@contextmanager
+def _records(file: Path, options: FileOptions, *, strict: bool = False, errors: str = "replace") -> Iterator[Records]:
+    """The records of a file as Python reads them, which knows on which lines they are. Arrow has no limit for a field either."""
+    limit = csv.field_size_limit(_FIELD)
+    try:
+        with file.open(encoding="utf-8-sig", errors=errors, newline="") as text:
+            yield csv.reader(text, delimiter=options.delimiter, strict=strict)
+    finally:
+        csv.field_size_limit(limit)
+
+
 def names_of(file: Path, options: FileOptions) -> list[str]:
     """The names in the header, or `_c0`, `_c1` … . None at all for an empty file."""
     try:
-        with file.open(encoding="utf-8-sig", newline="") as text:
-            first = next((row for row in csv.reader(text, delimiter=options.delimiter) if row), [])
+        with _records(file, options, errors="strict") as rows:
+            first = next((row for row in rows if row), [])
     except UnicodeDecodeError:
         raise _not_utf8(file) from None
     except csv.Error as why:
@@ -127,6 +145,7 @@ def _batches(
     )
     rows = 0
     try:
+        _check_quotes(file, options)
         with (
             file.open("rb") as raw,
             pa.csv.open_csv(raw, read_options=reading, parse_options=parsing, convert_options=converting) as reader,
@@ -188,8 +207,7 @@ def _named(kind: pa.DataType) -> str:
 
 def _line(file: Path, options: FileOptions, row: int) -> int:
     """The line on which a row begins; the header is row 0 if there is one."""
-    with file.open(encoding="utf-8-sig", errors="replace", newline="") as text:
-        rows = csv.reader(text, delimiter=options.delimiter)
+    with _records(file, options) as rows:
         line = 1
         for found in rows:
             if found:
@@ -202,14 +220,30 @@ def _line(file: Path, options: FileOptions, row: int) -> int:
 
 def _uneven(file: Path, options: FileOptions, width: int) -> int:
     """The line of the first row that does not have `width` values."""
-    with file.open(encoding="utf-8-sig", errors="replace", newline="") as text:
-        rows = csv.reader(text, delimiter=options.delimiter)
+    with _records(file, options) as rows:
         line = 1
         for found in rows:
             if found and len(found) != width:
                 return line
             line = rows.line_num + 1
         return line
+
+
+def _check_quotes(file: Path, options: FileOptions) -> None:
+    """Refuses a field whose quote is not closed: Arrow would take the rest of the file for its value."""
+    with file.open("rb") as raw:
+        quotes = sum(block.count(b'"') for block in iter(partial(raw.read, _BLOCK), b""))
+    if quotes % 2 == 0:
+        return
+    line = 1
+    try:
+        with _records(file, options, strict=True) as rows:
+            for _ in rows:
+                line = rows.line_num + 1
+    except csv.Error as why:
+        # Quotes elsewhere than at the ends of a field are a part of it.
+        if "end of data" in str(why):
+            raise bad_row(file, f"line {line}", BadRow(0, None, "a quote is not closed")) from None
 
 
 def _not_utf8(file: Path) -> Exception:

@@ -11,11 +11,14 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.catalog.convert import Misfit, array
+from penstock.catalog.declared import declared
+from penstock.catalog.variant import writer
 from penstock.connect.rowfiles.badrow import BadRow, bad_row, unreadable
 from penstock.connect.rowfiles.columns import Wanted, storable
 from penstock.connect.rowfiles.csvrows import Step
 
 _BATCH = 20_000
+_MOST_DIGITS = 38
 _UNFIT = (Misfit, pa.ArrowException, TypeError, ValueError, ArithmeticError, RecursionError)
 
 
@@ -179,13 +182,28 @@ def _value(row: Mapping[str, Any], f: pa.Field, defaults: Mapping[str, object]) 
     return value
 
 
+def _exact(value: Any) -> Any:
+    """A value with its numbers as parse_json reads them: without an exponent they are decimals."""
+    if isinstance(value, _Number):
+        plain = value.text.lstrip("-").replace(".", "", 1)
+        return Decimal(value.text) if plain.isdigit() and len(plain) <= _MOST_DIGITS else float(value)
+    if isinstance(value, dict):
+        return {k: _exact(v) for k, v in value.items()}
+    return [_exact(v) for v in value] if isinstance(value, list) else value
+
+
 def _column(values: list[Any], f: pa.Field) -> pa.Array:
+    encode = writer(declared(f) or "")
+
+    def made(part: list[Any]) -> pa.Array:
+        return array(part if encode is None else [encode(_exact(v)) for v in part], f.type)
+
     try:
-        return array(values, f.type)
+        return made(values)
     except _UNFIT:
         for i, value in enumerate(values):
             try:
-                array([value], f.type)
+                made([value])
             except _UNFIT as why:
                 raise BadRow(i, f.name, str(why)) from None
         raise

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from penstock.catalog.coerce import coerce
+from penstock.catalog.objects import Column
+from penstock.catalog.types import MAX_TIME, schema_of
 from penstock.connect.rowfiles.badrow import unreadable
 from penstock.connect.rowfiles.columns import Wanted
 from penstock.connect.rowfiles.csvrows import Step
@@ -25,7 +27,13 @@ def _opened(file: Path) -> pa.parquet.ParquetFile:
 def inferred(files: Sequence[Path]) -> list[pa.Field]:
     """The columns of the first file."""
     with _opened(files[0]) as first:
-        return [pa.field(f.name, _kept(files[0], f.name, f.type)) for f in first.schema_arrow]
+        return [_field(files[0], f) for f in first.schema_arrow]
+
+
+def _field(file: Path, f: pa.Field) -> pa.Field:
+    if pa.types.is_time(f.type):
+        return schema_of([Column(f.name, f"time({MAX_TIME})")]).field(0)
+    return pa.field(f.name, _kept(file, f.name, f.type))
 
 
 def _kept(file: Path, name: str, kind: pa.DataType) -> pa.DataType:

@@ -94,10 +94,12 @@ class AggregateFunction:
     """The argument whose NULL excludes a row; -1 is the last. None: a NULL counts as a value."""
     constant: str | None = None
     """The name of the second argument, if it must be a constant."""
+    counts: bool = False
+    """The value depends on how often each value occurs, and the incremental form has no DISTINCT."""
     ordered: bool = False
     """The value depends on ORDER BY inside the call."""
-    within: bool = False
-    """WITHIN GROUP (ORDER BY x) gives the first argument."""
+    within: str | None = None
+    """The name under which WITHIN GROUP (ORDER BY x) gives the first argument. The direction counts."""
     overflows: bool = False
     """The value can be too large for its type, which is an error of the group."""
     typed: Callable[[Sequence[str]], str] | None = None

@@ -11,7 +11,7 @@ _Fn = AggregateFunction
 _NUMBERS: dict[str, Any] = {"accepts": Accepts.NUMBERS}
 _CANDIDATES: dict[str, Any] = {"keeps": Keeps.CANDIDATES, "result": Result.SAME}
 _EDGE: dict[str, Any] = {**_CANDIDATES, "most": 1, "decides": None}
-_PERCENTILE: dict[str, Any] = {"keeps": Keeps.WHOLE, "result": Result.ALIKE, "accepts": Accepts.NUMBERS}
+_PERCENTILE: dict[str, Any] = {"counts": True, "keeps": Keeps.WHOLE, "result": Result.ALIKE, "accepts": Accepts.NUMBERS}
 
 
 def _percentile(args: Sequence[str]) -> str:
@@ -58,10 +58,10 @@ _INCREMENTAL = (
     _Fn("first_value", ("first",), **_EDGE),
     _Fn("last_value", ("last",), **_EDGE),
     _Fn("any_value", **_EDGE),
-    _Fn("mode", keeps=Keeps.WHOLE, result=Result.SAME, most=1),
-    _Fn("percentile", ("percentile_cont",), most=2, within=True, **_PERCENTILE),
-    _Fn("percentile_disc", within=True, typed=_percentile, **_PERCENTILE),
-    _Fn("percentile_approx", ("approx_percentile",), keeps=Keeps.WHOLE, result=Result.OPEN),
+    _Fn("mode", keeps=Keeps.WHOLE, result=Result.SAME, most=1, counts=True, within="mode"),
+    _Fn("percentile", ("percentile_cont",), most=2, within="percentile_cont", **_PERCENTILE),
+    _Fn("percentile_disc", within="percentile_disc", typed=_percentile, **_PERCENTILE),
+    _Fn("percentile_approx", ("approx_percentile",), keeps=Keeps.WHOLE, counts=True, result=Result.OPEN),
     _Fn("median", path=Path.REWRITTEN, **_PERCENTILE),
     _Fn(
         "array_agg", ("collect_list",), keeps=Keeps.WHOLE, of_nothing=OfNothing.EMPTY, result=Result.LIST, most=1, ordered=True,

@@ -38,6 +38,8 @@ class Scan(Linear):
     time_attrs: tuple[TimeAttr, ...] = ()
     types: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     """Column types by internal name, where known. They follow from the object, and pruning does not remove them."""
+    object_key: tuple[str, ...] = field(default=(), compare=False)
+    """The columns of the object's key, by its own names."""
 
     def described(self) -> str:
         lags = ", ".join(t.column + (f" -{t.lag_ms}ms" if t.lag_ms else "") for t in self.times)

@@ -10,6 +10,7 @@ from penstock.errors import fail
 from penstock.plan.dialect import DIALECT
 from penstock.plan.nodes import Join, LookupJoin, Named, Node, Project, Query, Recursive, Scan, SortTerm, col
 from penstock.plan.passes import run_passes
+from penstock.plan.predicates import deterministic
 from penstock.plan.room import with_room
 from penstock.sql.bind.batch import BatchQuery, bind_text
 from penstock.sql.bind.block import Block
@@ -67,6 +68,8 @@ def _bind(query: ParsedQuery, catalog: CatalogView) -> Query:
     root, emit = apply_emit(ctx, root)
     root = run_passes(root)
     _check_on_demand(ctx, root)
+    if not query.once:
+        _check_random(ctx, root)
     if "state_ttl" in ctx.options and not any(isinstance(n, Join) and n.ttl_ms for n in root.walk()):
         raise ctx.fail(
             "PSK-1012", "state_ttl applies to regular joins, and this query has none", hint="Remove state_ttl."
@@ -76,6 +79,22 @@ def _bind(query: ParsedQuery, catalog: CatalogView) -> Query:
             "PSK-1012", "max_depth applies to WITH RECURSIVE, and this query has none", hint="Remove max_depth."
         )
     return Query(root, names, emit, _order(block, dict(zip(wanted, names, strict=True))), tuple(ctx.expanded))
+
+
+def _check_random(ctx: Context, root: Node) -> None:
+    """A row is retracted by computing it again, so that it must come out as before."""
+    for n in root.walk():
+        if not any(c.changelog for c in n.children):
+            continue
+        for e in n.expressions:
+            if deterministic(e):
+                continue
+            raise ctx.fail(
+                "PSK-1012",
+                "a value that is another each time, such as rand() or uuid(), cannot be computed of rows that may be retracted",
+                e.node,
+                hint="Store it: give the table a column with DEFAULT uuid(), or compute it in the SELECT from the view.",
+            )
 
 
 def _names(ctx: Context, block: Block) -> tuple[str, ...]:

@@ -12,10 +12,12 @@ from penstock.plan.functions import AggregateFunction, Path, Result
 from penstock.plan.nodes import AggCall, Expr, Named, SortKey
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.correlation import CannotDecorrelate
-from penstock.sql.bind.exprs import column, to_expr, type_of, walk_block
-from penstock.sql.functions import called_aggregate
+from penstock.sql.bind.exprs import column, computed, to_expr, type_of, walk_block
+from penstock.sql.foreign import FUNCTIONS
+from penstock.sql.functions import called_aggregate, name_of
 from penstock.sql.trees import bare, with_parts
 
+_ALWAYS_WITHIN = ("percentile_cont", "percentile_disc")
 _LAST_ARGUMENTS = ("this", "expression", "expressions", "quantile", "separator", "offset", "default", "accuracy")
 
 
@@ -29,7 +31,7 @@ def has_aggregate(node: exp.Expression) -> bool:
         return False
     if isinstance(node, exp.Window):
         call = node.this
-        while isinstance(call, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+        while isinstance(call, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
             if isinstance(call, exp.Filter) and has_aggregate(call.expression):
                 return True
             call = call.this
@@ -122,6 +124,40 @@ def is_recomputed(function: AggregateFunction, args: Sequence[exp.Expression]) -
     return function.path is Path.RECOMPUTED or more
 
 
+def within_group(
+    ctx: Context,
+    function: AggregateFunction | None,
+    call: exp.Expression,
+    args: list[exp.Expression],
+    within: list[exp.Expression],
+    origin: exp.Expression,
+) -> tuple[list[exp.Expression], tuple[SortKey, ...]]:
+    """The arguments of a call, after the value of WITHIN GROUP if it has one, and the order if that is descending."""
+    written = name_of(call) or "this function"
+    if not within and written not in _ALWAYS_WITHIN:
+        return args, ()
+    if function is None or written != function.within:
+        hint = "Write percentile_cont(p) WITHIN GROUP (ORDER BY x)." if "percentile" in written else None
+        raise ctx.fail("PSK-1012", f"{written}() cannot have WITHIN GROUP", origin, hint=hint)
+    if len(within) != 1 or len(args) != (0 if written == "mode" else 1):
+        shape = f"Write {written}({'' if written == 'mode' else 'p'}) WITHIN GROUP (ORDER BY x)."
+        raise ctx.fail("PSK-1007", f"{written}() is ordered by one value", origin, hint=shape)
+    keys = sort_keys(ctx, within)
+    value = within[0].this if isinstance(within[0], exp.Ordered) else within[0]
+    return [value, *args], keys if keys[0].desc else ()
+
+
+def refuse_nulls(ctx: Context, node: exp.Expression, *, edge: bool, name: str, origin: exp.Expression | None) -> None:
+    """Raises PSK-1012 for IGNORE NULLS or RESPECT NULLS after a call whose value does not depend on it."""
+    while isinstance(node, (exp.Filter, exp.WithinGroup)):
+        node = node.this
+    if isinstance(node, (exp.IgnoreNulls, exp.RespectNulls)) and not edge:
+        words = "IGNORE NULLS" if isinstance(node, exp.IgnoreNulls) else "RESPECT NULLS"
+        raise ctx.fail(
+            "PSK-1012", f"{name}() cannot have {words}", origin or node, hint="Leave it out: it would mean nothing."
+        )
+
+
 def agg_call(ctx: Context, node: exp.Expression, name: str, origin: exp.Expression | None = None) -> AggCall:
     """`node` is bound: an aggregate, possibly under FILTER, IGNORE NULLS or WITHIN GROUP."""
     condition: Expr | None = None
@@ -142,33 +178,34 @@ def agg_call(ctx: Context, node: exp.Expression, name: str, origin: exp.Expressi
     function = called_aggregate(inner)
     assert function is not None
     func = function.name
+    if node is not inner:
+        refuse_nulls(ctx, node, edge=function.edge, name=func, origin=origin)
     check_maintained(ctx, function, origin if origin is not None else inner)
     args, distinct, ordered = plain_arguments(call_arguments(inner))
+    if args:
+        refuse_nulls(ctx, args[0], edge=function.edge, name=func, origin=origin)
     args, marked = unmarked(function.edge, args)
     ignore = ignore or marked
     if ordered:
         order = sort_keys(ctx, ordered)
-    if function.within and within:
-        item = within[0]
-        value = item.this if isinstance(item, exp.Ordered) else item
-        if len(within) > 1:
-            raise ctx.fail("PSK-1007", f"{func}() is ordered by one value", origin or node)
-        if isinstance(item, exp.Ordered) and item.args.get("desc"):
-            raise ctx.fail(
-                "PSK-1012",
-                "WITHIN GROUP (ORDER BY … DESC) is not supported here",
-                hint="Use 1 - p with ascending order.",
-            )
-        args = [value, *args]
-    elif within:
+    if within and function.ordered:
         order = sort_keys(ctx, within)
-    recomputed = is_recomputed(function, args)
-    if order and not function.ordered:
+    elif ordered and not function.ordered:
         raise order_refusal(ctx, function, origin or node)
+    elif not ordered:
+        args, order = within_group(ctx, function, inner, args, within, origin or node)
+    if distinct and not args:
+        raise ctx.fail(
+            "PSK-1007", f"{func}(DISTINCT) has no argument", origin or node, hint=f"Write {func}(DISTINCT a)."
+        )
+    recomputed = is_recomputed(function, args) or (distinct and function.counts)
     if function.constant is not None and len(args) > 1 and to_expr(ctx, args[1]).refs:
         raise ctx.fail("PSK-1007", f"the {function.constant} must be a constant", origin or node)
     if func == "median":
         func, args = "percentile", [args[0], exp.Literal.number("0.5")]
+    if func == "percentile" and not order and (type_of(ctx, args[0]) or "").startswith("interval"):
+        # The kernel computes numbers.
+        recomputed = True
     if func == "count_if":
         both = to_expr(ctx, args[0]).node
         if condition is not None:
@@ -189,7 +226,7 @@ def _type(ctx: Context, call: AggCall) -> str | None:
     if call.recomputed:
         return None
     if call.function.result is Result.SAME:
-        return type_of(ctx, call.args[0].node)
+        return computed(type_of(ctx, call.args[0].node))
     return "bigint" if call.function.result is Result.BIGINT else None
 
 
@@ -232,6 +269,10 @@ class Grouped:
             if node.name not in self.own:
                 raise CannotDecorrelate
             shown = node.name.rpartition("$")[2]
+            foreign = self._foreign(origin)
+            if foreign is not None:
+                hint = f"Did you mean {FUNCTIONS[foreign.name.lower()]}?"
+                raise self.ctx.fail("PSK-1006", f"unknown function {foreign.name}", foreign, hint=hint)
             raise self.ctx.fail(
                 "PSK-1019",
                 f"column {shown} is neither grouped nor inside an aggregate",
@@ -239,6 +280,11 @@ class Grouped:
                 hint=f"Add {shown} to GROUP BY, or write any_value({shown}).",
             )
         return with_parts(node.copy(), lambda part: self.rewrite(part, origin), node)
+
+    def _foreign(self, origin: exp.Expression | None) -> exp.Anonymous | None:
+        """A call of an aggregate of another system, whose argument looks like a column that is not grouped."""
+        calls = origin.find_all(exp.Anonymous) if origin is not None else ()
+        return next((c for c in calls if c.name.lower() in FUNCTIONS), None)
 
     def _window(self, node: exp.Window, origin: exp.Expression | None) -> exp.Expression:
         """The function under OVER is analytic, not an aggregate of the group; its arguments may contain aggregates."""
@@ -251,8 +297,8 @@ class Grouped:
     def _analytic(self, node: exp.Expression, origin: exp.Expression | None) -> exp.Expression:
         call = node.copy()
         target, source = call, node
-        while isinstance(target, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
-            if isinstance(target, exp.Filter):
+        while isinstance(target, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
+            if isinstance(target, (exp.Filter, exp.WithinGroup)):
                 target.set("expression", self.rewrite(source.expression, origin))
             target, source = target.this, source.this
         with_parts(target, lambda part: self.rewrite(part, origin), source)
@@ -291,4 +337,6 @@ class Grouped:
             out = exp.Add(
                 this=exp.Mul(this=exp.Paren(this=out), expression=exp.Literal.number(2)), expression=column(f)
             )
-        return exp.Paren(this=out) if len(flags) > 1 else out
+        # The types that Spark gives to them.
+        kind = "TINYINT" if isinstance(node, exp.Grouping) else "BIGINT"
+        return exp.cast(exp.Paren(this=out) if len(flags) > 1 else out, kind)

@@ -5,12 +5,21 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.plan.dialect import DIALECT
-from penstock.plan.functions import Result, find_analytic
+from penstock.plan.functions import AggregateFunction, Result, find_analytic
 from penstock.plan.nodes import Analytic, Expr, Node, SortKey, WindowCall, WindowFrame
 from penstock.sql import intervals
-from penstock.sql.bind.aggregates import call_arguments, check_maintained, is_recomputed, sort_keys, unmarked
+from penstock.sql.bind.aggregates import (
+    call_arguments,
+    check_maintained,
+    is_recomputed,
+    refuse_nulls,
+    sort_keys,
+    unmarked,
+    within_group,
+)
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import column, to_expr, type_of
+from penstock.sql.bind.named import NamedWindows
 from penstock.sql.functions import called_aggregate, name_of
 from penstock.sql.trees import with_parts
 
@@ -24,7 +33,7 @@ class Analytics:
 
     def __init__(self, ctx: Context, named: list[exp.Expression]) -> None:
         self.ctx = ctx
-        self.named = {w.name.lower(): w for w in named if isinstance(w, exp.Window)}
+        self.named = NamedWindows(ctx, named)
         self.groups: dict[_Group, list[WindowCall]] = {}
         self._seen: dict[str, str] = {}
 
@@ -49,9 +58,12 @@ class Analytics:
         inner = node.this
         condition: exp.Expression | None = None
         ignore = False
-        while isinstance(inner, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+        ordered: list[exp.Expression] = []
+        while isinstance(inner, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
             if isinstance(inner, exp.Filter):
                 condition = inner.expression.this
+            if isinstance(inner, exp.WithinGroup):
+                ordered = list(inner.expression.expressions)
             ignore = ignore or isinstance(inner, exp.IgnoreNulls)
             inner = inner.this
         analytic, aggregate = find_analytic(name_of(inner) or ""), called_aggregate(inner)
@@ -62,7 +74,11 @@ class Analytics:
             check_maintained(self.ctx, aggregate, origin if origin is not None else inner)
         else:
             raise self.ctx.fail("PSK-1012", "this function cannot have OVER", origin)
+        picks = analytic.name in ("lag", "lead", "nth_value") if analytic is not None else False
+        edge = picks or (aggregate is not None and aggregate.edge)
+        refuse_nulls(self.ctx, node.this, edge=edge, name=func, origin=origin)
         args = call_arguments(inner)
+        args = self._within(aggregate, inner, args, ordered, origin)
         args, within = unmarked(aggregate is not None and aggregate.edge, args)
         if aggregate is not None and is_recomputed(aggregate, args):
             raise self.ctx.fail(
@@ -109,17 +125,28 @@ class Analytics:
         self.groups.setdefault((partition, order), []).append(call)
         return name
 
+    def _within(
+        self,
+        function: AggregateFunction | None,
+        call: exp.Expression,
+        args: list[exp.Expression],
+        ordered: list[exp.Expression],
+        origin: exp.Expression | None,
+    ) -> list[exp.Expression]:
+        """The arguments with the value of WITHIN GROUP."""
+        where = origin if origin is not None else call
+        args, order = within_group(self.ctx, function, call, args, ordered, where)
+        if order:
+            raise self.ctx.fail(
+                "PSK-1012",
+                f"{name_of(call)}() with this WITHIN GROUP cannot have OVER in a continuous query",
+                where,
+                hint="Group by the partition instead, and join the result.",
+            )
+        return args
+
     def _window(self, node: exp.Window, origin: exp.Expression | None) -> _Parts:
-        partition = list(node.args.get("partition_by") or [])
-        order_node = node.args.get("order")
-        spec = node.args.get("spec")
-        if node.alias:
-            base = self.named.get(node.alias.lower())
-            if base is None:
-                raise self.ctx.fail("PSK-1002", f"unknown window {node.alias}", origin)
-            partition = partition or list(base.args.get("partition_by") or [])
-            order_node = order_node or base.args.get("order")
-            spec = spec or base.args.get("spec")
+        partition, order_node, spec = self.named.parts(node, origin)
         order = sort_keys(self.ctx, order_node.expressions) if order_node is not None else ()
         return tuple(to_expr(self.ctx, p) for p in partition), order, spec
 
@@ -161,7 +188,10 @@ class Analytics:
         interval = intervals.from_node(value) if isinstance(value, exp.Expression) else None
         if interval is None or interval.months:
             raise self.ctx.fail(
-                "PSK-1012", "a frame bound must be a number, or an interval in days or smaller units", origin
+                "PSK-1012",
+                "a frame bound must be a number, or an interval in days or smaller units",
+                origin,
+                hint="A one-shot SELECT can have months in a frame; in a view, join the rows whose time is BETWEEN t - INTERVAL '1' MONTH AND t.",
             )
         if order and type_of(self.ctx, order[0].expr.node) == "bigint":
             ms = intervals.millis(interval)

@@ -12,14 +12,17 @@ from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.plan.dialect import DIALECT
 from penstock.plan.nodes import Query
 from penstock.plan.room import with_room
-from penstock.sql.bind import chosen, firstrows, membership, oncewindows, ordered
+from penstock.sql.bind import chosen, firstrows, membership, named, oncewindows, ordered
 from penstock.sql.bind.aggregates import has_aggregate
 from penstock.sql.bind.context import CatalogView, Context, qualified
-from penstock.sql.bind.ctes import is_cte
+from penstock.sql.bind.ctes import check_with, is_cte
 from penstock.sql.bind.expansion import expanded
 from penstock.sql.bind.exprs import alias_hint, walk_block
+from penstock.sql.bind.extras import refuse_join, refuse_star
 from penstock.sql.bind.fields import refuse_count
 from penstock.sql.bind.inlining import inlined
+from penstock.sql.bind.levels import over_several
+from penstock.sql.bind.limit import is_all
 from penstock.sql.bind.naming import output_name
 from penstock.sql.bind.presentation import present
 from penstock.sql.bind.quantified import refuse_arrays
@@ -28,7 +31,7 @@ from penstock.sql.bind.simple import Unequal, duckdb_text
 from penstock.sql.bind.unwritable import Unwritable
 from penstock.sql.bind.windows import bound_of, window_kind
 from penstock.sql.files import READ_FILES, FileRead, read_files_call
-from penstock.sql.functions import generator_name, translate
+from penstock.sql.functions import generator_name, struct_window, translate
 from penstock.sql.limits import MAX_BLOCKS
 from penstock.sql.names import suggestion
 from penstock.sql.query import ParsedQuery
@@ -37,6 +40,8 @@ from penstock.sql.trees import bare
 _TIME_JOINS = {"__asof": "an ASOF join", "__temporal": "a temporal join", "__probe": "a probe join"}
 _FILES = "files"
 """Marks a table that stands for the rows of files."""
+_ABOUT_FILES = frozenset({"input_file_name", "input_file_block_start", "input_file_block_length"})
+"""Functions that say which file a row comes from. Rows of objects come from none."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,24 @@ def bind_text(query: ParsedQuery, catalog: CatalogView) -> BatchQuery | str:
 def _bind_text(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     ctx = Context(query, catalog)
     tree = expanded(ctx, inlined(ctx, query.ast).copy())
+    empty = next((s for s in tree.find_all(exp.Select) if not s.expressions), None)
+    if empty is not None:
+        raise ctx.fail("PSK-1001", "SELECT has no columns", empty)
     _check_writable(tree)
     oncewindows.write_out(ctx, tree)
     _refuse(ctx, tree)
     _check_size(ctx, tree)
     refuse_arrays(ctx, tree)
+    for clause in tree.find_all(exp.With):
+        check_with(ctx, clause)
+    for star in tree.find_all(exp.Star):
+        refuse_star(ctx, star)
+    for join in tree.find_all(exp.Join):
+        refuse_join(ctx, join)
+    for order in tree.find_all(exp.Order):
+        if is_all(order) and isinstance(order.parent, exp.Query):
+            order.expressions[0].set("this", exp.Var(this="ALL"))
+    named.write_out(ctx, tree)
     _any_and_all(tree)
     ordered.write_out(ctx, tree)
     chosen.write_out(ctx, tree)
@@ -127,10 +145,16 @@ def _files(ctx: Context, tree: exp.Expression) -> tuple[tuple[str, FileRead], ..
                 table.set("alias", exp.TableAlias(this=exp.Identifier(this=READ_FILES, quoted=True)))
             table.set("this", exp.Identifier(this=name, quoted=True))
             table.meta[_FILES] = True
+    about = next((n for n in tree.find_all(exp.Anonymous) if n.name.lower() in _ABOUT_FILES), None)
+    if out and about is not None:
+        hint = "Read one file at a time, and write its name as a column."
+        raise ctx.fail("PSK-1012", f"{about.name}() does not know the files of {READ_FILES}", about, hint=hint)
     return tuple(out)
 
 
 def _check_writable(tree: exp.Expression) -> None:
+    if over_several(tree):
+        raise Unwritable("correlation over several levels")
     for node in tree.walk():
         if isinstance(node, exp.Anonymous) and node.name.lower() in _TIME_JOINS:
             raise Unwritable(_TIME_JOINS[node.name.lower()])
@@ -245,6 +269,8 @@ def _check_columns(ctx: Context, select: exp.Select, info: ObjectInfo) -> None:
     alias = source.this.alias.lower()
     known = {c.name.lower() for c in info.columns}
     made = {e.alias.lower() for e in select.expressions if isinstance(e, exp.Alias)}
+    # Spark has a column of this name where a query has the window.
+    known |= {name for part in select.find_all(exp.Anonymous) if (name := struct_window(part)) is not None}
     hidden = "__weight"
     for key, value in select.args.items():
         for part in value if isinstance(value, list) else [value]:

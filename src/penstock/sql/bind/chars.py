@@ -12,7 +12,7 @@ from penstock.sql.bind.context import Context
 from penstock.sql.functions import name_of
 from penstock.sql.trees import bare
 
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ)
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _TEXT = frozenset(
     {
         "concat", "upper", "ucase", "lower", "lcase", "trim", "ltrim", "rtrim", "btrim", "left", "right", "substr",
@@ -27,13 +27,54 @@ def padded(ctx: Context, node: exp.Expression) -> exp.Expression:
     """The comparison with its shorter side padded; any other expression unchanged. The columns are bound."""
     if isinstance(node, _COMPARISONS):
         _pad(ctx, node, [(node, "this"), (node, "expression")])
-    elif isinstance(node, exp.In) and node.expressions and _length(ctx, node.this) is not None:
+    elif isinstance(node, exp.In) and _length(ctx, node.this) is not None and _constants(ctx, node.expressions):
         holder = exp.Tuple(expressions=[node.this, *node.expressions])
         sides = [exp.Paren(this=e) for e in holder.expressions]
         _pad(ctx, node, [(s, "this") for s in sides])
         node.set("this", sides[0].this)
         node.set("expressions", [s.this for s in sides[1:]])
+    elif isinstance(node, exp.Case) and node.this is not None:
+        return _searched(ctx, node)
+    elif isinstance(node, exp.Anonymous) and node.name.lower() == "decode" and len(node.expressions) > 2:
+        return _decoded(ctx, node)
+    elif isinstance(node, exp.Anonymous) and node.name.lower() == "equal_null" and len(node.expressions) == 2:
+        left, right = node.expressions
+        if any(_length(ctx, e) is not None for e in (left, right)):
+            return exp.Paren(this=padded(ctx, exp.NullSafeEQ(this=left, expression=right)))
     return node
+
+
+def _constants(ctx: Context, values: list[exp.Expression]) -> bool:
+    """Whether a list can be all constants: Spark pads none of it otherwise."""
+    return bool(values) and all(_length(ctx, v) is None for v in values)
+
+
+def without_length(ctx: Context, node: exp.Expression) -> exp.Expression:
+    """A value that Spark does not know to be of a CHAR column."""
+    return exp.cast(node, exp.DataType.Type.TEXT) if _length(ctx, node) is not None else node
+
+
+def _searched(ctx: Context, node: exp.Case) -> exp.Expression:
+    """`CASE c WHEN v THEN …` as `CASE WHEN c = v THEN …`, if one of them is a CHAR column: each comparison has a length of its own."""
+    given = [i.this for i in node.args["ifs"]]
+    if all(_length(ctx, e) is None for e in (node.this, *given)):
+        return node
+    for branch, value in zip(node.args["ifs"], given, strict=True):
+        branch.set("this", padded(ctx, exp.EQ(this=node.this.copy(), expression=value)))
+    node.set("this", None)
+    return node
+
+
+def _decoded(ctx: Context, node: exp.Anonymous) -> exp.Expression:
+    """`decode(c, v, r, …, other)` as the CASE that it is in Spark, where NULL equals NULL."""
+    value, *rest = node.expressions
+    pairs = list(zip(rest[::2], rest[1::2], strict=False))
+    if all(_length(ctx, e) is None for e in (value, *(v for v, _ in pairs))):
+        return node
+    branches = [
+        exp.If(this=padded(ctx, exp.NullSafeEQ(this=value.copy(), expression=v)), true=result) for v, result in pairs
+    ]
+    return exp.Case(ifs=branches, default=rest[-1] if len(rest) % 2 else None)
 
 
 def _pad(ctx: Context, origin: exp.Expression, places: list[tuple[exp.Expression, str]]) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.sql.bind.context import Context
-from penstock.sql.bind.generators import refuse_series, series
+from penstock.sql.bind.generators import refuse_series, refuse_view, series
 from penstock.sql.bind.limit import amount
 from penstock.sql.bind.naming import output_name
 from penstock.sql.bind.unwritable import Unwritable
 from penstock.sql.functions import name_of
 from penstock.sql.trees import bare, with_parts
 
+_OUTER = ("explode", "posexplode", "inline", "variant_explode")
 _MOVED = ("from_", "joins", "laterals", "where", "group", "having", "qualify", "windows", "distinct")
 
 
@@ -19,6 +20,9 @@ def write_out(ctx: Context, tree: exp.Expression) -> None:
     counted = next((n for n in tree.find_all(exp.Lateral) if n.args.get("ordinality")), None)
     if counted is not None:
         raise ctx.fail("PSK-1012", "WITH ORDINALITY is only supported after UNNEST", counted, hint="Use posexplode(…).")
+    for lateral in tree.find_all(exp.Lateral):
+        refuse_view(ctx, lateral)
+        _outer(lateral)
     for unnest in list(tree.find_all(exp.Unnest)):
         if unnest.args.get("offset"):
             _ordinality(ctx, unnest)
@@ -43,6 +47,20 @@ def write_out(ctx: Context, tree: exp.Expression) -> None:
                     hint="Put the DISTINCT into a derived table, or write LIMIT n.",
                 )
             _numbered(ctx, select, "rank", [], amount(ctx, limit))
+
+
+def _outer(lateral: exp.Lateral) -> None:
+    """`LEFT JOIN LATERAL explode(a)`: Spark forgets the LEFT, so the generator has it."""
+    join, name = lateral.parent, name_of(lateral.this)
+    if not isinstance(join, exp.Join) or (join.side or "").upper() != "LEFT" or name not in _OUTER:
+        return
+    on = join.args.get("on")
+    if on is None or (isinstance(bare(on), exp.Boolean) and bare(on).this):
+        args = lateral.this.expressions if isinstance(lateral.this, exp.Anonymous) else [lateral.this.this]
+        lateral.set("this", exp.Anonymous(this=f"{name}_outer", expressions=args))
+        join.set("side", None)
+        join.set("on", None)
+        join.set("kind", "CROSS")
 
 
 def _check_limit(ctx: Context, query: exp.Query) -> None:

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from penstock.sql.bind.context import Context
+
 _OBJECT = "object"
 
 
 def own_object(table: exp.Table) -> None:
     """Marks a table that is an object of the catalogue, whatever CTEs are around it."""
     table.meta[_OBJECT] = True
+
+
+def check_with(ctx: Context, clause: exp.Expression) -> None:
+    """Raises PSK-1014 for two CTEs of one name in a WITH, PSK-1012 for its SEARCH and CYCLE."""
+    if clause.args.get("search"):
+        hint = "Select the depth or the path in the step, and order or filter by it."
+        raise ctx.fail(
+            "PSK-1012", "SEARCH and CYCLE are not supported in WITH RECURSIVE", clause.args["search"], hint=hint
+        )
+    seen: set[str] = set()
+    for cte in clause.expressions:
+        if cte.alias.lower() in seen:
+            raise ctx.fail("PSK-1014", f"WITH has two queries named {cte.alias}", cte.args["alias"])
+        seen.add(cte.alias.lower())
 
 
 def is_object(table: exp.Table) -> bool:

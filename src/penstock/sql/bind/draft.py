@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlglot import exp
 
+from penstock.plan.dialect import DIALECT
 from penstock.plan.nodes import Expr, Node
 from penstock.sql.bind.aggregates import is_aggregate
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import ExprBinder, Subquery, column
 from penstock.sql.bind.relations import BindQuery, Ctes
 from penstock.sql.bind.scope import Scope
+from penstock.sql.bind.structs import window_struct
 from penstock.sql.bind.subqueries import Subqueries
-from penstock.sql.bind.windows import WindowSpec, bound_of, window_kind, window_spec
-from penstock.sql.functions import is_now
+from penstock.sql.bind.windows import WindowSpec, bound_of, struct_spec, struct_time, window_kind, window_spec
+from penstock.sql.functions import is_now, struct_window
 
 Items = list[tuple[exp.Expression, str]]
 
@@ -21,9 +25,15 @@ class BlockExprs(ExprBinder):
     """Also binds the window calls of a windowed query, and refuses now(). `inside` handles subqueries inside aggregates."""
 
     window: tuple[WindowSpec, str, str] | None = None
+    call: str | None = None
+    """The window of GROUP BY as it was written, if its value is a struct."""
     inside: Subquery | None = None
+    joined: Mapping[exp.Expression, exp.Expression] = {}
+    """Expressions whose subqueries are in the plan already, and what they are bound to."""
 
     def _bind(self, node: exp.Expression) -> exp.Expression:
+        if self.joined and (known := self.joined.get(node)) is not None:
+            return known.copy()
         call = node
         while isinstance(call, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
             call = call.this
@@ -35,6 +45,8 @@ class BlockExprs(ExprBinder):
                 self.subquery = outside
         if is_now(node):
             raise self.ctx.fail("PSK-2007", "now() is not allowed here", node)
+        if struct_window(node) is not None and isinstance(node, exp.Anonymous):
+            return self._struct(node)
         half = bound_of(node)
         kind = window_kind(node)
         if half is None and kind is None:
@@ -55,6 +67,22 @@ class BlockExprs(ExprBinder):
             raise self.ctx.fail("PSK-2003", "this window is not the one in GROUP BY", node)
         return column(end if half is not None and half[1] == "end" else start)
 
+    def _struct(self, node: exp.Anonymous) -> exp.Expression:
+        """window(…) and session_window(…) where the query has this window."""
+        if self.window is None:
+            hint = (
+                f"Write GROUP BY {node.name.lower()}(ts, …), and {node.name.lower()}.start where you need its bounds."
+            )
+            raise self.ctx.fail("PSK-2003", f"{node.name.lower()}() needs the same window in GROUP BY", node, hint=hint)
+        spec, start, end = self.window
+        # Its arguments could mean something else here: an inner window has the name of this one.
+        if (
+            node.sql(dialect=DIALECT) != self.call
+            and struct_spec(self.ctx, struct_time(self.ctx, super()._bind(node.expressions[0])), node) != spec
+        ):
+            raise self.ctx.fail("PSK-2003", "this window is not the one in GROUP BY", node)
+        return window_struct(start, end)
+
 
 class Draft:
     """A block so far: `node` is its plan and `correlated` the conditions that its outer query has to apply. The parts of a block (select list, GROUP BY …) each extend it.
@@ -73,7 +101,10 @@ class Draft:
         self.correlated: list[exp.Expression] = []
         self.aliases = {e.alias.lower(): e.this for e in select.expressions if isinstance(e, exp.Alias)}
         self.window: tuple[WindowSpec, str, str] | None = None
+        self.window_call: str | None = None
         self.subqueries = Subqueries(ctx, bind_query, ctes)
+        self.joined: dict[exp.Expression, exp.Expression] = {}
+        """The group keys with subqueries, as they were written, and what they are bound to."""
         self.domain = outer.domain if outer is not None else None
         self.node: Node
 
@@ -86,8 +117,9 @@ class Draft:
         binder = BlockExprs(
             self.ctx, self.scope, self.aliases if aliases else None, self.attach if attach else self.subqueries.later
         )
-        binder.window = self.window
+        binder.window, binder.call = self.window, self.window_call
         binder.inside = self.attach
+        binder.joined = self.joined
         return binder
 
     def attach(self, node: exp.Expression) -> exp.Expression:

@@ -16,10 +16,12 @@ from penstock.sql.bind.context import Context
 from penstock.sql.bind.fields import field_names, with_fields
 from penstock.sql.bind.quantified import is_quantified
 from penstock.sql.bind.scope import Col, Scope
-from penstock.sql.functions import called_aggregate, translate
+from penstock.sql.bind.structs import bounds, plain, window_struct
+from penstock.sql.functions import STRUCT_WINDOWS, called_aggregate, translate
 from penstock.sql.names import suggestion
 from penstock.sql.trees import bare, with_parts
 
+_MICROSECOND = exp.Interval(this=exp.Literal.string("0.000001"), unit=exp.Var(this="SECOND"))
 _WHOLE = ("bigint", "int", "smallint", "tinyint")
 Subquery = Callable[[exp.Expression], exp.Expression]
 
@@ -32,7 +34,10 @@ def conjuncts(node: exp.Expression | None) -> list[exp.Expression]:
     """The conjuncts of an AND, without outer parentheses. Conditions common to all branches of an OR are conjuncts of their own."""
     if node is None:
         return []
-    inner = bare(node)
+    # The parentheses of a scalar subquery belong to it.
+    inner = node if isinstance(node, exp.Subquery) else bare(node)
+    if isinstance(inner, exp.Query) and isinstance(inner.parent, exp.Subquery):
+        inner = inner.parent
     if isinstance(inner, exp.And):
         return conjuncts(inner.this) + conjuncts(inner.expression)
     if isinstance(inner, exp.Or):
@@ -122,7 +127,21 @@ class ExprBinder:
         names = field_names(node)
         with_parts(node, self._bind)
         node = with_fields(self.ctx, self.scope, node, names)
-        return padded(self.ctx, self._times(translate(node)))
+        if isinstance(node, exp.Anonymous) and node.name.lower() == "window_time":
+            return self._window_time(node)
+        return padded(self.ctx, self._times(translate(plain(node))))
+
+    def _window_time(self, node: exp.Anonymous) -> exp.Expression:
+        """The last moment in a window."""
+        pair = bounds(node.expressions[0]) if len(node.expressions) == 1 else None
+        if pair is None:
+            raise self.ctx.fail(
+                "PSK-2003",
+                "window_time() needs the window of a window() or session_window() in this query",
+                node,
+                hint="Write w.end - INTERVAL '0.000001' SECOND for a stored window w.",
+            )
+        return exp.Paren(this=exp.Sub(this=column(pair[1]), expression=_MICROSECOND.copy()))
 
     def _column(self, node: exp.Column) -> exp.Expression:
         parts = list(node.parts)
@@ -135,16 +154,23 @@ class ExprBinder:
                 if scope is not self.scope:
                     scope.used.add(col.internal)
                 out: exp.Expression = column(col.internal)
-                for i in range(rest, len(parts)):
-                    out = exp.Dot(this=out, expression=exp.Identifier(this=names[i], quoted=True))
-                return out
-            if scope is self.scope and len(names) == 1 and names[0].lower() in self.aliases:
+                if col.bounds is not None:
+                    out = window_struct(*col.bounds, nullable=True)
+                    scope.used.update(col.bounds if scope is not self.scope else ())
+                return _fields(out, names[rest:])
+            window = scope.relation(names[0]) if len(names) == 1 else None
+            if window is not None and window.window:
+                start, end = (c.internal for c in window.cols)
+                scope.used.update((start, end) if scope is not self.scope else ())
+                return window_struct(start, end)
+            if scope is self.scope and names[0].lower() in self.aliases:
                 alias = self.aliases.pop(names[0].lower())
                 try:
                     made = self.bind(alias)
                 finally:
                     self.aliases[names[0].lower()] = alias
-                return exp.Paren(this=made) if isinstance(made, (exp.Binary, exp.Connector)) else made
+                made = exp.Paren(this=made) if isinstance(made, (exp.Binary, exp.Connector)) else made
+                return _fields(made, names[1:])
             scope = scope.outer
         raise self._unknown(node, names)
 
@@ -169,7 +195,7 @@ class ExprBinder:
         return (hits[0], 1) if hits else None
 
     def _unknown(self, node: exp.Column, names: list[str]) -> Exception:
-        if len(names) > 1:
+        if len(names) > 1 and names[0].lower() not in STRUCT_WINDOWS:
             tables = [r.alias for r in self.scope.relations if r.alias]
             return self.ctx.fail(
                 "PSK-1004", f"unknown table or column {names[0]}", node.parts[0], hint=suggestion(names[0], tables)
@@ -179,7 +205,11 @@ class ExprBinder:
         if names[0].lower() in self.later:
             hint = alias_hint(names[0])
         elif names[0].lower() in ("window_start", "window_end"):
+            window = next((r.alias for r in self.scope.relations if r.window), None)
             hint = "Group by TUMBLE, HOP, SESSION or CUMULATE to get window bounds."
+            hint = hint if window is None else f"Write {window}.start and {window}.end."
+        elif names[0].lower() in STRUCT_WINDOWS:
+            hint = f"Group by {names[0].lower()}(ts, '1 minute') to get this column."
         return self.ctx.fail("PSK-1004", f"unknown column {names[0]}", node, hint=hint)
 
     def _times(self, node: exp.Expression) -> exp.Expression:
@@ -208,6 +238,12 @@ class ExprBinder:
         return type_of(self.ctx, node)
 
 
+def _fields(node: exp.Expression, names: list[str]) -> exp.Expression:
+    for name in names:
+        node = plain(exp.Dot(this=node, expression=exp.Identifier(this=name, quoted=True)))
+    return node
+
+
 def alias_hint(name: str) -> str:
     """The hint for a select list alias in WHERE."""
     return f"{name} is an alias of the SELECT list, which is evaluated after WHERE: repeat its expression, use HAVING if it aggregates, or use a derived table."
@@ -224,10 +260,10 @@ def type_of(ctx: Context, node: exp.Expression) -> str | None:
     if isinstance(node, exp.Literal):
         return "string" if node.is_string else "int" if node.is_int else None
     if isinstance(node, (exp.Min, exp.Max)):
-        return _computed(type_of(ctx, node.this))
+        return computed(type_of(ctx, node.this))
     called = called_aggregate(node)
     if called is not None and called.edge and node.expressions:
-        return _computed(type_of(ctx, node.expressions[0]))
+        return computed(type_of(ctx, node.expressions[0]))
     if isinstance(node, exp.Count):
         return "bigint"
     if isinstance(node, (exp.Add, exp.Sub, exp.Mul)):
@@ -239,7 +275,7 @@ def type_of(ctx: Context, node: exp.Expression) -> str | None:
     return None
 
 
-def _computed(kind: str | None) -> str | None:
+def computed(kind: str | None) -> str | None:
     """The length of a string belongs to a column; a computed value has none."""
     return None if kind is None else without_lengths(kind)
 

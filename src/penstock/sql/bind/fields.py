@@ -5,19 +5,30 @@ A bound expression has internal names and hidden columns, so fields are named, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
+from penstock.plan.dialect import Part
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.scope import Scope
+from penstock.sql.trees import bare
 
 Names = list[str | None]
 _COMPARED = (exp.Predicate, exp.Values, exp.Tuple)
 
 
 def field_names(node: exp.Expression) -> Names:
-    """The names that the arguments of a call have as it was written; None for one that is not a column."""
+    """The names that the arguments of a call have as it was written: "" for a computed value, which has none; None for one whose name Spark finds."""
     listed = node.expressions if isinstance(node, (exp.Anonymous, exp.Tuple)) else []
-    return [e.name if isinstance(e, exp.Column) and not _is_star(e) else None for e in listed]
+    return [_name(e) for e in listed]
+
+
+def _name(argument: exp.Expression) -> str | None:
+    inner = bare(argument)
+    if isinstance(inner, exp.Column) and not _is_star(inner):
+        return inner.name
+    return None if isinstance(inner, _OTHERWISE_NAMED) else ""
 
 
 def with_fields(ctx: Context, scope: Scope, node: exp.Expression, names: Names) -> exp.Expression:
@@ -27,12 +38,15 @@ def with_fields(ctx: Context, scope: Scope, node: exp.Expression, names: Names) 
         node, names = _expanded(ctx, scope, node, names or [None] * len(node.expressions))
     elif isinstance(node, exp.Func) and not isinstance(node, exp.Count) and any(map(_is_star, node.args.values())):
         raise ctx.fail("PSK-1012", "* is not allowed here", node, hint="Name the columns.")
-    if isinstance(node, exp.Tuple) and not isinstance(node.parent, _COMPARED) and any(names):
+    if isinstance(node, exp.Tuple) and not isinstance(node.parent, _COMPARED):
         # As Spark reads it.
         node = exp.Anonymous(this="struct", expressions=node.expressions)
     if isinstance(node, exp.Anonymous) and node.name.lower() in _NAMED:
-        make = _NAMED[node.name.lower()]
-        named = [e if n is None else make(e, n) for e, n in zip(node.expressions, names, strict=True)]
+        make, unnamed = _NAMED[node.name.lower()]
+        named = []
+        for i, (e, n) in enumerate(zip(node.expressions, names, strict=True)):
+            # A computed value may become a column of the plan, whose name Spark would take.
+            named.append(e if n is None else make(e, n or unnamed(i)))
         node.set("expressions", named)
     return node
 
@@ -78,4 +92,12 @@ def _extracted(value: exp.Expression, name: str) -> exp.Expression:
     return exp.Dot(this=held, expression=exp.Identifier(this=name, quoted=True))
 
 
-_NAMED = {"struct": _aliased, "arrays_zip": _extracted}
+_NAMED: dict[str, tuple[Callable[[exp.Expression, str], exp.Expression], Callable[[int], str]]] = {
+    "struct": (_aliased, lambda i: f"col{i + 1}"),
+    "arrays_zip": (_extracted, str),
+}
+"""How an argument gets a name, and the name that Spark gives to one without."""
+_OTHERWISE_NAMED = (
+    exp.Alias, exp.Aliases, exp.PropertyEQ, exp.Column, exp.Identifier, exp.Dot, exp.Bracket, exp.Star, exp.Lambda, exp.Kwarg, Part
+)  # fmt: skip
+"""Arguments that have a name of their own, or one that Spark finds."""

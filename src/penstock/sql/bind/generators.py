@@ -14,6 +14,8 @@ from penstock.sql.files import READ_FILES
 from penstock.sql.functions import generator_name, name_of
 
 SERIES = frozenset({"range", "generate_series"})
+VARIANTS = frozenset({"variant_explode", "variant_explode_outer"})
+_TABLES = SERIES | VARIANTS
 """Table functions: unlike generators, they are only for FROM."""
 
 
@@ -39,6 +41,9 @@ def generate(
     if name == "inline_outer":
         outer = True
         node = exp.Anonymous(this="inline", expressions=node.expressions)
+    elif name == "variant_explode_outer":
+        outer = True
+        node = exp.Anonymous(this="variant_explode", expressions=node.expressions)
     elif name.endswith("_outer"):
         outer = True
         base = exp.Explode if name == "explode_outer" else exp.Posexplode
@@ -51,6 +56,8 @@ def generate(
                 if _is_map(ctx, node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
                 else ["col"]
             )
+        elif name.startswith("variant_explode"):
+            names = ["pos", "key", "value"]
         elif name == "json_tuple":
             names = [f"c{i}" for i in range(len(node.expressions) - 1)]
         elif name in ("inline", "inline_outer", "stack"):
@@ -64,6 +71,8 @@ def generate(
             names = ["col"]
     if name in SERIES and len(names) != 1:
         raise ctx.fail("PSK-1016", f"{name}() returns one column", call)
+    if name in VARIANTS and len(names) != 3:
+        raise ctx.fail("PSK-1016", f"{name}() returns three columns: pos, key and value", call)
     if (name in ("explode", "explode_outer", "unnest") and len(names) > 2) or (
         name.startswith("posexplode") and not 2 <= len(names) <= 3
     ):
@@ -81,10 +90,22 @@ def _is_map(ctx: Context, argument: object) -> bool:
     return isinstance(argument, exp.Column) and ctx.types.get(argument.name, "").startswith("map<")
 
 
+def refuse_view(ctx: Context, lateral: exp.Lateral) -> None:
+    """Raises PSK-1012 for LATERAL VIEW with a function that Spark has only for LATERAL."""
+    name = name_of(lateral.this)
+    if lateral.args.get("view") and name in VARIANTS:
+        raise ctx.fail(
+            "PSK-1012",
+            f"{name}() cannot have LATERAL VIEW",
+            lateral.this,
+            hint=f"Write FROM …, LATERAL {name}(…) AS e.",
+        )
+
+
 def refuse_series(ctx: Context, call: exp.Expression) -> None:
-    """Raises PSK-1006 for a series where a value is expected."""
+    """Raises PSK-1006 for a table function where a value is expected."""
     name = name_of(call)
-    if name in SERIES:
+    if name in _TABLES:
         raise ctx.fail(
             "PSK-1006",
             f"{name} returns rows, not a value",

@@ -16,6 +16,8 @@ from penstock.sql.bind.groupwindow import GroupWindow
 from penstock.sql.bind.outputs import Outputs
 from penstock.sql.bind.quantified import filters_only
 from penstock.sql.bind.scope import Col, Domain
+from penstock.sql.bind.structs import bounds
+from penstock.sql.functions import struct_window
 from penstock.sql.trees import bare
 
 
@@ -31,7 +33,7 @@ class GroupBy:
         window_keys = self.window.assign(plain, sets)
         keys: list[Named] = []
         for node in plain:
-            self._add_key(keys, node)
+            self._add_keys(keys, node)
         set_keys = [[self._add_key(keys, node) for node in one] for one in sets] if sets is not None else None
         inner = self._correlated_keys(keys)
         if self.draft.domain is not None:
@@ -124,13 +126,20 @@ class GroupBy:
         group = self.draft.select.args.get("group")
         if group is None:
             return [], None
+        if group.args.get("all") and group.expressions:
+            raise self.draft.ctx.fail(
+                "PSK-1012", "GROUP BY ALL has no keys of its own", group, hint="Write GROUP BY ALL, or the keys."
+            )
         if group.args.get("all"):
             return [core for core, _ in items if not has_aggregate(core)], None
         return grouping_sets(self.draft.ctx, group, lambda n: self._named(n, items))
 
     def _named(self, node: exp.Expression, items: Items) -> exp.Expression:
         """Resolves an ordinal or alias in GROUP BY to its expression."""
-        inner = bare(node)
+        # The parentheses of a scalar subquery belong to it.
+        inner = node if isinstance(node, exp.Subquery) else bare(node)
+        if isinstance(inner, exp.Query) and not isinstance(inner, exp.Subquery):
+            inner = exp.Subquery(this=inner)
         if isinstance(inner, exp.Literal) and inner.is_int:
             n = int(inner.name)
             if not 1 <= n <= len(items):
@@ -138,18 +147,36 @@ class GroupBy:
             return items[n - 1][0]
         if isinstance(inner, exp.Column) and not inner.table and not self.draft.scope.find(inner.name):
             found = next(
-                (e for e, name in items if name.lower() == inner.name.lower() and name.lower() in self.draft.aliases),
+                (
+                    e
+                    for e, name in items
+                    if name.lower() == inner.name.lower() and (name.lower() in self.draft.aliases or struct_window(e))
+                ),
                 None,
             )
             if found is not None:
                 return found
         return inner
 
-    def _add_key(self, keys: list[Named], node: exp.Expression) -> Named:
+    def _add_keys(self, keys: list[Named], node: exp.Expression) -> None:
+        """The struct of a window is two keys, its bounds."""
         bound = self.draft.binder(attach=True).bind(node)
+        pair = bounds(bound)
+        if pair is None:
+            self._add_bound(keys, bound, node)
+        for name in pair or ():
+            self._add_bound(keys, column(name), node)
+
+    def _add_key(self, keys: list[Named], node: exp.Expression) -> Named:
+        return self._add_bound(keys, self.draft.binder(attach=True).bind(node), node)
+
+    def _add_bound(self, keys: list[Named], bound: exp.Expression, node: exp.Expression) -> Named:
         if self.draft.outer_refs(bound):
             raise CannotDecorrelate
         expr = to_expr(self.draft.ctx, bound, node)
+        if node.find(exp.Query) is not None:
+            # Wherever else it is written, it is this key.
+            self.draft.joined.setdefault(node, bound)
         for k in keys:
             if k.expr == expr:
                 return k

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from penstock.plan.dialect import DIALECT
 from penstock.plan.nodes import Aggregate, Named, Node, SessionWindow, WindowAssign, col
-from penstock.sql.bind.draft import Draft
-from penstock.sql.bind.exprs import to_expr, type_of
+from penstock.sql.bind.draft import Draft, Items
+from penstock.sql.bind.exprs import to_expr, type_of, walk_block
 from penstock.sql.bind.scope import Col, Relation
-from penstock.sql.bind.windows import window_kind, window_spec
+from penstock.sql.bind.windows import struct_spec, struct_time, window_kind, window_spec
+from penstock.sql.functions import struct_window
+
+
+def _is_window(node: exp.Expression) -> bool:
+    return window_kind(node) is not None or struct_window(node) is not None
 
 
 class GroupWindow:
@@ -20,8 +26,8 @@ class GroupWindow:
 
     def assign(self, plain: list[exp.Expression], sets: list[list[exp.Expression]] | None) -> list[Named]:
         """Removes the window call from the keys and adds its WindowAssign (or session) to the plan. Returns the keys in its place."""
-        calls = [n for n in plain if window_kind(n)]
-        if any(window_kind(n) for one in sets or [] for n in one):
+        calls = [n for n in plain if _is_window(n)]
+        if any(_is_window(n) for one in sets or [] for n in one):
             raise self.draft.ctx.fail(
                 "PSK-2003",
                 "a window is not allowed inside GROUPING SETS, ROLLUP or CUBE",
@@ -34,27 +40,36 @@ class GroupWindow:
         if not calls:
             return []
         call = calls[0]
-        plain[:] = [n for n in plain if not window_kind(n)]
-        kind = window_kind(call)
-        assert kind is not None
+        plain[:] = [n for n in plain if not _is_window(n)]
+        assert isinstance(call, exp.Anonymous)
+        kind, struct = window_kind(call), struct_window(call)
         if not call.expressions:
-            raise self.draft.ctx.fail("PSK-2003", f"{kind.upper()} needs a time column and an interval", call)
+            shown = f"{struct}()" if struct is not None else (kind or "").upper()
+            raise self.draft.ctx.fail("PSK-2003", f"{shown} needs a time column and an interval", call)
         time = self.draft.binder().bind(call.expressions[0])
-        spec = window_spec(self.draft.ctx, kind, time, list(call.expressions[1:]), call)
+        if kind is not None:
+            spec = window_spec(self.draft.ctx, kind, time, list(call.expressions[1:]), call)
+        else:
+            time = struct_time(self.draft.ctx, time)
+            spec = struct_spec(self.draft.ctx, time, call)
         prefix = self.draft.ctx.fresh("window")
         start, end = f"{prefix}$start", f"{prefix}$end"
         known = type_of(self.draft.ctx, time)
         if known is not None:
             self.draft.ctx.types[start] = self.draft.ctx.types[end] = known
         self.draft.window = (spec, start, end)
+        self.draft.window_call = call.sql(dialect=DIALECT) if struct is not None else None
         # In a windowed query, window_start and window_end are its own bounds; table columns of that name must be qualified.
+        own = ("window_start", "window_end") if struct is None else (struct,)
         shadowed = frozenset(
-            c.internal
-            for c in self.draft.scope.visible()
-            if c.name.lower() in ("window_start", "window_end") and not self._is_key(c, plain)
+            c.internal for c in self.draft.scope.visible() if c.name.lower() in own and not self._is_key(c, plain)
         )
         self.draft.scope.relations = [r.hide(shadowed) for r in self.draft.scope.relations]
-        self.draft.scope.relations.append(Relation(None, (Col("window_start", start), Col("window_end", end))))
+        if struct is None:
+            made = Relation(None, (Col("window_start", start), Col("window_end", end)))
+        else:
+            made = Relation(struct, (Col("start", start, hidden=True), Col("end", end, hidden=True)), window=True)
+        self.draft.scope.relations.append(made)
         if spec.kind == "session":
             self.session = SessionWindow(to_expr(self.draft.ctx, time), spec.size, start, end)
             return []
@@ -62,6 +77,20 @@ class GroupWindow:
             self.draft.node, spec.kind, to_expr(self.draft.ctx, time), spec.size, spec.step, spec.offset, start, end
         )
         return [Named(start, col(start)), Named(end, col(end))]
+
+    def spread(self, items: Items) -> None:
+        """window() in a SELECT without groups: each row once for each of its windows."""
+        calls = [n for core, _ in items for n in walk_block(core) if struct_window(n) is not None]
+        if not calls:
+            return
+        if struct_window(calls[0]) == "session_window":
+            raise self.draft.ctx.fail(
+                "PSK-2003",
+                "session_window() belongs into GROUP BY",
+                calls[0],
+                hint="A session is made of the rows of a group.",
+            )
+        self.assign(calls, None)
 
     def _is_key(self, c: Col, plain: list[exp.Expression]) -> bool:
         return any(isinstance(n, exp.Column) and not n.table and n.name.lower() == c.name.lower() for n in plain)

@@ -52,6 +52,11 @@ def _named(item: exp.Expression) -> exp.Expr:
     return item if plain else exp.alias_(item, output_name(item), quoted=True)
 
 
+_AROUND = (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
+_INSIDE = (exp.Distinct, exp.Order, exp.Star)
+"""What only calls of aggregates have around or inside."""
+
+
 class Inlining:
     """Replaces calls in the expressions of one statement. `used` are the functions, by their ids."""
 
@@ -125,6 +130,13 @@ class Inlining:
     def _result(self, info: ObjectInfo, call: exp.Anonymous) -> exp.Expr:
         if isinstance(call.parent, (exp.Table, exp.Lateral)):
             raise self._fail("PSK-1007", f"{info.name} returns a value, not a table", call, "Call it in an expression.")
+        if (isinstance(call.parent, _AROUND) and call.parent.this is call) or call.find(
+            *_INSIDE, bfs=True
+        ) in call.expressions:
+            raise self._fail(
+                "PSK-1007", f"{info.name} is no aggregate: DISTINCT, *, FILTER, OVER and the like are not for it", call,
+                f"Write {info.name}(…) with its arguments only.",
+            )  # fmt: skip
         self.used[info.id] = info
         body = self.tree(_body(info.sql, self.programs)).copy()
         given = self._arguments(info, call)

@@ -12,7 +12,7 @@ from penstock.sql.bind.exprs import to_expr
 
 
 def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortKey]) -> None:
-    """Adds a TopN for ORDER BY … LIMIT n OFFSET m to `block`. ORDER BY alone is the order of a view, and refused elsewhere."""
+    """Adds a TopN for ORDER BY … LIMIT n OFFSET m to `block`. ORDER BY is also the order of a view, and alone it is refused elsewhere."""
     limit, offset = query.args.get("limit"), query.args.get("offset")
     if limit is not None and isinstance(limit.expression, exp.Var) and limit.expression.name.upper() == "ALL":
         limit = None
@@ -37,8 +37,19 @@ def limited(ctx: Context, block: Block, query: exp.Expression, order: list[SortK
         if side is None:
             raise CannotDecorrelate
         partition.append(to_expr(ctx, side))
+    if ctx.query.presents(query) and {k.expr.column for k in order} <= {c.internal for c in block.cols}:
+        block.order = list(order)
     block.node = TopN(block.node, tuple(partition), tuple(order), count, skip, "rank" if ties else None)
     block.single = block.single or (count == 1 and not ties)
+
+
+def is_all(order: exp.Expression) -> bool:
+    """ORDER BY ALL: every selected column, from the left to the right."""
+    item = order.expressions[0] if len(order.expressions) == 1 else None
+    core = item.this if isinstance(item, exp.Ordered) else item
+    if not isinstance(core, exp.Column) or core.table or not isinstance(core.this, exp.Identifier):
+        return False
+    return core.name.upper() == "ALL" and not core.this.args.get("quoted")
 
 
 def _with_ties(ctx: Context, limit: exp.Expression, offset: exp.Expression | None, order: list[SortKey]) -> bool:

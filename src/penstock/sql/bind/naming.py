@@ -7,7 +7,8 @@ import re
 from sqlglot import exp
 
 from penstock.plan.dialect import DIALECT, Part, Phrase
-from penstock.sql.functions import name_of
+from penstock.sql.functions import name_of, struct_window
+from penstock.sql.trees import bare
 
 _OPERATORS: dict[type[exp.Expression], str] = {
     exp.Add: "+",
@@ -32,8 +33,12 @@ def output_name(node: exp.Expression) -> str:
     """`a.b` → `b`, `sum(x)` → `sum(x)`, `a + 1` → `(a + 1)`, `count(*)` → `count(1)`."""
     if isinstance(node, exp.Alias):
         return str(node.alias)
+    if isinstance(node, exp.Paren) and isinstance(bare(node), exp.Column):
+        return str(bare(node).name)
     if isinstance(node, (exp.Column, exp.Dot)):
         return str(node.name)
+    if struct_window(node) is not None:
+        return str(node.name).lower()
     if isinstance(node, Part):
         path = node.text("path")
         names = _NAMES.findall(path)

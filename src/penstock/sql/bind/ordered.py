@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from penstock.plan.dialect import DIALECT
 from penstock.plan.functions import Result
-from penstock.sql.bind.aggregates import call_arguments, order_refusal, plain_arguments
+from penstock.sql.bind.aggregates import call_arguments, order_refusal, plain_arguments, refuse_nulls
 from penstock.sql.bind.context import Context
 from penstock.sql.functions import called_aggregate
 
@@ -24,6 +24,8 @@ def write_out(ctx: Context, tree: exp.Expression) -> None:
         if isinstance(above, exp.Window) or (isinstance(above, exp.Filter) and isinstance(above.parent, exp.Window)):
             raise ctx.fail("PSK-1012", f"{called.name}() with ORDER BY inside cannot have OVER", call)
         args, distinct, items = plain_arguments(call_arguments(call))
+        if args:
+            refuse_nulls(ctx, args[0], edge=False, name=called.name, origin=call)
         if called.result is Result.TEXT:
             _within(call, args, distinct, items)
         else:

@@ -11,8 +11,9 @@ from penstock.sql.bind.block import Block
 from penstock.sql.bind.correlation import CannotDecorrelate, Lift
 from penstock.sql.bind.draft import Draft, Items
 from penstock.sql.bind.exprs import column, to_expr, type_of
-from penstock.sql.bind.limit import limited
+from penstock.sql.bind.limit import is_all, limited
 from penstock.sql.bind.scope import Col
+from penstock.sql.bind.structs import bounds
 from penstock.sql.trees import bare, with_parts
 
 
@@ -65,6 +66,8 @@ class Outputs:
         else:
             extra = self._extra(order, outputs, shown)
         kept = self._exposed(inner, shown | {e.name for e in extra})
+        held = dict.fromkeys(b for c in cols for b in c.bounds or ())
+        kept += [Named(b, col(b)) for b in held if all(n.name != b for n in (*outputs, *extra, *kept))]
         if distinct and extra:
             raise self.draft.ctx.fail(
                 "PSK-1019", "with DISTINCT, ORDER BY can only use selected columns", self.draft.select
@@ -111,6 +114,8 @@ class Outputs:
         """Terms over outputs, by name or number, or over the input."""
         names = [n.lower() for _, n in items]
         out: list[exp.Expression] = []
+        if is_all(clause) and "all" not in names and not self.draft.scope.find("all"):
+            return list(sort_keys(self.draft.ctx, [_ordered(clause.expressions[0], b.copy()) for b in bound]))
         for item in clause.expressions:
             core = item.this if isinstance(item, exp.Ordered) else item
             inner = bare(core)
@@ -136,6 +141,10 @@ class Outputs:
         clause = distinct.args.get("on") if distinct is not None else None
         if clause is None:
             return []
+        if not clause.expressions:
+            raise self.draft.ctx.fail(
+                "PSK-1012", "DISTINCT ON () has no keys", self.draft.select, hint="Write LIMIT 1."
+            )
         listed = exp.Order(expressions=[exp.Ordered(this=e) for e in clause.expressions])
         on = [k.expr for k in self._sorted(listed, items, bound, lift, analytics)]
         known = {e.sql() for e in on}
@@ -163,7 +172,7 @@ class Outputs:
                     self.draft.ctx.types[internal] = known
             used.add(internal)
             outputs.append(Named(internal, expr))
-            cols.append(Col(name, internal))
+            cols.append(Col(name, internal, bounds=bounds(node)))
         return outputs, cols
 
     def _presented(self, order: list[SortKey], outputs: list[Named]) -> list[SortKey]:

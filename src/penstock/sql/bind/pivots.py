@@ -7,6 +7,7 @@ from functools import partial
 
 from sqlglot import exp
 
+from penstock.catalog.declared import char_length, without_lengths
 from penstock.plan.dialect import DIALECT
 from penstock.plan.functions import OfNothing
 from penstock.sql.bind.context import Context
@@ -75,7 +76,10 @@ def _pivot(
         if len(parts) != len(by):
             raise ctx.fail("PSK-1016", f"{len(parts)} values are given for {len(by)} columns of PIVOT", value)
         label = value.args["alias"].name if isinstance(value, exp.PivotAlias) else _label(ctx, inner)
-        here = exp.and_(*(exp.NullSafeEQ(this=c.copy(), expression=v.copy()) for c, v in zip(by, parts, strict=True)))
+        # Spark does not pad the values to the length of a CHAR column here.
+        here = exp.and_(
+            *(exp.NullSafeEQ(this=_text(c, types), expression=v.copy()) for c, v in zip(by, parts, strict=True))
+        )
         for given in aggregates:
             call = given.this if isinstance(given, exp.Alias) else given
             made = call.copy().transform(partial(_over, ctx, here))
@@ -88,6 +92,12 @@ def _pivot(
     if keys:
         select.set("group", exp.Group(expressions=[_column(n) for n in keys]))
     return select
+
+
+def _text(column: exp.Expr, types: Mapping[str, str | None]) -> exp.Expr:
+    if isinstance(column, exp.Column) and char_length(types.get(column.name.lower())) is not None:
+        return exp.cast(column.copy(), exp.DataType.Type.TEXT)
+    return column.copy()
 
 
 def _absent_is_null(ctx: Context, aggregates: Sequence[exp.Expression], types: Mapping[str, str | None]) -> bool:
@@ -221,7 +231,7 @@ def _known(ctx: Context, entries: Sequence[tuple[str, list[exp.Expression]]], ty
     """Whether the types of all values are known. Raises PSK-1007 if those of one output cannot be converted to each other."""
     known = True
     for values in zip(*(columns for _, columns in entries), strict=True):
-        found = [types.get(c.name.lower()) for c in values]
+        found = [without_lengths(t) if (t := types.get(c.name.lower())) is not None else None for c in values]
         if any(t is None for t in found):
             known = False
             continue

@@ -8,8 +8,9 @@ from penstock.plan.nodes import Distinct, Node, SetKind, SetOp, SortKey, Union, 
 from penstock.sql.bind.block import Block
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.correlation import CannotDecorrelate
+from penstock.sql.bind.ctes import check_with
 from penstock.sql.bind.exprs import ExprBinder, to_expr
-from penstock.sql.bind.limit import limited
+from penstock.sql.bind.limit import is_all, limited
 from penstock.sql.bind.recursion import Recursion, reads
 from penstock.sql.bind.relations import Ctes
 from penstock.sql.bind.scope import Col, Relation, Scope
@@ -43,6 +44,7 @@ class Queries:
         if clause is None:
             return ctes
         env = dict(ctes)
+        check_with(self.ctx, clause)
         for cte in clause.expressions:
             columns = tuple(c.name for c in cte.args["alias"].columns)
             recursive = bool(clause.args.get("recursive")) and reads(cte.this, cte.alias)
@@ -89,8 +91,10 @@ class Queries:
         clause = node.args.get("order")
         if clause is not None:
             binder = ExprBinder(self.ctx, Scope([Relation(None, tuple(block.cols))]))
-            for item in clause.expressions:
-                core = item.this if isinstance(item, exp.Ordered) else item
+            every = is_all(clause) and not any(c.name.lower() == "all" for c in block.cols)
+            numbers = [exp.Literal.number(i + 1) for i in range(len(block.cols))] if every else [None]
+            for item, number in ((i, n) for i in clause.expressions for n in numbers):
+                core = number or (item.this if isinstance(item, exp.Ordered) else item)
                 if isinstance(core, exp.Literal) and core.is_int and 1 <= int(core.name) <= len(block.cols):
                     expr = col(block.cols[int(core.name) - 1].internal)
                 else:

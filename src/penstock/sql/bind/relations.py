@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Literal
 
@@ -26,12 +26,14 @@ from penstock.plan.nodes import (
 )
 from penstock.sql.bind import pivots
 from penstock.sql.bind.block import Block
+from penstock.sql.bind.chars import padded
 from penstock.sql.bind.context import Context, qualified
+from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.ctes import is_object
 from penstock.sql.bind.expansion import expanding, expansion
 from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr, type_of
-from penstock.sql.bind.extras import refuse_extras
-from penstock.sql.bind.generators import generate, refuse_files
+from penstock.sql.bind.extras import refuse_extras, refuse_join
+from penstock.sql.bind.generators import generate, refuse_files, refuse_view
 from penstock.sql.bind.joins import JOIN_KINDS, Conditions, regular_join
 from penstock.sql.bind.onsubqueries import OnSubqueries
 from penstock.sql.bind.recursion import Recursion, Reference
@@ -80,7 +82,7 @@ class From:
             if join.args.get("pivots"):
                 refuse_extras(self.ctx, join, tuple(k for k in join.args if k != "pivots"))
         while joins:
-            run = list(takewhile(_is_comma, joins)) or joins[:1]
+            run = list(takewhile(self._is_comma, joins)) or joins[:1]
             here, joins = joins[: len(run)], joins[len(run) :]
             self._covered = any((j.side or "").upper() in ("RIGHT", "FULL") for j in joins)
             node = self._listed(node, here) if len(here) > 1 else self.join(node, here[0])
@@ -91,6 +93,8 @@ class From:
     def _first(self, item: exp.Expression) -> Node:
         if self.start is not None and isinstance(item, exp.Unnest):
             return self._generated(self.start, item, outer=False)
+        if self.start is not None and self._depends(item):
+            return self._lateral(self.start, exp.Join(this=item), item.this, Scope(outer=self.scope.outer))
         node, relation = self.item(item)
         self.add(relation, item)
         if self.start is None:
@@ -174,7 +178,9 @@ class From:
         self.ctx.kinds[info.id] = info.kind
         times = tuple(TimeAttr(internal[t.column], t.lag_ms) for t in info.times if t.column in internal)
         types = tuple((internal[c.name], c.type) for c in info.columns)
-        scan = Scan(info.name, info.id, tuple((i, n) for n, i in internal.items()), info.changelog, times, types)
+        scan = Scan(
+            info.name, info.id, tuple((i, n) for n, i in internal.items()), info.changelog, times, types, info.key
+        )
         return scan, [Col(n, i) for n, i in internal.items()]
 
     def _derived(self, node: exp.Subquery) -> tuple[Node, Relation]:
@@ -190,8 +196,24 @@ class From:
             for r in inner.scope.relations[:-1]:
                 self.add(r, node)
             return made, inner.scope.relations[-1]
-        block = self.bind_query(node.this, None, self.ctes)
+        block = self.bind_query(node.this, self._around(), self.ctes)
+        if block.correlated:
+            raise CannotDecorrelate
         return block.node, self._aliased(block.cols, node, None)
+
+    def _around(self) -> Scope | None:
+        """What a derived table can refer to: the queries around this one, and nothing beside it."""
+        return None if self.scope.outer is None else Scope(outer=self.scope.outer)
+
+    def _depends(self, item: exp.Expression) -> bool:
+        """True for a derived table that uses columns of the outer query. Only over a domain: elsewhere it cannot be bound."""
+        if self.start is None or not isinstance(item, exp.Subquery) or not isinstance(item.this, exp.Query):
+            return False
+        try:
+            self.item(item)
+        except CannotDecorrelate:
+            return True
+        return False
 
     def _aliased(self, cols: list[Col], node: exp.Expression, default: str | None) -> Relation:
         alias = node.args.get("alias")
@@ -201,10 +223,10 @@ class From:
 
     def _renamed(self, cols: list[Col], names: tuple[str, ...], node: exp.Expression) -> list[Col]:
         if not names:
-            return [Col(c.name, c.internal) for c in cols]
+            return [replace(c, hidden=False) for c in cols]
         if len(names) != len(cols):
             raise self.ctx.fail("PSK-1016", f"{len(names)} column names for {len(cols)} columns", node)
-        return [Col(n, c.internal) for n, c in zip(names, cols, strict=True)]
+        return [replace(c, name=n, hidden=False) for n, c in zip(names, cols, strict=True)]
 
     def _window_function(self, node: exp.Table) -> tuple[Node, Relation]:
         """`TUMBLE(TABLE s, DESCRIPTOR(ts), size)` or `TUMBLE(s, ts, size)`: the table's columns, window_start and window_end."""
@@ -260,6 +282,7 @@ class From:
     # -- generators ----------------------------------------------------------------------------------------------------
 
     def lateral_view(self, node: Node, lateral: exp.Lateral) -> Node:
+        refuse_view(self.ctx, lateral)
         return self._generated(node, lateral, outer=bool(lateral.args.get("outer")))
 
     def _generated(self, child: Node, item: exp.Expression, *, outer: bool) -> Node:
@@ -296,12 +319,23 @@ class From:
     def join(self, left: Node, join: exp.Join) -> Node:
         item = join.this
         side, kind_word = (join.side or "").upper(), (join.kind or "").upper()
+        refuse_join(self.ctx, join)
         if isinstance(item, exp.Unnest) or (isinstance(item, exp.Lateral) and not isinstance(item.this, exp.Subquery)):
             if join.args.get("on") is not None and not _is_true(join.args["on"]):
                 raise self.ctx.fail("PSK-1012", "a join with UNNEST cannot have a condition; put it into WHERE", item)
             return self._generated(left, item, outer=side == "LEFT")
         if isinstance(item, exp.Lateral):
-            return self._lateral(left, join, item, side)
+            beside = Scope(list(self.scope.relations), self.scope.outer)
+            return self._lateral(left, join, item.this.this, beside)
+        if self._depends(item):
+            if (
+                join.args.get("using")
+                or join.args.get("method")
+                or side not in ("", "LEFT")
+                or kind_word in ("SEMI", "ANTI")
+            ):
+                raise CannotDecorrelate
+            return self._lateral(left, join, item.this, Scope(outer=self.scope.outer))
         right, relation = self.item(item)
         before = Scope(list(self.scope.relations), self.scope.outer)
         self.add(relation, item)
@@ -323,7 +357,7 @@ class From:
         using = [i.name for i in join.args.get("using") or []]
         if (join.args.get("method") or "").upper() == "NATURAL":
             using = [c.name for c in before.visible() if relation.find(c.name)]
-        crossed = kind_word == "CROSS" or (special is None and not parts and not using)
+        crossed = special is None and not parts and not using
         kind: JoinKind | None = "inner" if kind_word == "CROSS" else JOIN_KINDS.get((side, kind_word))
         if kind is None:
             raise self.ctx.fail("PSK-3003", f"{side} {kind_word} JOIN is not supported".replace("  ", " "), item)
@@ -406,6 +440,13 @@ class From:
                 hint="Join them ON an equality and a time bound, or make one of them a table.",
             )
         return regular_join(self.ctx, left, right, kind, bound, item)
+
+    def _is_comma(self, join: exp.Join) -> bool:
+        """A table or derived table after a comma (or CROSS JOIN), which does not depend on the items before it."""
+        said = any(join.args.get(a) for a in ("on", "using", "side", "method")) or (join.kind or "CROSS") != "CROSS"
+        return (
+            not said and isinstance(join.this, (exp.Table, exp.Subquery, exp.Values)) and not self._depends(join.this)
+        )
 
     def _listed(self, node: Node, joins: list[exp.Join]) -> Node:
         """`a, b, c`: joins each relation as soon as WHERE has an equality between it and the plan so far, in any textual order."""
@@ -522,7 +563,8 @@ class From:
                     else ("PSK-1004", "not on both sides")
                 )
                 raise self.ctx.fail(code, f"the USING column {name} is {what}", item)
-            parts.append(exp.EQ(this=column(lefts[0].internal), expression=column(rights[0].internal)))
+            both = exp.EQ(this=column(lefts[0].internal), expression=column(rights[0].internal))
+            parts.append(padded(self.ctx, both))
             hide.append((lefts[0].name, lefts[0].internal, rights[0].internal))
         return parts, hide
 
@@ -546,10 +588,9 @@ class From:
             node = Project(node, (*(Named(c, col(c)) for c in node.columns), *items))
         return node
 
-    def _lateral(self, left: Node, join: exp.Join, item: exp.Lateral, side: str) -> Node:
-        if side not in ("", "LEFT"):
-            raise self.ctx.fail("PSK-3003", "a LATERAL join must be INNER, LEFT or a comma", item)
-        outer = Scope(list(self.scope.relations), self.scope.outer)
+    def _lateral(self, left: Node, join: exp.Join, query: exp.Expression, outer: Scope) -> Node:
+        """Joins a derived table that uses columns of `left`, whose names are in `outer`."""
+        item, side = join.this, (join.side or "").upper()
         on = join.args.get("on")
         # It imports the types of this module.
         from penstock.sql.bind.decorrelation import Decorrelation
@@ -559,7 +600,7 @@ class From:
             return block.total and bool(parts)
 
         found = Decorrelation(self.ctx, self.bind_query, self.ctes).of(
-            item.this.this,
+            query,
             left,
             outer,
             item,
@@ -576,12 +617,6 @@ class From:
             values = (Named(c, to_expr(self.ctx, e, item)) for c, e in block.deferred.items())
             made = Project(made, (*(Named(c, col(c)) for c in left.columns), *values))
         return made
-
-
-def _is_comma(join: exp.Join) -> bool:
-    """A table or derived table after a comma (or CROSS JOIN), which does not depend on the items before it."""
-    said = any(join.args.get(a) for a in ("on", "using", "side", "method")) or (join.kind or "CROSS") != "CROSS"
-    return not said and isinstance(join.this, (exp.Table, exp.Subquery, exp.Values))
 
 
 def _is_proctime(node: exp.Expression) -> bool:

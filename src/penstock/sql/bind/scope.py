@@ -10,17 +10,24 @@ from penstock.plan.nodes import Node
 
 @dataclass(frozen=True)
 class Col:
-    """`name` is the user-visible name, `internal` the column of the plan. A hidden column can only be referenced through its table."""
+    """`name` is the user-visible name, `internal` the column of the plan. A hidden column can only be referenced through its table.
+
+    `bounds`: the value is the struct of a window, and these are the columns of its start and end.
+    """
 
     name: str
     internal: str
     hidden: bool = False
+    bounds: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
 class Relation:
+    """`window`: its columns are the start and the end of the window of GROUP BY, and its name alone is the struct of both."""
+
     alias: str | None
     cols: tuple[Col, ...]
+    window: bool = False
 
     def find(self, name: str) -> list[Col]:
         return [c for c in self.cols if c.name.lower() == name.lower()]

@@ -12,6 +12,7 @@ from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.draft import Draft, Items
 from penstock.sql.bind.exprs import ExprBinder, all_of, conjuncts, to_expr, walk_block
 from penstock.sql.bind.groupby import GroupBy
+from penstock.sql.bind.groupwindow import GroupWindow
 from penstock.sql.bind.joins import regular_join
 from penstock.sql.bind.outputs import Outputs
 from penstock.sql.bind.quantified import filters_only
@@ -134,6 +135,7 @@ class SelectBinder:
             self.draft.node = TemporalFilter(self.draft.node, enter, leave)
 
     def _plain(self, items: Items) -> Block:
+        GroupWindow(self.draft).spread(items)
         having = self.draft.select.args.get("having")
         if having is not None:
             raise self.draft.ctx.fail("PSK-1019", "HAVING needs GROUP BY or an aggregate", having)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from penstock.catalog.types import to_arrow
 from penstock.sql.bind.draft import Draft, Items
+from penstock.sql.bind.extras import refuse_star
 from penstock.sql.bind.generators import generate, refuse_series
 from penstock.sql.bind.naming import output_name
 from penstock.sql.bind.scope import Col, Relation
@@ -38,14 +40,14 @@ class SelectList:
         star = item if isinstance(item, exp.Star) else item.this
         if isinstance(item, exp.Column):
             relation = self.draft.scope.relation(item.table)
+            if relation is None and (fields := self._fields(item)) is not None:
+                return fields
             if relation is None:
                 raise self.draft.ctx.fail("PSK-1002", f"{item.table} is not in FROM", item)
             cols = list(relation.cols)
         else:
             cols = list(self.draft.scope.visible())
-        for key, value in star.args.items():
-            if value and key != "except_":
-                raise self.draft.ctx.fail("PSK-1012", f"* {key.strip('_').upper()} is not supported", item)
+        refuse_star(self.draft.ctx, star)
         dropped = {c.name.lower(): c for c in star.args.get("except_") or []}
         known = {c.name.lower() for c in cols}
         for name, node in dropped.items():
@@ -54,6 +56,20 @@ class SelectList:
         if not cols:
             raise self.draft.ctx.fail("PSK-1012", "* has no columns here", item)
         return [(self._internal(c.internal), c.name) for c in cols if c.name.lower() not in dropped]
+
+    def _fields(self, item: exp.Column) -> Items | None:
+        """`st.*`, the fields of a struct, if `st` is a column of a known type."""
+        table, owner = item.args["table"], item.args.get("db")
+        relation = self.draft.scope.relation(owner.name) if owner is not None else None
+        cols = (
+            (relation.find(table.name) if relation is not None else []) if owner else self.draft.scope.find(table.name)
+        )
+        kind = self.draft.ctx.types.get(cols[0].internal, "") if len(cols) == 1 else ""
+        if not kind.startswith("struct<") or any(item.this.args.values()):
+            return None
+        parts = {"table": table, "db": owner} if owner is not None else {"table": table}
+        names = [to_arrow(kind).field(i).name for i in range(to_arrow(kind).num_fields)]
+        return [(exp.Column(this=exp.Identifier(this=n, quoted=True), **parts), n) for n in names]
 
     def _internal(self, internal: str) -> exp.Expression:
         """A reference, in parsed form, that can only resolve to this column."""

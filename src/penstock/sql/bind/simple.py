@@ -11,6 +11,8 @@ from sqlglot import exp
 
 from penstock.catalog.declared import char_length, is_declared, without_lengths
 from penstock.catalog.objects import ObjectInfo
+from penstock.plan.dialect import RAW
+from penstock.sql.bind.aggregates import has_aggregate
 from penstock.sql.functions import name_of
 from penstock.sql.trees import bare
 
@@ -60,6 +62,7 @@ class _Select:
         self.tree = tree
         self.table = table
         self.types = {c.name.lower(): _plain(c.type) for c in info.columns}
+        self.names = frozenset(c.name for c in info.columns)
         self.alias = table.alias.lower()
 
     def checked(self) -> exp.Expression:
@@ -71,8 +74,11 @@ class _Select:
         for item in tree.expressions:
             self._item(item, made)
         if (where := tree.args.get("where")) is not None:
+            if has_aggregate(where.this):
+                raise Unequal("WHERE has an aggregate")
             self._condition(where.this)
         self._group(tree.args.get("group"))
+        self._grouped(made)
         if (having := tree.args.get("having")) is not None:
             self._condition(having.this)
         for key in tree.args["order"].expressions if tree.args.get("order") else []:
@@ -80,7 +86,9 @@ class _Select:
         for count in (tree.args.get("limit"), tree.args.get("offset")):
             if count is not None and not (isinstance(count.expression, exp.Literal) and count.expression.is_int):
                 raise Unequal("LIMIT or OFFSET is not a number")
-        return tree.copy().transform(self._explicit)
+        explicit = tree.copy().transform(self._explicit)
+        explicit.set("expressions", [self._as_written(e) for e in explicit.expressions])
+        return explicit
 
     def _item(self, item: exp.Expression, made: dict[str, str | None]) -> None:
         if isinstance(item, exp.Star):
@@ -114,6 +122,25 @@ class _Select:
             if not isinstance(key, exp.Column):
                 raise Unequal("a group key is not a column")
             self._ordered(self._column(key))
+
+    def _grouped(self, made: Iterable[str]) -> None:
+        """Spark says what is wrong with a column that is neither grouped nor in an aggregate."""
+        group, having, order = (self.tree.args.get(k) for k in ("group", "having", "order"))
+        items = [
+            *self.tree.expressions,
+            *([having] if having is not None else []),
+            *([order] if order is not None else []),
+        ]
+        if group is None and having is None and not any(has_aggregate(i) for i in items):
+            return
+        known = {k.name.lower() for k in group.expressions} if group is not None else set()
+        for item in items:
+            for node in item.walk(prune=lambda n: isinstance(n, exp.AggFunc)):
+                named = isinstance(node, exp.Column) and (
+                    node.name.lower() in known or (item is order and node.name.lower() in made)
+                )
+                if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and not named):
+                    raise Unequal(f"{node.name or '*'} is not grouped")
 
     def _sorted(self, key: exp.Expression, made: dict[str, str | None]) -> None:
         value = key.this if isinstance(key, exp.Ordered) else key
@@ -160,7 +187,7 @@ class _Select:
         if isinstance(node, exp.Not):
             self._condition(node.this)
             return "boolean"
-        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null) and RAW not in node.expression.meta:
             self._type(node.this)
             return "boolean"
         if isinstance(node, _COMPARISONS):
@@ -219,6 +246,14 @@ class _Select:
         if kind not in _NUMBERS or (isinstance(node, exp.Avg) and kind == "bigint"):
             raise Unequal(f"{name_of(node)}() of {kind}")
         return "bigint" if isinstance(node, exp.Sum) and kind in _WHOLE else "double"
+
+    def _as_written(self, item: exp.Expression) -> exp.Expression:
+        """A column has the name of the query, in DuckDB that of the table."""
+        if not isinstance(item, exp.Column) or isinstance(item.this, exp.Star) or item.name in self.names:
+            return item
+        made = exp.alias_(item, item.name, quoted=True)
+        assert isinstance(made, exp.Expression)
+        return made
 
     def _explicit(self, node: exp.Expression) -> exp.Expression:
         if isinstance(node, exp.Sum) and self._column(node.this) in _WHOLE:

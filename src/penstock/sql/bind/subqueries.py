@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from penstock.plan.nodes import Filter, JoinKind, Node
 from penstock.sql.bind.block import Block
+from penstock.sql.bind.chars import without_length
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.correlation import Lift
 from penstock.sql.bind.decorrelation import Decorrelation
@@ -40,7 +41,8 @@ class Subqueries:
         if isinstance(inner, exp.Exists):
             block, parts = self._bind(inner.this, node, scope, None, part, lenient=True)
             if block.total:
-                raise self.ctx.fail("PSK-1012", "EXISTS over an aggregate without GROUP BY is always true", part)
+                # There is always one row.
+                return Filter(node, to_expr(self.ctx, exp.false())) if negated else node
             return self._join(node, block, "anti" if negated else "semi", parts, part)
         test = any_of(inner)
         negated ^= test.negated
@@ -152,7 +154,7 @@ class Subqueries:
                 hint="Select an aggregate without GROUP BY, or add LIMIT 1.",
             )
         internal = block.cols[0].internal
-        value = block.deferred.get(internal) or column(internal)
+        value = block.deferred.get(internal) or without_length(self.ctx, column(internal))
         if not isinstance(value, (exp.Column, exp.Func)):
             value = exp.Paren(this=value)
         kind: JoinKind = "inner" if block.total and not block.correlated else "left"

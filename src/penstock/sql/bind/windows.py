@@ -12,6 +12,7 @@ from penstock.plan.nodes import Interval
 from penstock.sql import intervals
 from penstock.sql.bind.context import Context
 from penstock.sql.bind.exprs import type_of
+from penstock.sql.trees import bare
 
 WindowKind = Literal["tumble", "hop", "cumulate", "session"]
 _CALLS: dict[str, WindowKind] = {
@@ -26,6 +27,10 @@ _SHAPE = {
     "hop": "HOP(ts, slide, size [, offset])",
     "cumulate": "CUMULATE(ts, step, size)",
     "session": "SESSION(ts, gap)",
+}
+_STRUCT_SHAPE = {
+    "window": "window(ts, '1 minute' [, '30 seconds' [, '10 seconds']])",
+    "session_window": "session_window(ts, '5 minutes')",
 }
 _COUNT = {"tumble": (1, 2), "hop": (2, 3), "cumulate": (2, 2), "session": (1, 1)}
 
@@ -81,6 +86,55 @@ def window_spec(
     spec = _made(kind, time.sql(dialect=DIALECT), values)
     _check(ctx, spec, known, origin)
     return spec
+
+
+def struct_time(ctx: Context, time: exp.Expression) -> exp.Expression:
+    """The bound time of window() or session_window(): text and dates are cast, as Spark does."""
+    return exp.cast(time, "TIMESTAMP") if type_of(ctx, time) in ("string", "date") else time
+
+
+def struct_spec(ctx: Context, time: exp.Expression, call: exp.Anonymous) -> WindowSpec:
+    """The window of a call of Spark's window() or session_window(), whose durations are text; `time` is bound."""
+    name = call.name.lower()
+    shape = f"Write {_STRUCT_SHAPE[name]}."
+    most = 1 if name == "session_window" else 3
+    args = call.expressions[1:]
+    if not 1 <= len(args) <= most:
+        raise ctx.fail("PSK-2003", f"wrong number of arguments for {name}()", call, hint=shape)
+    known = type_of(ctx, time)
+    if known not in (None, "timestamp"):
+        hint = (
+            "Write TUMBLE, HOP or SESSION, which take milliseconds, or timestamp_millis(…)."
+            if known == "bigint"
+            else None
+        )
+        hint = "Write CAST(… AS TIMESTAMP) there." if known == "timestamp_ntz" else hint
+        raise ctx.fail("PSK-2002", f"the time argument of {name}() has type {known}", call, hint=hint)
+    values = []
+    for arg in args:
+        value = intervals.of_duration(arg)
+        if name == "session_window" and isinstance(arg, exp.Literal) and not arg.is_string:
+            value = None
+        if value is None and name == "session_window" and not isinstance(bare(arg), (exp.Literal, exp.Interval)):
+            hint = "Write a gap that is the same for all rows, such as '5 minutes'."
+            raise ctx.fail("PSK-2003", "the gap of session_window() must be a constant", arg, hint=hint)
+        if value is None:
+            raise ctx.fail("PSK-2008", f"the durations of {name}() must be text such as '5 minutes'", arg, hint=shape)
+        if value.months:
+            raise ctx.fail("PSK-2003", f"{name}() has no months", arg, hint="Write TUMBLE or HOP, which have.")
+        values.append(value)
+    size, step, offset = (*values, *[Interval()] * 3)[:3] if len(values) != 1 else (values[0], values[0], Interval())
+    if size.micros <= 0 or step.micros <= 0:
+        raise ctx.fail("PSK-2003", f"the durations of {name}() must be positive", call)
+    if step.micros > size.micros or abs(offset.micros) >= step.micros:
+        what = "the slide of window() is larger than its size"
+        what = what if step.micros > size.micros else "the start of window() must be shorter than its slide"
+        raise ctx.fail("PSK-2003", what, call, hint=shape)
+    text = time.sql(dialect=DIALECT)
+    if name == "session_window":
+        return WindowSpec("session", text, size, None, Interval())
+    hops = step != size
+    return WindowSpec("hop" if hops else "tumble", text, size, step if hops else None, offset)
 
 
 def _made(kind: WindowKind, time: str, values: list[Interval]) -> WindowSpec:
