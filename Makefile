@@ -69,7 +69,7 @@ bench: install ## run the benchmarks; BENCH="…" passes arguments
 	-@$(BIN)/penstock prepare
 	$(BIN)/python -m benchmarks $(BENCH)
 
-docs: install ## make the reference pages, and the table of the benchmarks, anew
+docs: install ## regenerate the reference pages and the table of the benchmarks
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m benchmarks.figures
 
