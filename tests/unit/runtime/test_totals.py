@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.unit.runtime.engines import Database, database
+from tests.unit.runtime.kernels import HostKernel
 
 from penstock.catalog.objects import Kind
 from penstock.errors import fail
@@ -16,6 +18,7 @@ from penstock.runtime.retention import Floor
 from penstock.runtime.statements.inspect import ObjectStatus, status
 from penstock.runtime.statements.totals import database_status
 from penstock.runtime.storage.totals import Totals
+from penstock.spark.operators import StateFigures
 
 SCHEMA = """
 CREATE SOURCE s (k BIGINT, v STRING);
@@ -184,3 +187,18 @@ def test_figures_without_a_jvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             monkeypatch.setattr(kernel, "position", property(dead))
         assert {s.name: (s.rows, s.rows_in, s.late_rows, s.operators) for s in status(db.engine)} == before
         assert database_status(db.engine).state == "Faulted"
+
+
+def test_figures_while_a_query_leaves_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job evicts a member before anybody else hears of it."""
+    with database(tmp_path, monkeypatch) as db:
+        begun(db)
+        info = db.engine.catalog.get("m")
+        assert info is not None
+        planned = SimpleNamespace(compiled=SimpleNamespace(operators=[SimpleNamespace(name="Aggregate")]))
+        monkeypatch.setattr(db.engine.jobs, "plan", lambda info: planned)
+        monkeypatch.setattr(HostKernel, "kept", lambda self: {info.id: [StateFigures(3, 30)]})
+        known = of(db, "m")
+        assert [(o.name, o.state_rows, o.state_bytes) for o in known.operators] == [("Aggregate", 3, 30)]
+        monkeypatch.setattr(HostKernel, "kept", lambda self: {})
+        assert of(db, "m").operators == known.operators
