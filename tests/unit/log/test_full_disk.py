@@ -17,8 +17,9 @@ from tests.unit.disk.filling import largest_file
 from tests.unit.log.rows import SCHEMA, part
 
 from penstock import disk
+from penstock.disk import FolderLock
 from penstock.errors import PenstockError
-from penstock.log import FolderLock, Log, Mode
+from penstock.log import Log, Mode
 from penstock.log import segment as segment_module
 from penstock.log.floors import Floors
 
