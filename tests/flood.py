@@ -46,6 +46,11 @@ class Flooded:
     python: list[int] = field(default_factory=list)
     jvm: list[int] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        sizes = {"disk": self.disk, "Python": max(self.python, default=0), "JVM": max(self.jvm, default=0)}
+        most = ", ".join(f"{name} {size // MEBIBYTE} MiB" for name, size in sizes.items())
+        return f"{self.rows} rows, {self.refused} batches refused, {self.full} by a full log, {self.pending} rows pending; at most {most}"
+
 
 def batches() -> Iterator[pa.RecordBatch]:
     n = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from tests import flood
@@ -15,6 +16,7 @@ SECONDS = float(os.environ.get("FLOOD_SECONDS", "3600"))
 def test_neither_memory_nor_disk_is_filled(tmp_path: Path) -> None:
     with penstock.open(tmp_path / "db", master="local[2]", config={"spark.heap": "1g", **flood.CONFIG}) as db:
         found = flood.flood(db, tmp_path / "db", SECONDS)
+        sys.stdout.write(f"{found}\n")
         flood.check(db, found)
     for sizes in (found.python, found.jvm):
         # Once everything is warm, memory stays where it is.

@@ -171,3 +171,35 @@ def test_closing_windows_go_on_when_their_limit_is_raised(db: penstock.Database)
     db.insert("s", [(0, datetime(2026, 1, 1, 1))])
     db.flush()
     assert db.sql("SELECT n, count(*) FROM w GROUP BY n ORDER BY n").fetchall() == [(1, 1997), (2, 2)]
+
+
+def test_a_query_that_has_ended_has_no_state_open(opener: Opener, tmp_path: Path) -> None:
+    """The store's upkeep would write to it, and remove from it what is old, while the folder goes back to a checkpoint."""
+    db = opener(tmp_path / "data")
+    db.execute("""
+        CREATE SOURCE s (k BIGINT, v BIGINT);
+        CREATE MATERIALIZED VIEW m AS SELECT k, max(v) AS v FROM s GROUP BY k EMIT EVERY INTERVAL '20' MILLISECOND;
+    """)
+    db.insert("s", [(k, k) for k in range(100)])
+    db.flush(timeout=SOON_S)
+    info = db._engine.catalog.get("m")
+    assert info is not None
+    run = db._engine.jobs.by_object[info.id].kernel._query.runId
+    java = db.spark._jvm
+    stores = java.org.apache.spark.sql.execution.streaming.state
+    checkpoint = tmp_path / "data" / "jobs" / str(info.id) / "checkpoint"
+    states = [
+        stores.StateStoreProviderId(
+            stores.StateStoreId(f"file:{checkpoint}/state", 0, int(part.name), "default"),
+            java.java.util.UUID.fromString(run),
+        )
+        for part in (checkpoint / "state" / "0").iterdir()
+        if part.name.isdecimal()
+    ]
+    assert any(stores.StateStore.isLoaded(id) for id in states)
+    db.execute("STOP PIPELINE")
+    assert not any(stores.StateStore.isLoaded(id) for id in states)
+    db.execute("START PIPELINE")
+    db.insert("s", [(1, 1000)])
+    db.flush(timeout=SOON_S)
+    assert db.sql("SELECT v FROM m WHERE k = 1").fetchall() == [(1000,)]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from penstock.checkpoint.changelog import StreamChangelogBuffer
 from penstock.checkpoint.config import StreamCheckpointConfig, WalMode
@@ -17,7 +18,10 @@ from penstock.checkpoint.files import CheckpointFiles
 from penstock.checkpoint.kinds import CheckpointErrorKind
 from penstock.checkpoint.snapshot import StreamCheckpoint
 from penstock.checkpoint.wal import ChangelogWal
-from penstock.errors import PenstockError
+from penstock.disk import FolderLock
+from penstock.errors import PenstockError, fail
+
+_LOCK = "manager.lock"
 
 _logger = logging.getLogger(__name__)
 
@@ -34,7 +38,8 @@ class StreamCheckpointManager:
     """Takes, retains and returns checkpoints of registered sources, sinks and operators. Thread-safe.
 
     A manager with an invalid configuration is disabled: `trigger` returns None, and `checkpoint`, `restore` and `record` raise. With `data_dir`, checkpoints are files, and
-    the manager continues with those that it finds there: ids and epochs are never used twice.
+    the manager continues with those that it finds there: ids and epochs are never used twice. It has the folder for itself until it is closed or garbage, or its process ends: another manager,
+    in any process, is refused (PSK-0005).
     """
 
     def __init__(self, config: StreamCheckpointConfig | None = None) -> None:
@@ -53,6 +58,8 @@ class StreamCheckpointManager:
         self._changelog: StreamChangelogBuffer | None = None
         self._files: CheckpointFiles | None = None
         self._wal: ChangelogWal | None = None
+        self._closed = False
+        self._release: Callable[[], object] = lambda: None
         if self._enabled:
             self._prepare()
 
@@ -70,6 +77,24 @@ class StreamCheckpointManager:
         if config.data_dir is None:
             return
         folder = Path(config.data_dir)
+        lock = FolderLock(folder, _LOCK)
+        try:
+            lock.acquire()
+        except PenstockError as why:
+            if why.code == "PSK-0005":
+                raise fail(
+                    why.code, why.detail, hint="Close the other manager first; each needs a data_dir of its own."
+                ) from why
+            raise CheckpointErrorKind.IO_ERROR.error(why.detail) from why
+        self._release = weakref.finalize(self, lock.release)
+        try:
+            self._open(folder)
+        except BaseException:
+            self._release()
+            raise
+
+    def _open(self, folder: Path) -> None:
+        config = self._config
         self._files = CheckpointFiles(folder)
         for id in self._files.ids():
             self._next_id = id + 1
@@ -214,7 +239,7 @@ class StreamCheckpointManager:
     def prune(self, keep: int) -> list[int]:
         """Removes all but the last `keep` checkpoints and returns the removed ids."""
         self._require_enabled()
-        with self._lock:
+        with self._exclusive():
             return self._prune(keep)
 
     def _prune(self, keep: int) -> list[int]:
@@ -234,7 +259,7 @@ class StreamCheckpointManager:
         if not self._enabled and self._config.wal_mode is not None:
             raise CheckpointErrorKind.WAL_REQUIRES_CHECKPOINT.error()
         self._require_enabled()
-        with self._lock:
+        with self._exclusive():
             if self._wal is not None:
                 self._wal.append(entry)
             return self._changelog is not None and self._changelog.push(entry)
@@ -247,24 +272,34 @@ class StreamCheckpointManager:
         self._require_enabled()
         if self._config.data_dir is None:
             raise CheckpointErrorKind.DATA_DIR_REQUIRED.error()
-        with self._lock:
+        with self._exclusive():
             return [] if self._wal is None else self._wal.entries(self.last_checkpoint_id or 0)
 
     def close(self) -> None:
-        """Closes the WAL. Checkpoints stay where they are."""
+        """Closes the WAL and lets other managers use the folder. Checkpoints stay where they are; later calls that write, or read the WAL, raise PSK-0004."""
         with self._lock:
+            self._closed = True
             if self._wal is not None:
                 self._wal.close()
+            self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _require_enabled(self) -> None:
         if not self._enabled:
             raise CheckpointErrorKind.DISABLED.error(hint=self._invalid)
 
     @contextmanager
-    def _exclusive(self, timeout: float | None) -> Iterator[None]:
+    def _exclusive(self, timeout: float | None = None) -> Iterator[None]:
         if not self._lock.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
             raise CheckpointErrorKind.TIMEOUT.error()
         try:
+            if self._closed:
+                raise fail("PSK-0004", "The checkpoint manager is closed.", hint="Make another one.")
             yield
         finally:
             self._lock.release()

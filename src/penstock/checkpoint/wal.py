@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import google_crc32c
@@ -36,13 +37,18 @@ class ChangelogWal:
         record = packed + _CRC.pack(google_crc32c.value(packed))
         try:
             fd = self._open()
-            # At the end of the last whole record: a write that failed half-way is overwritten by the next.
-            written = os.pwrite(fd, record, self._end)
-            if written != _RECORD:
-                raise OSError(f"only {written} of {_RECORD} bytes were written")
+            try:
+                written = os.pwrite(fd, record, self._end)
+                if written != _RECORD:
+                    raise OSError(f"only {written} of {_RECORD} bytes were written")
+                if self._sync or sync:
+                    datasync(fd)
+            except OSError:
+                # An entry that was refused must not be found later. If this fails too, the next entry overwrites it.
+                with suppress(OSError):
+                    os.ftruncate(fd, self._end)
+                raise
             self._end += _RECORD
-            if self._sync or sync:
-                datasync(fd)
         except OSError as why:
             raise _failed(why) from why
 

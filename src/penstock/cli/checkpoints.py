@@ -10,8 +10,8 @@ import pyarrow as pa
 from penstock.cli import console
 from penstock.cli.options import Format
 from penstock.cli.render import print_result
+from penstock.disk import FolderLock
 from penstock.errors import PenstockError, fail
-from penstock.log import FolderLock
 from penstock.runtime.closed import restore_closed
 from penstock.runtime.jobs.remote import RemoteCheckpoints, remote
 from penstock.runtime.jobs.savepoints import export_checkpoint, find_savepoint, import_checkpoint

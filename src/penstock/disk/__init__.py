@@ -6,11 +6,14 @@ from penstock.disk.checked import pack_json, read_json, unpack_json, write_json
 from penstock.disk.crash import crash_point
 from penstock.disk.growing import datasync, reserve, write_all
 from penstock.disk.inner import inner
+from penstock.disk.lock import LOCK, FolderLock
 from penstock.disk.whole import TEMPORARY, link, make_folder, sync_file, sync_folder, unwritable, write_durably
 from penstock.disk.witness import Witness
 
 __all__ = [
+    "LOCK",
     "TEMPORARY",
+    "FolderLock",
     "Witness",
     "crash_point",
     "datasync",

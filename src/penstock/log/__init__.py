@@ -5,7 +5,6 @@ from __future__ import annotations
 from penstock.log.commit import Commit
 from penstock.log.entry import Entry
 from penstock.log.holding import Holding, Kept
-from penstock.log.lock import LOCK, FolderLock
 from penstock.log.log import Log
 from penstock.log.part import Part
 from penstock.log.pinned import Pinned
@@ -14,11 +13,9 @@ from penstock.log.state import Covered
 from penstock.log.writer import Mode
 
 __all__ = [
-    "LOCK",
     "Commit",
     "Covered",
     "Entry",
-    "FolderLock",
     "Holding",
     "Kept",
     "Log",

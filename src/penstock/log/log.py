@@ -26,7 +26,7 @@ from penstock.log.part import Part
 from penstock.log.payload import prepare
 from penstock.log.pinned import Pinned
 from penstock.log.recovery import recover
-from penstock.log.segment import Segment, bury
+from penstock.log.segment import Segment, bury, grave
 from penstock.log.state import Covered, ObjectState
 from penstock.log.thin import disk_bytes, merge, space_of, thin_out
 from penstock.log.writer import Mode, Writer, Written
@@ -73,6 +73,7 @@ class Log:
         self._holes = True
         self._cramped = False
         self._maps = Maps()
+        self._graves: list[Path] = []
         make_folder(self._folder)
         self._floors = Floors(self._folder)
         witness = Witness(self._folder / "head")
@@ -311,7 +312,7 @@ class Log:
                     segment.before = segment.needed
                 self._floors.settle(lambda i, lsn: not any(s.may_hold(i, lsn) for s in self._segments))
             freed = 0
-            if unneeded or pinned:
+            if unneeded or pinned or self._graves:
                 self._floors.remove(s.number for s in unneeded)
                 try:
                     self._floors.save()
@@ -319,8 +320,13 @@ class Log:
                     # Trimming matters most on a full disk. The oldest segments can be given up without saved floors, because the
                     # remaining ones have no gaps. That frees the space for the floors.
                     leading = [s for s, of in zip(unneeded, self._segments, strict=False) if s is of]
-                    freed += sum([bury(s) for s in leading])
+                    if not leading:
+                        raise
+                    freed += self._bury(leading)
+                    unneeded = unneeded[len(leading) :]
                     self._floors.save()
+                while self._graves:
+                    _unlink(self._graves.pop())
             freed += self._delete_segments(unneeded)
             # Smallest first: on a nearly full disk, they free the space for the larger copies.
             return freed + sum([self._thin_out(s) for s in sorted(pinned, key=lambda s: s.needed)])
@@ -382,6 +388,11 @@ class Log:
         with self._lock:
             self._segments.append(segment)
             self._end = segment.size
+
+    def _bury(self, segments: list[Segment]) -> int:
+        self._graves.append(grave(segments[-1].path))
+        bury(segments)
+        return self._delete_segments(segments)
 
     def _delete_segments(self, segments: list[Segment]) -> int:
         numbers = {s.number for s in segments}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.disk import TEMPORARY, unwritable
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.log.floors import Floors
 from penstock.log.frame import Frame
 from penstock.log.index import Index
 from penstock.log.scan import open_segment, scan_segment
-from penstock.log.segment import Segment, SegmentWriter, create_segment, is_buried, list_segments, segment_path
+from penstock.log.segment import Segment, SegmentWriter, create_segment, graves, list_segments, segment_path
 from penstock.log.state import ObjectState
 from penstock.log.thin import disk_bytes
 
@@ -46,11 +47,10 @@ def _recover(folder: Path, floors: Floors, attested: int, *, made: bool) -> Reco
     for leftover in folder.glob(f"*{TEMPORARY}"):
         leftover.unlink()
     index = Index()
-    for number, path in list_segments(folder):
-        if is_buried(path):
-            floors.remove([number])
-            path.unlink()
-    found = list_segments(folder)
+    attests = graves(folder)
+    buried = max((number for number, _ in attests), default=0)
+    floors.remove(range(1, buried + 1))
+    found = [(number, path) for number, path in list_segments(folder) if number > buried]
     if not found and attested:
         raise fail("PSK-6001", f"All segments in {folder} are missing: commits 1 to {attested} are lost.", hint=_WAYS)
     if not found and made:
@@ -86,6 +86,14 @@ def _recover(folder: Path, floors: Floors, attested: int, *, made: bool) -> Reco
             hint=_WAYS,
         )
     floors.dropped(seen, expected - 1)
+    if attests:
+        for object_id in [i for i in index.states if not index.reaches_back(i, 0)]:
+            floors.raise_to(object_id, heads[0].first_lsn - 1)
+        # While the disk is full, the files that attest it stay.
+        with suppress(PenstockError):
+            floors.save()
+            for path in {*(p for n, p in list_segments(folder) if n <= buried), *(p for _, p in attests)}:
+                path.unlink()
     active = SegmentWriter(segments[-1], segments[-1].size)
     # Commits that were written but not synced before a crash become visible now, so they must be durable.
     active.withdraw()

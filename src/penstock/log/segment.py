@@ -13,13 +13,14 @@ from typing import NamedTuple
 import google_crc32c
 import pyarrow as pa
 
-from penstock.disk import datasync, reserve, unwritable, write_all, write_durably
+from penstock.disk import datasync, reserve, sync_folder, unwritable, write_all, write_durably
 from penstock.errors import PenstockError, fail
 from penstock.log.frame import FORMAT
 from penstock.log.state import ObjectState, pack_states, unpack_states
 
 _MAGIC = b"PSKs"
-_BURIED = b"PSKx"
+_CUT = b"PSKx"
+_GRAVE = ".buried"
 # magic, crc, format of the frames, length of the head | number, first lsn
 _HEAD = struct.Struct("<4sIII QQ")
 HEAD_LENGTH = _HEAD.size
@@ -96,28 +97,35 @@ def create_segment(folder: Path, number: int, first_lsn: int, states: dict[int, 
     return Segment(number, path, first_lsn, len(head))
 
 
-def bury(segment: Segment) -> int:
-    """Frees the space of a segment that is about to be deleted, without needing any; returns the bytes freed. What is left of it says that it is not lost."""
+def bury(segments: Sequence[Segment]) -> None:
+    """Removes the oldest segments when a full disk keeps this from being written down: an empty file, which takes no space, attests it.
+
+    Mappings of them stay valid.
+    """
+    last = segments[-1].path
     try:
-        if segment.path.stat().st_nlink > 1:
-            # A checkpoint has the same file, so there is no space to free, and nothing in it may change.
-            return 0
-        fd = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            os.pwrite(fd, _BURIED, 0)
-            os.fsync(fd)
-            os.ftruncate(fd, len(_BURIED))
-        finally:
-            os.close(fd)
+        os.close(os.open(grave(last), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        sync_folder(last.parent)
+        for segment in segments:
+            segment.path.unlink(missing_ok=True)
     except OSError as error:
-        raise unwritable(segment.path, error) from error
-    freed, segment.disk_bytes = segment.disk_bytes, 0
-    return freed
+        raise unwritable(last, error) from error
 
 
-def is_buried(path: Path) -> bool:
+def grave(path: Path) -> Path:
+    """The file that attests that a segment was buried, and all older ones."""
+    return path.with_suffix(_GRAVE)
+
+
+def graves(folder: Path) -> list[tuple[int, Path]]:
+    """The numbers of the segments that were buried last, and the files that attest it. An earlier version cut the segments themselves."""
+    cut = [(number, path) for number, path in list_segments(folder) if _was_cut(path)]
+    return cut + [(int(path.stem), path) for path in folder.glob(f"*{_GRAVE}")]
+
+
+def _was_cut(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(len(_BURIED)) == _BURIED
+        return file.read(len(_CUT)) == _CUT
 
 
 def pack_head(number: int, version: int, place: int, rest: bytes = b"") -> bytes:

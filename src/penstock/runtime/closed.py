@@ -13,8 +13,8 @@ from pathlib import Path
 
 from penstock.config import Settings, load_settings
 from penstock.connect import Access
+from penstock.disk import FolderLock
 from penstock.errors import PenstockError, fail
-from penstock.log import FolderLock
 from penstock.runtime.jobs.damaged import damaged_database
 from penstock.runtime.jobs.restoring import Before, carried_out, fetch_missing, planned, prepared
 from penstock.runtime.jobs.saving import capture_all, save

@@ -19,9 +19,9 @@ from penstock.catalog.objects import Column, Kind, ObjectInfo, Role
 from penstock.catalog.store import Catalog
 from penstock.config import Settings, changed
 from penstock.connect import Access, Sink
-from penstock.disk import make_folder
+from penstock.disk import FolderLock, make_folder
 from penstock.errors import PenstockError, fail
-from penstock.log import FolderLock, Log, Part
+from penstock.log import Log, Part
 from penstock.runtime.checkpoints import Checkpoints
 from penstock.runtime.connect.delivery import Delivery
 from penstock.runtime.connect.intake import Intake

@@ -381,3 +381,4 @@ class KernelJob:
         """Ends the query in Spark and waits until it has ended."""
         if self._query is not None:
             self._query.stop()
+            jvm().LoadedState.forget(self._query.runId)

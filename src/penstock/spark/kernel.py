@@ -50,7 +50,7 @@ PACKAGES = {
     "plan": ("LateCounter", "PlanOnce", "SameTrees", "SharedPart"),
     "recursion": ("Recursion",),
     "set": ("DistinctRows", "SetOp", "TemporalFilter"),
-    "state": ("EventTime", "SlotSizes", "StateSize"),
+    "state": ("EventTime", "LoadedState", "SlotSizes", "StateSize"),
 }
 """The classes that Python calls, by package."""
 

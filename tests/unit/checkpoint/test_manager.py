@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
+from tests.unit.disk.filling import largest_file
 
 from penstock.checkpoint import (
     NO_WATERMARK,
@@ -231,10 +236,11 @@ def test_a_manager_continues_with_the_checkpoints_in_its_folder(tmp_path: Path) 
     first.register_source("s", lambda: 5, lambda: 50)
     for _ in range(3):
         first.trigger()
+    first.close()
     second = StreamCheckpointManager(config)
     assert second.checkpoints == first.checkpoints
     assert (second.epoch, second.trigger(), second.epoch) == (3, 4, 4)
-    assert sorted(p.name for p in (tmp_path / "c").iterdir()) == [f"checkpoint-{i:020d}.bin" for i in (3, 4)]
+    assert sorted(p.name for p in (tmp_path / "c").glob("*.bin")) == [f"checkpoint-{i:020d}.bin" for i in (3, 4)]
 
 
 def test_a_damaged_checkpoint_is_skipped_and_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -242,6 +248,7 @@ def test_a_damaged_checkpoint_is_skipped_and_named(tmp_path: Path, caplog: pytes
     first = StreamCheckpointManager(config)
     for _ in range(3):
         first.trigger()
+    first.close()
     last = tmp_path / f"checkpoint-{3:020d}.bin"
     last.write_bytes(last.read_bytes()[:-1])
     (tmp_path / f"checkpoint-{2:020d}.bin").write_bytes((tmp_path / f"checkpoint-{1:020d}.bin").read_bytes())
@@ -259,10 +266,12 @@ def test_a_damaged_checkpoint_is_skipped_and_named(tmp_path: Path, caplog: pytes
 
 def test_a_checkpoint_that_cannot_be_written_has_not_happened(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("")
-    manager = StreamCheckpointManager(StreamCheckpointConfig(data_dir=tmp_path / "f" / "c"))
     with pytest.raises(CheckpointError, match="checkpoint I/O error"):
+        StreamCheckpointManager(StreamCheckpointConfig(data_dir=tmp_path / "f" / "c"))
+    manager = StreamCheckpointManager(StreamCheckpointConfig(data_dir=tmp_path / "c"))
+    with largest_file(0), pytest.raises(CheckpointError, match="checkpoint I/O error"):
         manager.checkpoint()
-    assert manager.checkpoints == ()
+    assert manager.checkpoints == () and not list((tmp_path / "c").glob("*.bin*"))
 
 
 @pytest.mark.parametrize("mode", list(WalMode))
@@ -271,6 +280,7 @@ def test_recorded_entries_survive_until_the_next_checkpoint(tmp_path: Path, mode
     first = StreamCheckpointManager(config)
     assert [first.record(push(i)) for i in (1, 2, 3)] == [True, True, False]
     assert first.changelog is not None and first.changelog.overflow_count == 1
+    first.close()
     second = StreamCheckpointManager(config)
     assert [e.sequence for e in second.recorded()] == [1, 2, 3]
     second.record(push(4))
@@ -278,7 +288,8 @@ def test_recorded_entries_survive_until_the_next_checkpoint(tmp_path: Path, mode
     assert second.recorded() == []
     second.record(push(5))
     second.close()
-    assert [e.sequence for e in StreamCheckpointManager(config).recorded()] == [5]
+    with StreamCheckpointManager(config) as third:
+        assert [e.sequence for e in third.recorded()] == [5]
 
 
 def test_without_a_folder_nothing_is_recorded() -> None:
@@ -293,6 +304,7 @@ def test_a_torn_record_is_dropped_and_damage_before_it_is_an_error(tmp_path: Pat
     first = StreamCheckpointManager(config)
     for i in (1, 2, 3):
         first.record(push(i))
+    first.close()
     wal = tmp_path / "changelog.wal"
     whole = wal.read_bytes()
     for length in range(len(whole)):
@@ -306,6 +318,25 @@ def test_a_torn_record_is_dropped_and_damage_before_it_is_an_error(tmp_path: Pat
     wal.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
     with pytest.raises(CheckpointError, match="CRC mismatch at 0"):
         StreamCheckpointManager(config).recorded()
+
+
+def test_an_entry_that_was_refused_is_not_in_the_wal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller records it again."""
+    config = StreamCheckpointConfig(wal_mode=WalMode.SYNC, data_dir=tmp_path)
+
+    def broken(fd: int) -> None:
+        raise OSError("Input/output error")
+
+    with StreamCheckpointManager(config) as first:
+        first.record(push(1))
+        with monkeypatch.context() as patch:
+            patch.setattr("penstock.checkpoint.wal.datasync", broken)
+            with pytest.raises(CheckpointError, match="Input/output error"):
+                first.record(push(2))
+        assert [e.sequence for e in first.recorded()] == [1]
+        first.record(push(2))
+    with StreamCheckpointManager(config) as second:
+        assert [e.sequence for e in second.recorded()] == [1, 2]
 
 
 def test_nothing_is_written_to_a_damaged_wal(tmp_path: Path) -> None:
@@ -358,9 +389,82 @@ def test_a_crash_after_the_checkpoint_and_before_the_wal_is_emptied(
         patch.setattr("penstock.checkpoint.wal.ChangelogWal.clear", crash)
         with pytest.raises(KeyboardInterrupt):
             first.trigger()
+    # Its process ends.
+    first._release()
     second = StreamCheckpointManager(config)
     assert second.restore().id == 1
     assert second.recorded() == []
+
+
+def test_a_second_manager_is_refused(tmp_path: Path) -> None:
+    """Both would use the same ids, and each would remove and overwrite what the other has written."""
+    config = StreamCheckpointConfig(data_dir=tmp_path / "c", wal_mode=WalMode.SYNC)
+    with StreamCheckpointManager(config) as first:
+        first.record(push(1))
+        for _ in range(2):
+            with pytest.raises(PenstockError, match="in use by this process") as refused:
+                StreamCheckpointManager(config)
+            assert refused.value.code == "PSK-0005" and "Close the other manager" in str(refused.value)
+        # Others are not concerned.
+        StreamCheckpointManager(StreamCheckpointConfig(data_dir=tmp_path / "d")).checkpoint()
+        StreamCheckpointManager().checkpoint()
+        assert first.checkpoint() == 1
+    for call in (
+        first.checkpoint,
+        first.trigger,
+        first.recorded,
+        lambda: first.prune(1),
+        lambda: first.record(push(2)),
+    ):
+        with pytest.raises(PenstockError) as refused:
+            call()
+        assert refused.value.code == "PSK-0004"
+    first.close()
+    assert first.restore().id == 1
+    with StreamCheckpointManager(config) as second:
+        assert second.checkpoint() == 2
+
+
+def test_a_manager_that_is_garbage_holds_no_folder(tmp_path: Path) -> None:
+    config = StreamCheckpointConfig(data_dir=tmp_path)
+    first: StreamCheckpointManager | None = StreamCheckpointManager(config)
+    assert first is not None and first.checkpoint() == 1
+    first = None
+    gc.collect()
+    assert StreamCheckpointManager(config).checkpoint() == 2
+
+
+def test_a_folder_that_cannot_be_read_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = StreamCheckpointConfig(data_dir=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "iterdir", lambda self: (_ for _ in ()).throw(OSError("no")))
+        with pytest.raises(CheckpointError, match="checkpoint I/O error: no"):
+            StreamCheckpointManager(config)
+    assert StreamCheckpointManager(config).checkpoint() == 1
+
+
+KILLED = """
+import os, signal, sys
+from penstock.checkpoint import StreamCheckpointConfig, StreamCheckpointManager
+manager = StreamCheckpointManager(StreamCheckpointConfig(data_dir=sys.argv[1]))
+manager.checkpoint()
+print("made", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_process_that_is_killed_holds_no_folder(tmp_path: Path) -> None:
+    config = StreamCheckpointConfig(data_dir=tmp_path)
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"made\n"
+        with pytest.raises(PenstockError, match=f"in use by process {other.pid}") as refused:
+            StreamCheckpointManager(config)
+        assert refused.value.code == "PSK-0005"
+        other.kill()
+        other.wait()
+    assert StreamCheckpointManager(config).checkpoint() == 2
 
 
 def test_errors_can_be_caught_as_errors_of_penstock() -> None:

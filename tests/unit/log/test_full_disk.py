@@ -8,16 +8,20 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.disk.filling import largest_file
 from tests.unit.log.rows import SCHEMA, part
 
 from penstock import disk
+from penstock.disk import FolderLock
 from penstock.errors import PenstockError
-from penstock.log import FolderLock, Log, Mode
+from penstock.log import Log, Mode
 from penstock.log import segment as segment_module
+from penstock.log.floors import Floors
 
 
 def keys(log: Log, object_id: int) -> list[int]:
@@ -271,3 +275,109 @@ def test_a_small_disk_that_is_full(small_disk: Path, mode: Mode) -> None:
     assert (keys(log, 1), keys(log, 2)) == ([*taken[-20:], 1000], [7, 1000])
     log.close()
     assert files_open_in(small_disk) == []
+
+
+@contextmanager
+def unwritable_floors(*, times: int) -> Iterator[None]:
+    """The disk refuses the file of floors so many times."""
+    save, left = Floors.save, [times]
+
+    def refused(floors: Floors) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise disk.unwritable(Path("floors.json"), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        save(floors)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Floors, "save", refused)
+        yield
+
+
+def in_segments(folder: Path, *, commits: int = 10, **how: Any) -> Log:
+    """A log with two commits of object 1 in each segment."""
+    log = Log.open(folder, segment_bytes=20_000, **how)
+    for k in range(commits):
+        log.append([part(1, k, width=9000)])
+    return log
+
+
+def test_rows_that_a_reader_has_outlive_a_trim_on_a_full_disk(tmp_path: Path) -> None:
+    """Their segment was once cut: rows in it became others, and reading further in it ended the process."""
+    log = in_segments(tmp_path)
+    entries = log.entries(1)
+    held = log.read(entries[0], SCHEMA)
+    before = held.to_pylist()
+    with unwritable_floors(times=2), pytest.raises(PenstockError) as error:
+        log.trim({1: 6})
+    assert error.value.code == "PSK-7004"
+    assert held.to_pylist() == before
+    with pytest.raises(PenstockError) as error:
+        log.read(entries[0], SCHEMA)
+    assert error.value.code == "PSK-5011"
+    # A checkpoint that is made now has what is left.
+    with log.pinned() as pinned:
+        assert all(path.stat().st_size >= size for path, size in pinned.segments)
+    log.trim({})
+    assert not list((tmp_path / "log").glob("*.buried"))
+    log.close()
+
+
+@pytest.mark.parametrize("opens", [1, 3])
+def test_a_log_that_was_trimmed_on_a_full_disk_opens_again_and_again(tmp_path: Path, opens: int) -> None:
+    """What the first open learned of removed segments was once not written down, and the next one missed them."""
+    log = in_segments(tmp_path / "db")
+    with unwritable_floors(times=2), pytest.raises(PenstockError):
+        log.trim({1: 6})
+    shutil.copytree(tmp_path / "db", tmp_path / "cut")
+    log.close()
+    for _ in range(opens):
+        # The disk is full at first.
+        with unwritable_floors(times=1 if opens > 1 else 0):
+            log = Log.open(tmp_path / "cut")
+        assert keys(log, 1) == [6, 7, 8, 9]
+        # Who begins with the first commit is told that it is gone.
+        assert not log.retains(1, 0) and log.retains(1, 6) and not log.reaches_back(1, 0)
+        log.close()
+    assert bool(list((tmp_path / "cut" / "log").glob("*.buried"))) == (opens > 1)
+    with unwritable_floors(times=0):
+        Log.open(tmp_path / "cut").close()
+    assert not list((tmp_path / "cut" / "log").glob("*.buried"))
+    Log.open(tmp_path / "cut").close()
+
+
+def test_a_full_disk_leaves_no_hole_in_a_log_whose_oldest_segments_a_checkpoint_has(tmp_path: Path) -> None:
+    """Linked segments were once kept, and those after them removed: the next open had rows from before the hole."""
+    log = in_segments(tmp_path / "db")
+    os.link(tmp_path / "db" / "log" / "00000001.seg", tmp_path / "linked.seg")
+    size = (tmp_path / "linked.seg").stat().st_size
+    with unwritable_floors(times=2), pytest.raises(PenstockError):
+        log.trim({1: 6})
+    shutil.copytree(tmp_path / "db", tmp_path / "cut")
+    log.close()
+    assert (tmp_path / "linked.seg").stat().st_size == size
+    log = Log.open(tmp_path / "cut")
+    assert keys(log, 1) == [6, 7, 8, 9]
+    log.close()
+
+
+def test_a_segment_that_comes_back_after_a_power_cut_is_still_given_up(tmp_path: Path) -> None:
+    log = in_segments(tmp_path / "db")
+    shutil.copytree(tmp_path / "db", tmp_path / "before")
+    with unwritable_floors(times=2), pytest.raises(PenstockError):
+        log.trim({1: 6})
+    shutil.copytree(tmp_path / "db", tmp_path / "cut")
+    log.close()
+    shutil.copyfile(tmp_path / "before" / "log" / "00000001.seg", tmp_path / "cut" / "log" / "00000001.seg")
+    for _ in range(2):
+        log = Log.open(tmp_path / "cut")
+        assert keys(log, 1) == [6, 7, 8, 9]
+        log.close()
+
+
+def test_a_log_whose_segments_an_earlier_version_has_cut_opens_again_and_again(tmp_path: Path) -> None:
+    in_segments(tmp_path).close()
+    (tmp_path / "log" / "00000001.seg").write_bytes(b"PSKx")
+    for _ in range(2):
+        log = Log.open(tmp_path)
+        assert keys(log, 1) == [2, 3, 4, 5, 6, 7, 8, 9]
+        log.close()

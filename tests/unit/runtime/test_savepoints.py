@@ -10,9 +10,8 @@ from tests.s3 import CREDENTIALS, object_store
 from tests.unit.runtime.storing import in_contents, make, opened, part
 from tests.unit.runtime.test_checkpoints import epoch, files
 
-from penstock.disk import read_json, write_json
+from penstock.disk import FolderLock, read_json, write_json
 from penstock.errors import PenstockError
-from penstock.log import FolderLock
 from penstock.runtime.jobs.place import Place, prefix_of
 from penstock.runtime.jobs.savepoints import export_checkpoint, find_savepoint, import_checkpoint
 from penstock.runtime.jobs.saving import capture_all, save

@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock.catalog.file import read_catalog
-from penstock.disk import make_folder, write_durably
+from penstock.disk import LOCK, FolderLock, make_folder, write_durably
 from penstock.errors import fail
-from penstock.log import LOCK, FolderLock
 from penstock.runtime.jobs.place import Place
 from penstock.runtime.jobs.remote import RemoteCheckpoints, place_outside
 from penstock.runtime.jobs.restoring import put_back_all

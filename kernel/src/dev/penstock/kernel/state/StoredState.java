@@ -5,7 +5,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.locks.Lock;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider.RocksDBStateStore;
@@ -67,25 +66,12 @@ public final class StoredState implements Serializable {
   }
 
   /**
-   * The job has ended. Other processes that hold its state let go of it in time. The driver does so at once: the store's upkeep would write one more snapshot, into a folder that may have been removed meanwhile.
+   * The job has ended. Other processes that hold its state let go of it in time. The driver does so at once, see LoadedState.
    */
   public void forget(SparkSession spark) {
     spark.streams().stateStoreCoordinator().deactivateInstances(run);
-    stores.forEach(StoredState::close);
+    stores.forEach(LoadedState::close);
     settings.destroy();
-  }
-
-  private static void close(StateStoreProviderId id, StateStoreProvider provider) {
-    // Upkeep holds the other half of the lock.
-    Lock alone = provider.maintenanceLock().writeLock();
-    alone.lock();
-    try {
-      if (!provider.unloaded()) {
-        StateStore$.MODULE$.removeFromLoadedProvidersAndClose(id);
-      }
-    } finally {
-      alone.unlock();
-    }
   }
 
   /** A partition as a task finds it, to be changed. {@code name}: of the version; empty if there is none yet. */

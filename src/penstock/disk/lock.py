@@ -1,4 +1,4 @@
-"""One process at a time in a database folder."""
+"""One user at a time of a folder."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.disk import make_folder, unwritable
+from penstock.disk.whole import make_folder, unwritable
 from penstock.errors import fail
 
 LOCK = "lock"
-"""The file in a database folder that a process locks."""
+"""The file in a folder that is locked."""
 
 
 class FolderLock:
-    """An exclusive lock on a database folder.
+    """An exclusive lock on a folder.
 
     The operating system holds the lock and releases it when the process ends for any reason, so a lock file left behind by a crash
     does no harm.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / LOCK
+    def __init__(self, folder: Path, name: str = LOCK) -> None:
+        self._path = folder / name
         self._fd: int | None = None
 
     @property
@@ -32,7 +32,7 @@ class FolderLock:
     def acquire(self) -> None:
         """Acquires the lock. Raises PSK-0005 if it is already held, even by this object."""
         if self._fd is not None:
-            raise fail("PSK-0005", f"{self._path.parent} is already locked by this database.")
+            raise fail("PSK-0005", f"{self._path.parent} is already locked by its holder.")
         make_folder(self._path.parent)
         try:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -43,7 +43,8 @@ class FolderLock:
         except BlockingIOError:
             holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
             os.close(fd)
-            by = f"process {holder}" if holder.isdigit() else "another process"
+            own = holder == str(os.getpid())
+            by = "this process" if own else f"process {holder}" if holder.isdigit() else "another process"
             raise fail("PSK-0005", f"{self._path.parent} is in use by {by}.") from None
         except OSError as error:
             os.close(fd)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from penstock.disk import FolderLock
 from penstock.errors import PenstockError
-from penstock.log import FolderLock
 
 HOLD = """
 import sys
 from pathlib import Path
-from penstock.log import FolderLock
+from penstock.disk import FolderLock
 FolderLock(Path(sys.argv[1])).acquire()
 sys.stdout.write("held\\n"); sys.stdout.flush()
 sys.stdin.read()
