@@ -85,7 +85,7 @@ def _run(given: argparse.Namespace, first: penstock.Database, group: Group) -> R
     print(
         f"seed {group.seed}, {made:.0f} + {took - made:.0f} s, {_cpu() - cpu:.0f} s CPU: {report.summary()}", flush=True
     )
-    for why, sql in report.refusals:
+    for why, sql in [*report.replaced, *report.refusals]:
         print(f"refused: {why}\n    {sql}", flush=True)
     return report
 

@@ -38,9 +38,18 @@ class Group:
         self.seed = seed
         self.tables: tuple[Table, ...] = random_tables(Random(f"tables {seed}"))
         self.trace: list[Commit] = random_trace(Random(f"trace {seed}"), self.tables, changes)
-        tables = [Relation(t.name, tuple((c.name, c.kind, True) for c in t.columns)) for t in self.tables]
-        self.bases = [Base(f"b{i}", Queries(Random(f"base {seed} {i}"), tables).base()) for i in range(2)]
-        self._relations = [*tables, *tables, *(Relation(b.name, b.select.columns) for b in self.bases)]
+        self._plain = [Relation(t.name, tuple((c.name, c.kind, True) for c in t.columns)) for t in self.tables]
+        self._drawn = [Queries(Random(f"base {seed} {i}"), self._plain) for i in range(2)]
+        self.bases = [Base(f"b{i}", queries.base()) for i, queries in enumerate(self._drawn)]
+
+    def replace(self, i: int) -> Base:
+        """Another base view instead of one that is refused. The SELECTs read its columns, so this comes before them."""
+        self.bases[i] = Base(self.bases[i].name, self._drawn[i].base())
+        return self.bases[i]
+
+    def relations(self) -> list[Relation]:
+        """What a SELECT may read."""
+        return [*self._plain, *self._plain, *(Relation(b.name, b.select.columns) for b in self.bases)]
 
     def view(self, name: str, sql: str) -> str:
         """The statement; over sources it says that joins may keep every row."""
@@ -50,7 +59,7 @@ class Group:
     def case(self, number: int) -> Case:
         """One that DuckDB or Spark can be asked, with the views that it reads."""
         chance = Random(f"query {self.seed} {number}")
-        queries = Queries(chance, self._relations, changing=not self.tables[0].source)
+        queries = Queries(chance, self.relations(), changing=not self.tables[0].source)
         while True:
             made = queries.query()
             read = [b.select for b in self.bases if f" {b.name} " in made.sql]

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.effort import EFFORT, times
 from tests.generated.cases import Case, Group
+from tests.generated.queries import Relation
 from tests.generated.reproduce import described
 from tests.generated.running import Running, before_the_end
 from tests.generated.sessions import DATABASE
@@ -27,7 +28,9 @@ class OneTable(Group):
     def __init__(self, seed: int) -> None:
         super().__init__(seed, CHANGES)
         self.bases = []
-        self._relations = self._relations[:1]
+
+    def relations(self) -> list[Relation]:
+        return super().relations()[:1]
 
 
 def job_of(running: Running, case: Case) -> str:

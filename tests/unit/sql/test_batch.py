@@ -227,3 +227,28 @@ def test_fields_of_structs_are_no_outer_columns(catalog: Catalog) -> None:
         catalog, "SELECT v, (SELECT max(id) FROM t) FROM (SELECT v, st.a AS a FROM s ORDER BY st.b.c LIMIT 3) x"
     ).spark_sql
     assert "ROW_NUMBER()" not in text
+
+
+@pytest.mark.parametrize(
+    ("inner", "planned"),
+    [
+        ("SELECT 1 FROM t b WHERE price > 0 AND EXISTS (SELECT 1 FROM t2 WHERE x > v)", True),
+        ("SELECT 1 FROM t b WHERE EXISTS (SELECT 1 FROM (SELECT x AS w FROM t2) c WHERE w > v)", True),
+        ("SELECT 1 FROM t b WHERE EXISTS (SELECT 1 FROM (SELECT x AS w FROM t2 WHERE x > v) c)", True),
+        ("SELECT 1 FROM t b WHERE EXISTS (SELECT 1 FROM t2 WHERE x > st.a)", True),
+        ("SELECT 1 FROM t b WHERE EXISTS (SELECT 1 FROM t2 JOIN (SELECT x AS v FROM t2) c ON true WHERE t2.x > v)", False),
+        ("SELECT 1 FROM s b WHERE EXISTS (SELECT 1 FROM t2 WHERE x > v)", False),
+        ("SELECT 1 FROM (SELECT *, id AS v FROM t) b WHERE EXISTS (SELECT 1 FROM t2 WHERE x > v)", False),
+        ("SELECT 1 FROM t b WHERE EXISTS (SELECT max(x) AS m FROM t2 HAVING m > 1)", False),
+        ("SELECT 1 FROM t b WHERE EXISTS (WITH v AS (SELECT x AS w FROM t2) SELECT 1 FROM v WHERE w > price)", False),
+        ("SELECT 1 FROM t b WHERE price > v", False),
+        ("SELECT 1 FROM t b WHERE EXISTS (SELECT 1 FROM t2 WHERE x > nowhere)", False),
+    ],
+)  # fmt: skip
+def test_columns_of_a_query_two_levels_out_need_a_plan(catalog: Catalog, inner: str, planned: bool) -> None:
+    assert (batch(catalog, f"SELECT k FROM s WHERE EXISTS ({inner})").plan is not None) is planned
+
+
+def test_a_recursive_query_without_a_first_part_is_looked_at_once(catalog: Catalog) -> None:
+    text = "WITH RECURSIVE r AS (SELECT * FROM r UNION ALL SELECT 1 AS a) SELECT 1 FROM t WHERE EXISTS (SELECT 1 FROM t2 WHERE EXISTS (SELECT 1 FROM r WHERE a = z))"
+    assert batch(catalog, text).plan is None

@@ -34,6 +34,21 @@ def _number(text: str) -> _Number:
     return made
 
 
+class _Twice(Exception):
+    """An object has two values of one name; the argument is the name."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [n for n, _ in pairs]
+        raise _Twice(next(n for n in names if names.count(n) > 1))
+    return made
+
+
+_decoded = json.JSONDecoder(parse_float=_number, object_pairs_hook=_object).decode
+
+
 def _objects(file: Path, step: Step) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each object with its line."""
     try:
@@ -43,7 +58,9 @@ def _objects(file: Path, step: Step) -> Iterator[tuple[int, dict[str, Any]]]:
                 if not content.strip():
                     continue
                 try:
-                    found = json.loads(content.decode("utf-8-sig"), parse_float=_number)
+                    found = _decoded(content.decode("utf-8-sig"))
+                except _Twice as why:
+                    raise bad_row(file, f"line {line}", BadRow(0, str(why), "it is given twice")) from None
                 except UnicodeDecodeError:
                     raise bad_row(file, f"line {line}", BadRow(0, None, "it is not UTF-8")) from None
                 except (ValueError, RecursionError) as why:

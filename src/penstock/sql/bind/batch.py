@@ -80,7 +80,7 @@ def _bind_text(query: ParsedQuery, catalog: CatalogView) -> BatchQuery:
     empty = next((s for s in tree.find_all(exp.Select) if not s.expressions), None)
     if empty is not None:
         raise ctx.fail("PSK-1001", "SELECT has no columns", empty)
-    _check_writable(tree)
+    _check_writable(tree, catalog)
     oncewindows.write_out(ctx, tree)
     _refuse(ctx, tree)
     _check_size(ctx, tree)
@@ -152,8 +152,8 @@ def _files(ctx: Context, tree: exp.Expression) -> tuple[tuple[str, FileRead], ..
     return tuple(out)
 
 
-def _check_writable(tree: exp.Expression) -> None:
-    if over_several(tree):
+def _check_writable(tree: exp.Expression, catalog: CatalogView) -> None:
+    if over_several(tree, catalog):
         raise Unwritable("correlation over several levels")
     for node in tree.walk():
         if isinstance(node, exp.Anonymous) and node.name.lower() in _TIME_JOINS:
