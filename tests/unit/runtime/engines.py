@@ -139,13 +139,14 @@ class Database:
 @contextmanager
 def database(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     """An engine on a folder; nothing of it runs on afterwards."""
-    uncaught: list[object] = []
+    uncaught: list[BaseException] = []
     with unsynced(), monkeypatch.context() as patch:
-        patch.setattr(threading, "excepthook", lambda args: uncaught.append(args.exc_value))
+        patch.setattr(threading, "excepthook", lambda args: uncaught.append(args.exc_value or args.exc_type()))
         made = Database(folder, patch)
         try:
             yield made
         finally:
             made.engine.close()
         assert made.world.running == [], "a query runs that nobody knows of"
-        assert uncaught == []
+        if uncaught:
+            raise uncaught[0]

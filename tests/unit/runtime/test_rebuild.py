@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -183,6 +184,25 @@ def test_a_query_that_fails_before_its_statement_takes_effect_has_a_reason(
     assert late is not None
     trouble = db.engine.jobs.trouble(late)
     assert trouble is not None and "a poisoned row" in str(trouble.error)
+
+
+def test_a_member_that_fails_while_the_database_closes_changes_nothing_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with database(tmp_path, monkeypatch) as db:
+        db.run(TABLES)
+        db.engine.start()
+        engine = db.engine
+        db.world.sensitive.add("over")
+        with engine.ddl:
+            db.insert("t", (1, POISON))
+            eventually(lambda: any(t.name == "penstock-evict" for t in threading.enumerate()), "the query has failed")
+            evicting = [t for t in threading.enumerate() if t.name == "penstock-evict"]
+            engine.close()
+            before = {f: f.read_bytes() for f in tmp_path.glob("*") if f.is_file()}
+        for thread in evicting:
+            thread.join(SOON_S)
+        assert {f: f.read_bytes() for f in tmp_path.glob("*") if f.is_file()} == before
 
 
 class Crash(BaseException):

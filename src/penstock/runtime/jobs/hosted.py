@@ -252,7 +252,9 @@ class HostedJobs:
 
         def close() -> None:
             with self._jobs.ddl:
-                self._close(key)
+                # A pipeline that has stopped meanwhile, or a database that has closed, closes it when it starts.
+                if self._jobs.running():
+                    self._close(key)
 
         # This is the pump's thread of the job itself, which must end before the job can be stopped.
         threading.Thread(target=close, name="penstock-evict", daemon=True).start()

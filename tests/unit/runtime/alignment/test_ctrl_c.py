@@ -23,6 +23,12 @@ from tests.unit.runtime.striking import at_every_line
 from penstock.api.source import SourceHandle
 
 
+@pytest.fixture(autouse=True)
+def _attentive(_patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python does not wake the main thread for a signal that arrives just before it begins to wait: only its next look finds it."""
+    monkeypatch.setattr("penstock.runtime.storage.alignment._LOOK_S", 0.1)
+
+
 def test_ctrl_c_ends_the_wait(db: Database) -> None:
     apart(db)
     head = db.engine.log.head
