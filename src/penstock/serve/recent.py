@@ -20,7 +20,7 @@ from penstock.serve.layout import WEIGHT
 from penstock.serve.zset import weighted
 
 News: TypeAlias = dict[Key, tuple[Row | None, Row | None]]
-"""By key, the row before the pending changes and the row now."""
+"""By key, the row before and the row after a change."""
 
 _MOST_ROWS = 50_000
 _LARGEST_ROW = 1_024
