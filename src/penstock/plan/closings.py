@@ -1,4 +1,4 @@
-"""When a query that emits only closed windows can emit."""
+"""The times at which a query that emits only closed windows can emit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def closings(query: p.Query) -> frozenset[Closing]:
 
 
 def _gates(node: p.Node) -> list[p.Aggregate | p.Extremes] | None:
-    """The operators that hold all rows back until their windows close; None if rows get past them."""
+    """The operators that hold all rows back until their windows close; None if any rows bypass them."""
     closes = isinstance(node, p.Aggregate) and node.mode is p.EmitMode.CLOSE and node.session is None
     if closes or isinstance(node, p.Extremes):
         assert isinstance(node, (p.Aggregate, p.Extremes))

@@ -1,7 +1,7 @@
-"""The SQL that plans contain: parsed for its structure, and written back as it was.
+"""The SQL dialect of plans: parsed for structure, and regenerated unchanged.
 
-sqlglot translates between dialects: it reads a call as what it takes it to mean, and writes that meaning. Here Spark gives the meaning, so a call keeps its
-name and arguments, and a constant, type or interval keeps its text. `penstock.sql.written` has Spark's parser check the result.
+sqlglot translates between dialects: it reads a call as its presumed meaning, and writes that meaning. Here Spark defines the meaning, so a call keeps its
+name and arguments, and a constant, type or interval keeps its text. `penstock.sql.written` checks the result with Spark's parser.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ DIALECT = "penstock"
 """The name of the dialect, for the SQL library."""
 
 RAW = "raw"
-"""The key, in the metadata of a node, of its text in the script."""
+"""Metadata key: a node's text in the script."""
 SPAN = "span"
-"""The key of the offsets in the script between which an expression, a call or a query is."""
+"""Metadata key: the start and end offsets of an expression, call or query in the script."""
 IS_NOT = "is_not"
-"""The key of a mark: `a IS NOT b`, which is read as `NOT a IS b`."""
+"""Metadata key of a flag: the node was written `a IS NOT b` and parsed as `NOT a IS b`."""
 CALL_END = "call_end"
-"""The key of the offset after the closing parenthesis of a call, before FILTER, OVER and the like."""
+"""Metadata key: the offset after the closing parenthesis of a call, before FILTER, OVER and the like."""
 
 _QUOTED = (TokenType.STRING, TokenType.HEX_STRING, TokenType.RAW_STRING)
 _READ = frozenset(
@@ -35,7 +35,7 @@ _READ = frozenset(
         "UNNEST", "EXISTS",
     }
 )  # fmt: skip
-"""Functions whose nodes have a meaning for the binder. Their nodes have the arguments of the call in order."""
+"""Functions whose nodes the binder interprets. Their nodes have the arguments of the call in order."""
 
 _UNITS = frozenset(
     {
@@ -51,24 +51,24 @@ _WORDS: dict[str, frozenset[str]] = {
     "SUBSTRING": frozenset({"FROM", "FOR"}),
     "TRIM": frozenset({"BOTH", "LEADING", "TRAILING", "FROM"}),
 }
-"""The words between the arguments of some calls."""
+"""The keywords between the arguments of some calls."""
 
 
 class Phrase(exp.Expression, exp.Func):
-    """A call with words between its arguments, or with a unit as its first: `TRIM(BOTH a FROM b)`, `DATEADD(DAY, 1, d)`."""
+    """A call with keywords between its arguments, or with a unit as its first: `TRIM(BOTH a FROM b)`, `DATEADD(DAY, 1, d)`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False}
     is_var_len_args: ClassVar[bool] = True
 
 
 class Part(exp.Expression, exp.Func):
-    """`v:a.b[0]`: the part of a VARIANT at a path, which is kept as it was written. A function, so that every dialect can print it."""
+    """`v:a.b[0]`: the part of a VARIANT at a path, which is kept as written. A function, so that every dialect can print it."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "path": True}
 
 
 class Unsigned(exp.Expression):
-    """The right operand of `>>>`, which is read as `>>` and this."""
+    """The right operand of `>>>`, which is parsed as `>>` with this node."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
@@ -84,9 +84,9 @@ def _phrase(name: str) -> Callable[[Any], exp.Expression]:
 
 
 class Penstock(Spark):
-    """Spark's SQL, whose expressions are written as they were read."""
+    """Spark SQL whose expressions are regenerated as written."""
 
-    # ORDER BY ALL is found by the binder: a column may have this name, in backquotes.
+    # The binder handles ORDER BY ALL, because a quoted column may have this name.
     SUPPORTS_ORDER_BY_ALL = False
 
     class Parser(SparkParser):
@@ -109,7 +109,7 @@ class Penstock(Spark):
         ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}
 
         def parse_phrase(self, name: str) -> exp.Expression:
-            """The arguments of a call, up to its closing parenthesis; a plain call if there is none of the words."""
+            """The arguments of a call, up to its closing parenthesis; a plain call if it has none of the keywords."""
             words = _WORDS.get(name, frozenset())
             parts: list[exp.Expression] = []
             plain = True
@@ -163,14 +163,14 @@ class Penstock(Spark):
         def _parse_value(self, values: bool = True) -> exp.Tuple | None:
             if self._curr.token_type == TokenType.L_PAREN:
                 return super()._parse_value(values)
-            # Here the word after a value is the alias of the table.
+            # Here a word after a value is the alias of the table.
             value = self._parse_disjunction()
             return self.expression(exp.Tuple(expressions=[value])) if value is not None else None
 
         # Texts
 
         def _text(self, start: int) -> str:
-            """The text of the tokens from a number on to the current one."""
+            """The text of the tokens from index `start` to the current one."""
             return str(self.sql[self._tokens[start].start : self._prev.end + 1])
 
         def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
@@ -191,7 +191,7 @@ class Penstock(Spark):
             return self._raw(super()._parse_interval(*args, **kwargs), start)
 
         def _raw(self, node: exp.Expr | None, start: int) -> exp.Expr | None:
-            """Keeps the text of a constant; a token that the script does not have, because it was rewritten, has none."""
+            """Keeps the text of a constant, unless its token was rewritten and is not in the script."""
             if (
                 node is not None
                 and _is_constant(node)
@@ -222,7 +222,7 @@ class Penstock(Spark):
             unknown = self._curr.token_type == TokenType.UNKNOWN
             made = super()._parse_null()
             if unknown and made is not None:
-                # `a IS UNKNOWN` is another tree in Spark than `a IS NULL`.
+                # In Spark, `a IS UNKNOWN` is a different tree from `a IS NULL`.
                 made.meta[RAW] = "UNKNOWN"
             return made
 
@@ -234,7 +234,7 @@ class Penstock(Spark):
             return made
 
         def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
-            """The elements are any expressions, also conditions."""
+            """The elements may be any expressions, including conditions."""
             if with_prefix or self._curr.token_type not in (TokenType.CUBE, TokenType.ROLLUP):
                 return super()._parse_cube_or_rollup(with_prefix)
             kind = exp.Cube if self._curr.token_type == TokenType.CUBE else exp.Rollup
@@ -247,12 +247,12 @@ class Penstock(Spark):
         def _parse_group_key(self) -> exp.Expr | None:
             made = self._parse_disjunction()
             if isinstance(made, exp.Tuple):
-                # Several keys, or none, which is no expression.
+                # Several keys, or none, are not an expression.
                 made.meta.pop(SPAN, None)
             return made
 
         def _parse_unnest(self, with_alias: bool = True) -> exp.Unnest | None:
-            """`UNNEST(a) AS x` names the column, too, and `WITH ORDINALITY` alone a column `ordinality`."""
+            """`UNNEST(a) AS x` also names the column, and `WITH ORDINALITY` alone adds a column `ordinality`."""
             made = super()._parse_unnest(with_alias)
             if made is None:
                 return None

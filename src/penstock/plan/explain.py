@@ -13,7 +13,7 @@ from penstock.plan.room import with_room
 def explain(query: Query, note: Callable[[Node], str] | None = None) -> str:
     """The tree, root first. `note` returns text to append to a node's line, such as its execution path and state.
 
-    A subplan that is computed once and used in several places has a number, and is shown in full only at the first one.
+    A subplan that is computed once and used in several places has a number, and is shown in full only at the first place.
     """
     return with_room(lambda: _explain(query, note))
 

@@ -59,7 +59,7 @@ def same(one: p.Node, other: p.Node) -> bool:
 
 
 def canonical(query: p.Query) -> str | None:
-    """A text that two queries have in common only if they have the same rows in the same order of columns, under whatever names. None for a query
+    """A text that is equal only for queries with the same rows and column order, regardless of names. None for a query
     whose rows are not a function of its input."""
     if not all(deterministic(e) for e in expressions(query.root)):
         return None
@@ -72,7 +72,7 @@ def _outline(node: p.Node) -> tuple[object, ...]:
 
 
 def shape(node: p.Node, write: Callable[[p.Expr], str] = p.Expr.sql) -> str:
-    """A canonical text of the subplan, independent of internal column names, and of the order of AND where no condition can fail. Equal shapes
+    """A canonical text of the subplan, independent of internal column names, and of the order of AND if no condition can fail. Equal shapes
     compute the same rows. `write` gives the text of an expression."""
     names: dict[str, str] = {}
     types: dict[str, str] = {}
@@ -97,7 +97,7 @@ def _text(value: p.Expr, naming: _Naming) -> str:
         return naming.write(value)
     if isinstance(value.node, exp.And):
         parts = split(value)
-        # A row that fails in one condition may be kept from it by another that comes first.
+        # Order matters if a condition can fail, because an earlier one may drop the row first.
         if all(total(part, naming.types) for part in parts):
             return " AND ".join(sorted(f"({naming.write(renamed(part, naming.names))})" for part in parts))
     return naming.write(renamed(value, naming.names))

@@ -1,6 +1,6 @@
 """Stack space for recursion.
 
-We and the SQL library walk statements and plans recursively. A call that overflows its stack is retried on a thread with a large one.
+Penstock and the SQL library walk statements and plans recursively. A call that overflows its stack is retried on a thread with a larger one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.errors import fail
 
 T = TypeVar("T")
 
-# Python limits calls, the machine limits bytes. With this ratio the call limit is reached first, which is an error and not a crash.
+# Python limits calls, the machine limits bytes. With this ratio the call limit comes first, which is an error instead of a crash.
 _STACK_BYTES = 256 << 20
 _CALLS = 60_000
 
@@ -39,7 +39,7 @@ def with_room(call: Callable[[], T]) -> T:
 
 
 def _ran_out(error: BaseException | None) -> bool:
-    """Whether a RecursionError caused the error: the SQL library wraps some of them."""
+    """Whether a RecursionError caused the error; the SQL library wraps some."""
     while error is not None:
         if isinstance(error, RecursionError):
             return True
@@ -78,7 +78,7 @@ def _on_large_stack(call: Callable[[], T]) -> T:
 
 
 def _raise_limit() -> None:
-    """The limit applies to the whole process. On an ordinary stack, only infinite recursion comes near it."""
+    """Raises the recursion limit, for the whole process. On an ordinary stack, only infinite recursion comes close to it."""
     global _working, _usual
     with _lock:
         if not _working:
@@ -88,7 +88,7 @@ def _raise_limit() -> None:
 
 
 def _lower_limit(done: int) -> None:
-    """The limit stays raised while any thread is deeper than the usual one: Python aborts the process if it is lowered then.
+    """Lowers the limit, unless a thread is deeper than the usual limit: Python would abort the process.
 
     That thread, or the next statement, lowers it.
     """

@@ -1,4 +1,4 @@
-"""Columns and expressions of a plan, by user-visible names."""
+"""Shows columns and expressions of a plan under user-visible names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the operators of a query relate to those of the query that is to replace it."""
+"""Compares the operators of a query with those of the query that replaces it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def same_state(old: p.Query, new: p.Query) -> bool:
 
 
 def obstacle(old: p.Query, new: p.Query) -> str | None:
-    """Why a query does not continue another one: which of its operators has no counterpart there, and what is different. An aggregate has one with the same
-    keys and inputs, whatever it computes. None if all have one."""
+    """Why a query cannot continue another one: which of its operators has no counterpart there, and what is different. The counterpart of an aggregate has the same
+    keys and inputs; its functions may differ. None if all operators have one."""
     left = operators(old)
     for node in operators(new):
         found = next((n for n in left if _alike(n, node)), None)
@@ -32,7 +32,7 @@ def obstacle(old: p.Query, new: p.Query) -> str | None:
 
 
 def scanned(query: p.Query) -> list[int]:
-    """The objects that a query reads, once for each place where it does."""
+    """The objects that a query reads, once per scan."""
     return [n.object_id for n in query.root.walk() if isinstance(n, p.Scan)]
 
 
@@ -41,7 +41,7 @@ def _alike(one: p.Node, other: p.Node) -> bool:
 
 
 def _kept(node: p.Node) -> str:
-    """The shape of what a node keeps, over an input without the columns that only the rest of it needs."""
+    """The shape of a node's state, over an input without the columns that only the rest of the node needs."""
     bare = node.stored()
     return shape(bare if bare is node else prune_columns(bare))
 

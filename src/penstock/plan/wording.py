@@ -1,4 +1,4 @@
-"""A text of an expression that only we decide on, for what is compared across versions: the SQL library may write the same tree in another way, and quote or bracket it otherwise, after an upgrade."""
+"""A stable text of an expression, for comparisons across versions. After an upgrade, the SQL library may write the same tree differently, with other quotes or parentheses."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _PREFIXES: dict[type[exp.Expr], str] = {exp.Not: "NOT", exp.Neg: "-", exp.Bitwis
 
 
 _HABITS = frozenset({"big_int=True"})
-"""What the dialect says of every such call."""
+"""Arguments that the dialect sets for every such call."""
 
 
 def worded(node: exp.Expr) -> str:
-    """Equal trees have equal texts, whatever version of the library has read them and would write them. Brackets are no part of a tree."""
+    """Equal trees have equal texts in any version of the library. Parentheses are not part of a tree."""
     return with_room(lambda: _worded(node))
 
 
@@ -97,7 +97,7 @@ def _type(node: exp.DataType) -> str:
 
 
 def _call(node: exp.Func) -> str:
-    """A function that the library knows: its name and arguments, in order, and what else was said of it."""
+    """A function that the library knows: its name, its arguments in order, and its other properties."""
     given = {name: node.args.get(name) for name in node.arg_types}
     values = [v for v in given.values() if isinstance(v, (exp.Expr, list))]
     said = [f"{name}={_part(v)}" for name, v in given.items() if not (isinstance(v, (exp.Expr, list)) or _is_absent(v))]
@@ -106,13 +106,13 @@ def _call(node: exp.Func) -> str:
 
 
 def _plain(node: exp.Expr) -> str:
-    """Any other node: its name, and the parts that it has."""
+    """Any other node: its name and its parts."""
     parts = [f"{name}={_part(value)}" for name, value in sorted(node.args.items()) if not _is_absent(value)]
     return f"{type(node).__name__.lower()}({', '.join(parts)})"
 
 
 def _is_absent(value: Any) -> bool:
-    """Parts that a later version of the library may have as well are absent in a tree that does not need them."""
+    """Whether a part is absent. A later version of the library may have more parts, which are absent in trees that do not need them."""
     return value is None or value is False or (isinstance(value, list) and not value)
 
 

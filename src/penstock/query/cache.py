@@ -1,4 +1,4 @@
-"""Compiled plans, by what they mean."""
+"""A cache of compiled plans, by their meaning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.catalog.objects import Column
 
 @dataclass(frozen=True)
 class Facts:
-    """What Spark's share of a compilation found out."""
+    """The results of Spark's part of a compilation."""
 
     native: int
     kernel: int
@@ -21,7 +21,7 @@ class Facts:
 
 
 class CompilerCache:
-    """The least recently used plan goes first. Thread-safe."""
+    """An LRU cache. Thread-safe."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Facts] = OrderedDict()

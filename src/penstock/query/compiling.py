@@ -1,4 +1,4 @@
-"""From text to a plan, its pipelines, and Spark's view of it, with the time that each step takes."""
+"""Compiles text to a plan, its pipelines and Spark's analysis, and times each step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OFF = "code generation is off"
 
 @dataclass(frozen=True)
 class CompiledQuery:
-    """A query before it runs. `text` is the statement that its stream is planned from again in a new JVM."""
+    """A query before it runs. `text` is the statement from which its stream is replanned in a new JVM."""
 
     parsed: ParsedQuery
     text: str
@@ -87,7 +87,7 @@ def _parsed(engine: Engine, text: str) -> ParsedQuery:
 
 
 def pipelines(root: p.Node) -> Iterator[list[p.Node]]:
-    """The chains of stateless steps; operators with state lie between them."""
+    """The chains of stateless steps between stateful operators."""
     starts = [root]
     while starts:
         node = starts.pop()
@@ -129,7 +129,7 @@ def _facts(engine: Engine, query: p.Query, parsed: ParsedQuery, pipes: list[list
 
 
 def _python(chain: list[p.Node], known: Callable[[str], bool]) -> str | None:
-    """The Python function that a chain calls, as the reason why it is not generated code."""
+    """The Python function that a chain calls, which is why it is not generated code."""
     for n in chain:
         for e in n.expressions:
             for call in e.node.find_all(exp.Anonymous):

@@ -1,4 +1,4 @@
-"""How a query is compiled and run."""
+"""Options for compiling and running a query."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from penstock.errors import fail
 
 
 class BackpressureStrategy(Enum):
-    """What `submit` does when more than `max_pending` rows wait. PAUSE_SOURCE: it waits, and gives up with PSK-0010. DROP_NEWEST: the rows are dropped
-    and counted. REFUSE: it raises PSK-5021."""
+    """What `submit` does when more than `max_pending` rows are pending. PAUSE_SOURCE: it waits, and raises PSK-0010 at the timeout. DROP_NEWEST: it drops and
+    counts the rows. REFUSE: it raises PSK-5021."""
 
     PAUSE_SOURCE = "pause"
     DROP_NEWEST = "drop"
@@ -27,7 +27,7 @@ class StateStore(Enum):
 
 @dataclass(frozen=True)
 class BatchPolicy:
-    """Submitted rows are committed when there are `max_rows`, or when the first has waited `max_delay` seconds."""
+    """Submitted rows are committed when there are `max_rows` of them, or when the first has waited `max_delay` seconds."""
 
     max_rows: int = 1024
     max_delay: float = 0.01
@@ -39,9 +39,9 @@ class BatchPolicy:
 
 @dataclass(frozen=True)
 class QueryConfig:
-    """`jit`: whether code is generated; the results are the same without. `batch_policy`: how rows become commits. `backpressure`, `max_pending`,
-    `pause_timeout`: what happens when the query is behind by so many rows, and how long `submit` waits for it. `max_cache_entries`: how many
-    compiled plans are kept. `state_store`: see `StateStore`."""
+    """`jit`: whether to generate code, which does not affect results. `batch_policy`: how rows become commits. `backpressure`, `max_pending`,
+    `pause_timeout`: what happens when the query is behind by this many rows, and how long `submit` waits for it. `max_cache_entries`: the number of
+    cached plans. `state_store`: see `StateStore`."""
 
     jit: bool = True
     batch_policy: BatchPolicy = field(default_factory=BatchPolicy)

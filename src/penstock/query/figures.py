@@ -1,4 +1,4 @@
-"""What is known of a query: how it was compiled, and what it has done."""
+"""Figures of a query: of its compilation, and of its work so far."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class QueryMetadata:
     """Times in seconds. `parse_time`, `plan_time`, `extract_time`: text to statement, to plan, to pipelines. `compile_time`: Spark's share; 0 if the
-    plan was in the cache. A pipeline is a chain of stateless steps. `native_pipelines` run in code that Spark generates,
-    `kernel_pipelines` have a step that can fail and runs in code of the kernel, `interpreted_pipelines` run without generated code, each for one of `fallbacks`.
+    plan was in the cache. A pipeline is a chain of stateless steps. `native_pipelines` run in code that Spark generates;
+    `kernel_pipelines` have a step that can fail and runs in the kernel's code; `interpreted_pipelines` run without generated code, each for a reason in `fallbacks`.
     """
 
     parse_time: float
@@ -35,11 +35,11 @@ class QueryMetadata:
 
 @dataclass(frozen=True)
 class QueryMetrics:
-    """Counted since `start`. Ring 0 is `submit` and the stateless steps below the first operator, the bridge the log between them, ring 1 the epochs.
+    """Counted since `start`. Ring 0 is `submit` and the stateless steps below the first operator, the bridge is the log, ring 1 the epochs.
 
-    `ring0_events_in`: rows accepted by `submit`, without those that were found invalid. `ring0_events_out`, `ring0_events_dropped`: rows that passed the stateless steps, and rows
-    that a filter dropped there, in the epochs so far. `ring0_total_ns`, `ring0_p99_ns`: time in `submit`, in all and per row.
-    `bridge_pending`: rows that no epoch has processed. `bridge_batches_flushed`: commits. `ring1_total_ns`: the duration of all epochs.
+    `ring0_events_in`: rows accepted by `submit`, except invalid ones. `ring0_events_out`, `ring0_events_dropped`: rows that passed the stateless steps, and rows
+    that a filter there dropped, in the epochs so far. `ring0_total_ns`, `ring0_p99_ns`: time in `submit`, in total and per row.
+    `bridge_pending`: rows that no epoch has processed yet. `bridge_batches_flushed`: commits. `ring1_total_ns`: the duration of all epochs.
     """
 
     ring0_events_in: int

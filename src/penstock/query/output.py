@@ -1,4 +1,4 @@
-"""The output of a query and of the versions that it has had, as one sequence of changes."""
+"""The output of all versions of a query, as one sequence of changes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from penstock.serve.change import Change
 from penstock.serve.subscription import Subscription
 from penstock.serve.suspension import raisable
 
-# A signal between two looks may be missed, so every wait is bounded.
+# A signal between two checks may be missed, so every wait is bounded.
 _LOOK_S = 0.5
 
 
 class Difference:
-    """The changes that turn the result of a version into that of the next one. They are computed after the switch, and readers wait for them."""
+    """The changes from the result of one version to that of the next. They are computed after the switch, and readers wait for them."""
 
     def __init__(self) -> None:
         self._ready = False
@@ -37,7 +37,7 @@ class Difference:
         self.wake()
 
     def next(self, timeout: float) -> Change | None:
-        """The next of them, if they are known; it does not wait."""
+        """The next change, if they are computed; it does not wait."""
         if self._error is not None:
             raise raisable(self._error)
         return self._changes.popleft() if self._ready and self._changes else None
@@ -49,19 +49,19 @@ class Difference:
 
 @dataclass
 class _Part:
-    """The output of one version, or what comes between two."""
+    """The output of one version, or the difference between two."""
 
     changes: Subscription | Difference
     info: ObjectInfo | None = None
 
 
 class Output:
-    """Any thread may read it; readers take turns. `drop` removes the object of a version, when all of its output has been read."""
+    """Any thread may read it; readers take turns. `drop` removes the object of a version once all of its output has been read."""
 
     def __init__(self, drop: Callable[[ObjectInfo], None], most: int) -> None:
         self._drop = drop
         self._most = most
-        """A call returns about so many bytes."""
+        """The approximate maximum size of one call's result, in bytes."""
         self._parts: deque[_Part] = deque()
         self._lock = threading.Lock()
         self._turn = threading.Lock()
@@ -71,10 +71,10 @@ class Output:
         self._swapped = False
         """Whether the changes of the first version have been read."""
         self._error: PenstockError | None = None
-        """To be raised after the changes before it."""
+        """Raised by the next call, after the changes before it."""
 
     def follow(self, info: ObjectInfo, changes: Subscription) -> None:
-        """What comes next are the changes of this object that its subscription has not delivered so far."""
+        """Appends the changes of this object that its subscription has not delivered yet."""
         changes.wake = self._wake
         with self._lock:
             self._parts.append(_Part(changes, info))
@@ -104,7 +104,7 @@ class Output:
                 self._news.wait_for(lambda seen=seen: self._count != seen, min(left, _LOOK_S))  # type: ignore[misc]
 
     def drained(self) -> list[Change]:
-        """Everything that there is."""
+        """All available changes."""
         out: list[Change] = []
         while more := self.fetch(None, 0.0):
             out += more
@@ -112,11 +112,11 @@ class Output:
 
     @property
     def replaced(self) -> int:
-        """The number of versions that were replaced, and of whose output something may be left."""
+        """The number of replaced versions that may have unread output."""
         return sum(part.info is not None for part in list(self._parts)) - 1
 
     def close(self) -> None:
-        """Nothing more is read."""
+        """Discards the rest of the output."""
         with self._lock:
             parts, self._parts = list(self._parts), deque()
         for part in parts:
@@ -158,18 +158,18 @@ class Output:
         return out
 
     def _first(self) -> _Part | None:
-        """What is to be read first: of the oldest version of which something may be left. None when it is closed."""
+        """The part to read next, that of the oldest version with unread output. None after `close`."""
         with self._lock:
             return self._parts[0] if self._parts else None
 
     def _moot(self, part: _Part) -> bool:
-        """Whether an error was that of a version that is replaced, and has not cost any of its output. It is raised once, and the output follows."""
+        """Whether to ignore an error: it is of a replaced version and loses none of its output."""
         with self._lock:
             replaced = bool(self._parts) and self._parts[-1] is not part
         return replaced and isinstance(part.changes, Subscription) and part.changes.error is None
 
     def _ended(self, part: _Part) -> bool:
-        """Whether everything of an older version has been read; then it goes."""
+        """Whether an older version has been read completely; if so, drops it."""
         with self._lock:
             if len(self._parts) < 2 or self._parts[0] is not part or not part.changes.closed:
                 return False
@@ -180,7 +180,7 @@ class Output:
         return True
 
     def _placed(self, change: Change) -> Change:
-        """The change with the numbers of the whole sequence."""
+        """The change, renumbered for the whole sequence."""
         last, self._last = self._last, change
         if self._swapped and last is None:
             change.seq = change.epoch = 1

@@ -45,7 +45,7 @@ _END_MS = 253_402_300_799_999
 """The end of the year 9999: a watermark after all event times."""
 _SAMPLES = 10_000
 _CARRIED = ("max_future_skew", "watermark_per", "retain_history")
-"""Options of a source that its private copy has as well."""
+"""Options of a source that its private copy inherits."""
 _LOOK_S = 0.01
 
 _numbers = itertools.count(1)
@@ -53,10 +53,10 @@ _caches: weakref.WeakKeyDictionary[Database, CompilerCache] = weakref.WeakKeyDic
 
 
 class StreamingQuery:
-    """A query with inputs and output of its own. Thread-safe.
+    """A query with private inputs and output. Thread-safe.
 
-    The sources that it reads give their schema only: its rows are those that are submitted to it. Tables, lookup tables and views are read as they
-    are. It lives until `stop` or `finish`, and ends with its process. An illegal step is PSK-0006.
+    Of its sources it uses only the schemas; their rows are those passed to `submit`. It reads the database's own tables, lookup tables and
+    views. It lives until `stop` or `finish`, at most as long as its process. An illegal step is PSK-0006.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class StreamingQuery:
         self._life = Lifecycle("The query", QueryState.READY, STEPS)
         self._lock = threading.RLock()
         self._gate = threading.Lock()
-        """Held by each `submit`, and by `swap` while it fixes the point of the switch."""
+        """Held by each `submit`, and by `swap` while it determines the point of the switch."""
         self._swapping = False
         self._output = Output(self._drop_one, database._engine.settings.subscribe.buffer_bytes)
         self._sources: dict[str, SourceHandle] = {}
@@ -86,7 +86,7 @@ class StreamingQuery:
     def compile(
         cls, sql: str, config: QueryConfig | None = None, *, db: Database, cache: CompilerCache | None = None
     ) -> StreamingQuery:
-        """Parses, plans and compiles a SELECT with its clauses (EMIT …). Nothing runs yet. Without a `cache`, that of the database is used."""
+        """Parses, plans and compiles a SELECT with its clauses (EMIT …). Nothing runs yet. The default `cache` is the database's."""
         config = config or QueryConfig()
         engine = db._engine
         engine.check_open()
@@ -96,7 +96,7 @@ class StreamingQuery:
 
     @property
     def id(self) -> QueryId:
-        """The same for queries that mean the same."""
+        """Equal for queries with the same meaning."""
         return QueryId(self._compiled.number)
 
     @property
@@ -122,7 +122,7 @@ class StreamingQuery:
     # Lifecycle
 
     def start(self) -> None:
-        """Creates its inputs and output, and runs it. After an error it is as before."""
+        """Creates its inputs and output, and runs it. An error leaves it unchanged."""
         with self._lock, ExitStack() as undo:
             self._expect("start", QueryState.READY)
             self._engine.check_open()
@@ -131,7 +131,7 @@ class StreamingQuery:
             inputs = self._make_inputs()
             undo.callback(self._drop, [*inputs.values()])
             self._info = self._make_output(inputs)
-            # Its job runs already, and may have emitted something.
+            # Its job is already running and may have emitted changes.
             self._output.follow(self._info, self._subscribed(self._info, SubscribeOptions(as_of_lsn=0)))
             policy = self.config.batch_policy
             for name, info in inputs.items():
@@ -142,7 +142,7 @@ class StreamingQuery:
             undo.pop_all()
 
     def pause(self) -> None:
-        """Stops processing after the current epoch. Rows that were submitted before are processed after `resume`."""
+        """Stops processing after the current epoch. Rows submitted before are processed after `resume`."""
         with self._lock:
             self._expect("pause", QueryState.RUNNING)
             self._flush()
@@ -151,7 +151,7 @@ class StreamingQuery:
                 job = self._job
                 self._engine.jobs.paused.add(self._info.id)
                 self._engine.jobs.stop(self._info)
-                # It may have ended an epoch while it was being stopped.
+                # It may have finished an epoch while it was stopping.
                 self._runs.note(job)
             self._life.to(QueryState.PAUSED)
 
@@ -178,7 +178,7 @@ class StreamingQuery:
         return checkpoint(self._engine)
 
     def finish(self) -> list[Change]:
-        """The end of input: all windows close. Returns the output that was not polled, and stops the query."""
+        """Ends the input, which closes all windows. Returns the unread output, and stops the query."""
         with self._lock:
             self._expect("finish", QueryState.RUNNING)
             self._flush()
@@ -196,19 +196,19 @@ class StreamingQuery:
             return out
 
     def compile_new_version(self, sql: str, config: QueryConfig | None = None) -> StreamingQuery:
-        """Compiles another version of this query, which runs on meanwhile; `swap` switches to it."""
+        """Compiles another version of this query, which keeps running; `swap` switches to it."""
         return StreamingQuery.compile(sql, config or self.config, db=self._database, cache=self._cache)
 
     def swap(self, new: StreamingQuery, *, rebuild: bool = False) -> None:
-        """Switches to another version at an epoch boundary: rows that were submitted before are processed by the old version, later ones by the new
-        one, and the output goes on as one sequence. `submit` waits until the point is fixed at which they switch. A query that is paused is resumed. After an error the old version runs on.
+        """Switches to another version at an epoch boundary: the old version processes rows submitted before it, the new one later
+        rows, and the output continues as one sequence. `submit` waits until the point of the switch is determined. A paused query is resumed. After an error the old version continues.
 
-        The new version reads the same sources (PSK-1016). If one of them keeps state, the operators of the new one are among those of the old one, over the same inputs
-        and with the same keys; aggregates may compute something else. Otherwise PSK-6018 says what is different, and `rebuild` allows it. What
-        the new version cannot take over is computed beside the old one, from all rows that were submitted (PSK-5011 if they are no longer retained).
+        The new version must read the same sources (PSK-1016). If either keeps state, the operators of the new one must be among those of the old one, over the same inputs
+        and with the same keys; aggregates may differ. Otherwise PSK-6018 says what is different, and `rebuild` allows it. State that
+        the new version cannot take over is computed while the old one runs, from all submitted rows (PSK-5011 if they are no longer retained).
 
-        Where results change, those of the new version replace those of the old one: the output has the difference or, if the columns are others, the end of all old rows
-        and then all new ones. Results that are final (EMIT ON WINDOW CLOSE) stay, and those after the switch are of the new version.
+        If results can change, those of the new version replace those of the old one: the output has the difference or, if the columns differ, the retraction of all old rows
+        and then all new ones. Final results (EMIT ON WINDOW CLOSE) remain, and those after the switch are the new version's.
         """
         if not new._lock.acquire(blocking=False):
             raise fail("PSK-6017", "The new version is being started or swapped in elsewhere.")
@@ -232,7 +232,7 @@ class StreamingQuery:
             new._lock.release()
 
     def stop(self) -> None:
-        """Ends the query; what was not polled is gone. Stopping it again does nothing."""
+        """Ends the query and discards unread output. Stopping it again does nothing."""
         with self._lock:
             if self.state is not QueryState.STOPPED:
                 self._end()
@@ -261,7 +261,7 @@ class StreamingQuery:
         elif isinstance(data, list):
             rows = data
         count = len(rows) if rows is not None else _size(data)
-        # Of a stream the number of rows is known when it has been read.
+        # The number of rows of a stream is only known once it has been read.
         if not self._admitted(1 if count is None else count):
             return
         if rows is not None:
@@ -275,7 +275,7 @@ class StreamingQuery:
                 count = self._engine.log.amount(handle._id, after=lsn - 1, up_to=lsn)[1]
         assert count is not None
         spent = time.perf_counter_ns() - begin
-        # The gate is enough: a swap holds the lock while it waits for the gate.
+        # Only with the gate: taking the lock could deadlock, because a swap holds it while it waits for the gate.
         self._direct += rows is None
         self._in += count
         self._spent_ns += spent
@@ -283,7 +283,7 @@ class StreamingQuery:
             self._latencies.append(spent // count)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Returns when everything submitted before has been processed, and its output can be polled."""
+        """Waits until everything submitted before has been processed and its output can be polled."""
         with self._lock:
             self._expect("flush", QueryState.RUNNING)
             self._flush()
@@ -326,7 +326,7 @@ class StreamingQuery:
         return f"{self.id:016x}/{self._number}"
 
     def figures(self) -> dict[str, float]:
-        """The metrics by name, for Prometheus. While a swap or the end of the query is under way, those from before."""
+        """The metrics by name, for Prometheus. During a swap or the end of the query, the previous ones."""
         if self._lock.acquire(blocking=False):
             try:
                 self._figures = asdict(self.metrics())
@@ -366,7 +366,7 @@ class StreamingQuery:
         return self._writers[self._name(source)]
 
     def _admitted(self, count: int) -> bool:
-        """Whether the rows may be taken now."""
+        """Waits for room according to the strategy; whether to accept the rows."""
         strategy, deadline = self.config.backpressure, time.monotonic() + self.config.pause_timeout
         while self._pending() + count > self.config.max_pending:
             if strategy is BackpressureStrategy.DROP_NEWEST:
@@ -392,7 +392,7 @@ class StreamingQuery:
             if not self._caught_up(info, deadline):
                 raise fail("PSK-0010", f"The query has not caught up within {timeout} s.")
             if info is self._info:
-                break  # It was not swapped meanwhile.
+                break  # No swap happened meanwhile.
         error = self._engine.jobs.uncomputed([info])
         if error is not None:
             raise error
@@ -435,7 +435,7 @@ class StreamingQuery:
         return bind(self._compiled.parsed, self._engine.catalog.as_read_by(seen))
 
     def _make_output(self, inputs: dict[str, ObjectInfo], after: int | None = None) -> ObjectInfo:
-        """The stream of the query over its inputs; `after`: it reads only what comes after that LSN."""
+        """The stream of the query over its inputs; `after`: it reads only rows after that LSN."""
         engine, compiled = self._engine, self._compiled
         rules = _stands(inputs)
         with engine.ddl:
@@ -486,7 +486,7 @@ class StreamingQuery:
 
 
 def _size(data: object) -> int | None:
-    """The number of rows, if the data know it."""
+    """The number of rows, if it is known without reading them."""
     try:
         return len(data)  # type: ignore[arg-type]
     except TypeError:
@@ -494,5 +494,5 @@ def _size(data: object) -> int | None:
 
 
 def _stands(inputs: dict[str, ObjectInfo]) -> str:
-    """The names in a query's text, with those of the inputs that they stand for."""
+    """The names in a query's text, mapped to those of its inputs."""
     return json.dumps({name: info.name for name, info in inputs.items()})

@@ -1,4 +1,4 @@
-"""What the jobs of a query have done so far."""
+"""Figures of the jobs of a query so far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.runtime.jobs.job import Job
 
 @dataclass
 class _Run:
-    """The figures of one job. What it had done before it was that of the query does not count: `skipped`, and the epochs `before`."""
+    """The figures of one job, without its work before it became the query's: `skipped`, and the epochs `before`."""
 
     job: Job
     epochs: int = 0
@@ -23,14 +23,14 @@ class _Run:
     before: frozenset[int] = frozenset()
 
     def see(self) -> None:
-        """What is known without the JVM."""
+        """Updates the figures that do not need the JVM."""
         figures = self.job.figures
         self.epochs, self.rows = figures.epochs, sum(figures.rows_out.values())
 
     def ask(self) -> None:
         self.see()
         kernel, (again, passed_again) = self.job.kernel, self.job.figures.repeated
-        with suppress(PenstockError):  # Of a JVM that has exited, what was known before.
+        with suppress(PenstockError):  # If the JVM has exited, keep the last figures.
             self.taken, self.passed = kernel.rows_in - again, kernel.rows_passed() - passed_again
 
     def time(self) -> None:
@@ -46,7 +46,7 @@ class Runs:
     """The figures of all jobs that the query has had: one for each time that it was started, resumed or swapped."""
 
     def __init__(self) -> None:
-        # A run has its job, so that no later job has its id.
+        # A run references its job, so that no later job gets the same id().
         self._of: dict[int, _Run] = {}
         self.reached = 0
 
@@ -55,12 +55,12 @@ class Runs:
         return self._of.setdefault(id(job), _Run(job))
 
     def see(self, job: Job | None) -> None:
-        """Notes what costs nothing."""
+        """Updates the figures that cost nothing."""
         if job is not None:
             self._run(job).see()
 
     def count(self, job: Job | None) -> None:
-        """Notes everything but the durations of epochs, which take milliseconds."""
+        """Updates all figures except the durations of epochs, which take milliseconds to read."""
         if job is not None:
             self._run(job).ask()
 
@@ -73,14 +73,14 @@ class Runs:
         self.time(job)
 
     def skip(self, job: Job | None) -> None:
-        """What a job has done so far does not count: another one has done it as well."""
+        """Excludes the job's work so far, which another job has also done."""
         if job is not None:
             run = self._run(job)
             run.ask()
             run.skipped = run.counts
 
     def skip_times(self, job: Job | None) -> None:
-        """The same for the durations of its epochs."""
+        """Likewise excludes the durations of its epochs so far."""
         if job is not None:
             run = self._run(job)
             run.time()

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from penstock.query.query import StreamingQuery
 
 _FOLDED_BYTES = 64 << 20
-"""Changes are added up when there are so many."""
+"""Changes are consolidated at this size."""
 _REBUILD = "swap(new, rebuild=True) computes it from the rows that were submitted so far."
 
 
 class Swap:
-    """One attempt to replace the version of a running query. Until the switch, everything can be undone, and the old version runs on.
+    """One attempt to replace the version of a running query. Until the switch everything can be undone, and the old version continues.
 
-    Results that are final go on: those of the old version stay, and the new one adds to them. Results that change are those of the new version from the switch on: the difference between both is part of the output.
+    Final results of the old version remain, and the new one adds to them. Results that can change become those of the new version at the switch, and the output includes the difference.
     """
 
     def __init__(self, query: StreamingQuery, new: StreamingQuery, rebuild: bool) -> None:
@@ -86,7 +86,7 @@ class Swap:
             raise fail("PSK-6018", f"The new version does not continue the old one. Of {why}.", hint=_REBUILD)
 
     def _check_history(self) -> None:
-        """Refuses what cannot be computed, or retracted, because history is gone."""
+        """Refuses a swap that would need history that is gone, to compute or retract results."""
         log, catalog = self._engine.log, self._engine.catalog
         names = {info.id: name for name, info in self._inputs.items()}
         for i in dict.fromkeys(scanned(self._has)):
@@ -103,7 +103,7 @@ class Swap:
             raise _unknown("old")
 
     def _carries_over(self) -> bool:
-        """Whether the new version goes on with the state of the old one: the operators and the columns are the same, and results are final."""
+        """Whether the new version continues with the state of the old one: operators and columns are the same, and results are final."""
         if self._rebuild or self._had.root.changelog or not same_state(self._had, self._has):
             return False
         had, has = ([(c.name, c.type) for c in some] for some in (self._info.columns, self._new._compiled.columns))
@@ -112,7 +112,7 @@ class Swap:
     def _carry_over(self) -> None:
         query, compiled, engine = self._query, self._new._compiled, self._engine
         with self._standing_still(), engine.ddl:
-            # A clock that starts again is not held.
+            # The job restarts with a new clock, which is not held.
             query._runs.note(query._job)
             continue_with(engine, self._info, compiled.parsed, self._has, compiled.text)
             query._info = engine.catalog.by_id(self._info.id)
@@ -122,11 +122,11 @@ class Swap:
 
     @contextmanager
     def _beside(self, after: int | None) -> Iterator[ObjectInfo]:
-        """The new version, which has caught up. It reads all that was submitted, or what comes after an LSN. It goes if it is not taken."""
+        """The new version, after it has caught up. It reads all submitted rows, or those after an LSN. It is dropped unless the query takes it."""
         query = self._query
         made = self._new._make_output(self._inputs, after)
         try:
-            for _ in range(2):  # What came while it caught up takes less time.
+            for _ in range(2):  # The second round is short: only rows that arrived during the first.
                 query._caught_up(made, None)
             check_computed(self._engine, made, "The new version")
             yield made
@@ -136,7 +136,7 @@ class Swap:
             raise
 
     def _switch(self, made: ObjectInfo) -> None:
-        """From here on the output is that of the new version."""
+        """Switches the output to the new version."""
         query, engine = self._query, self._engine
         changing = self._info.changelog
         old, new = _Folded(engine, self._info, "old"), _Folded(engine, made, "new")
@@ -144,15 +144,15 @@ class Swap:
         if changing:
             old.reach(published_head(engine, self._info))
             new.reach(published_head(engine, made))
-        # What the versions read from has caught up, and what is left is little.
+        # Catch up first, including upstream queries, so that little is left while `submit` waits.
         self._settle_old()
         with self._standing_still(made):
             check_computed(engine, made, "The new version")
             if changing:
-                # What is in the log and not published yet may not reach the readers any more.
+                # Entries in the log that are not published yet may no longer reach the readers.
                 old.reach(published_head(engine, self._info))
             published_head(engine, made)
-            # What both have processed is of the old version.
+            # Skip changes from rows that both have processed: the old version's output has them.
             while changes.next(0) is not None:
                 pass
             figures = changes.figures
@@ -161,7 +161,7 @@ class Swap:
                 new.reach(now.lsn)
             difference = Difference() if changing else None
             with uninterrupted():
-                # Whatever the old version makes from here on, until it is stopped, has no reader.
+                # Output of the old version from now until it stops has no reader.
                 last = engine.hub.end(self._info.id) or now
                 if difference is not None:
                     query._output.insert(difference)
@@ -175,9 +175,9 @@ class Swap:
             _fill(difference, query, old, new, last, now)
         query._runs.skip_times(query._job)
         query._runs.time(ended)
-        with engine.ddl, suppress(PenstockError):  # It has no readers any more, and goes when its output has been read.
+        with engine.ddl, suppress(PenstockError):  # It is dropped once its output has been read.
             if engine.catalog.has_id(self._info.id):
-                # Not to be started again with the pipeline.
+                # START PIPELINE must not restart it.
                 engine.jobs.paused.add(self._info.id)
                 engine.jobs.stop(self._info)
 
@@ -189,7 +189,7 @@ class Swap:
 
     @contextmanager
     def _standing_still(self, made: ObjectInfo | None = None) -> Iterator[None]:
-        """The versions have processed all rows that were submitted so far, and nothing else. Whoever submits waits only until that point is fixed; it lasts `pause_timeout` at most."""
+        """Holds the versions at the point where they have processed exactly the rows submitted so far. `submit` waits only until that point is determined; reaching it takes at most `pause_timeout`."""
         query, engine = self._query, self._engine
         with query._lock, ExitStack() as held:
             query._expect("swap", QueryState.RUNNING)
@@ -197,7 +197,7 @@ class Swap:
             kernels = [job.kernel for job in jobs if job is not None]
             with query._gate:
                 query._flush()
-                # With the gate closed and nothing buffered, all that was submitted is in the log.
+                # With the gate closed and nothing buffered, all submitted rows are in the log.
                 lsn = engine.log.head
                 for kernel in kernels:
                     held.callback(_let_go, kernel)
@@ -237,12 +237,12 @@ class Swap:
             raise error
 
     def _forgives(self, error: PenstockError) -> bool:
-        """A version that fails, or has rows that it cannot compute, can be replaced if its results are recomputed."""
+        """Whether an error of the old version does not prevent the swap: one that fails, or has uncomputable rows, can be replaced if its results are recomputed."""
         return self._info.changelog and error.code not in ("PSK-0010", "PSK-7005")
 
 
 class _Folded:
-    """The result of a version up to an LSN, added up from its output."""
+    """The result of a version up to an LSN, consolidated from its output."""
 
     def __init__(self, engine: Engine, info: ObjectInfo, which: str) -> None:
         self._engine = engine
@@ -275,7 +275,7 @@ class _Folded:
 
 
 def _fill(difference: Difference, query: StreamingQuery, old: _Folded, new: _Folded, last: Point, now: Point) -> None:
-    """What the output has to say of the switch: the difference, or with other columns the end of all old rows, and all new ones."""
+    """Computes the changes at the switch: the difference or, if the columns differ, the retraction of all old rows and all new ones."""
     try:
         old.reach(last.lsn)
         had, has = negated(old.table), new.table
@@ -316,7 +316,7 @@ def _stateful(query: p.Query) -> bool:
 
 
 def check_same_inputs(query: StreamingQuery, new: StreamingQuery) -> None:
-    """Refuses a version that does not read the rows that are submitted to the query."""
+    """Refuses a version with other sources, or one whose other inputs leave no common point for the switch."""
     catalog = query._engine.catalog
     root = new._compiled.query.root
     read = [catalog.by_id(i) for i in scanned(new._compiled.query) if catalog.has_id(i)]

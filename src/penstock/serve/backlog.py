@@ -1,4 +1,4 @@
-"""The backlog of one reader: what was published and not read yet, in bounded memory."""
+"""The backlog of one reader: published messages that it has not read yet, in bounded memory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from penstock.serve.options import Limits
 class Backlog:
     """Everything between `at` (read) and `newest` (published). Callers hold the subscription's lock.
 
-    Normally all of it is in the chain, after `link`. Otherwise part of it has to come from elsewhere:
+    Normally all of it is in the chain, after `link`. Otherwise part of it must come from elsewhere:
 
-    - `behind`: the limits were reached; nothing more is taken from the chain, and everything after `link`'s own messages is missing;
-    - `gap`: every epoch up to `gap` is missing in front of `link`; the reader fetches them from the log while the chain grows;
+    - `behind`: the reader reached its limits and left the chain; everything after `link`'s own messages is missing;
+    - `gap`: every epoch up to `gap` is missing before `link`; the reader fetches them from the log while the chain grows;
     - `lost`: the missing epochs are gone or the policy does not fetch them (the text says why), so the reader needs a snapshot.
     """
 
@@ -23,7 +23,7 @@ class Backlog:
         self.behind = False
         self.lost: str | None = None
         self.skipped = False
-        """The policy `latest` dropped messages in front of the next one."""
+        """The policy `latest` dropped messages before the next one."""
         self._limits = limits
         self._latest = limits.policy == "latest"
         self._dropped = 0
@@ -32,13 +32,13 @@ class Backlog:
         self._tail: Link | None = None
         self._attach()
         self.at = chain.newest.epoch
-        # While a starting point is read, messages after `_base` are queued; an overflow is not the reader's fault.
+        # While the starting point is being read, messages after `_base` are queued; an overflow is not the reader's fault.
         self._starting = True
         self._base = self.at
 
     @property
     def newest(self) -> Point:
-        """The newest point that was published, or that contents have shown."""
+        """The newest point that was published or was the point of contents."""
         newest = self.chain.newest
         return newest if newest.epoch >= self.at else newest._replace(epoch=self.at)
 
@@ -53,14 +53,14 @@ class Backlog:
 
     @property
     def dropped(self) -> int:
-        """Epochs that are never delivered because a snapshot or a newer message replaced them."""
+        """Number of epochs that are never delivered because a snapshot or a newer message replaced them."""
         if not self._latest or self.link is None:
             return self._dropped
         return self._dropped + max(0, self.chain.tail.count - self.link.count - 1)
 
     @property
     def steady(self) -> bool:
-        """Whether everything that is left is in the chain."""
+        """Whether all remaining messages are in the chain."""
         return self.gap is None and not self.behind and self.lost is None and self.link is not None
 
     def upcoming(self) -> int | None:
@@ -74,7 +74,7 @@ class Backlog:
 
     @property
     def first(self) -> Message | None:
-        """The next message, if it is in memory. `upcoming` finds it."""
+        """The next message, if it is in memory. Call `upcoming` first."""
         link = self.link
         return link.message if link is not None and link.next is not None and self.gap is None else None
 
@@ -94,7 +94,7 @@ class Backlog:
                 self.skipped = True
             self.link = after
         if self.behind:
-            # Read on from the chain after here, so that the reader can catch up with the publisher.
+            # Rejoin the chain at its end, so that the reader can catch up with the publisher.
             self._attach()
             self.gap, self.behind = self.chain.newest.epoch, False
 
@@ -141,7 +141,7 @@ class Backlog:
     def _fall_behind(self, link: Link) -> None:
         self.behind = True
         if self._starting or self.gap is not None or self._limits.policy != "block":
-            # The reader fetches these from the log as well.
+            # The reader fetches these from the log too.
             self.link = None
             return
         self.link = own = Link()
@@ -181,7 +181,7 @@ class Backlog:
         self.gap, self.behind, self._starting, self.link = None, False, False, None
 
     def restart(self) -> Point:
-        """Starts queueing before a new starting point is read; returns the point that it must reach at least."""
+        """Starts queueing before a new starting point is read; returns the earliest valid starting point."""
         self.gap, self.behind, self._starting = None, False, True
         self._attach()
         newest = self.newest
@@ -189,7 +189,7 @@ class Backlog:
         return newest
 
     def started(self, epoch: int) -> None:
-        """Sets the position to `epoch`. Whatever was published between it and the restart has to come from the log."""
+        """Sets the position to `epoch`. Epochs published between it and the restart must come from the log."""
         if self.lost is not None:
             self._dropped += max(0, epoch - self.at)
         self.lost, self._starting, self.at = None, False, epoch
@@ -198,6 +198,6 @@ class Backlog:
         self.passed(epoch)
 
     def clear(self) -> None:
-        """Frees the memory; nothing will be read any more."""
+        """Frees the memory. Nothing is read after this."""
         self.link = None
         self.gap, self.behind, self.lost = None, False, None

@@ -1,4 +1,4 @@
-"""Delivering changes to a function."""
+"""Delivers changes to a function."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Callback:
-    """Passes the changes of one subscription on, in a thread of its own."""
+    """Passes the changes of one subscription to a function, in its own thread."""
 
     def __init__(
         self,

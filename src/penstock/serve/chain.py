@@ -9,10 +9,10 @@ from penstock.serve.message import Message, Point
 
 
 class Link:
-    """A place between two messages. `next` is None at the end; otherwise `message` comes between the two links, or, if it is None, the epochs up
+    """A position between two messages. `next` is None at the end; otherwise `message` is between the two links or, if None, the epochs up
     to `until` are missing there.
 
-    `count` and `bytes` are those of all messages before the link, `size` is that of the last. A message is freed when no reader is in front of it any more.
+    `count` and `bytes` cover all messages before the link; `size` is that of the last one. A message is freed once every reader has passed it.
     """
 
     __slots__ = ("bytes", "count", "message", "next", "size", "until")
@@ -26,18 +26,18 @@ class Link:
         self.next: Link | None = None
 
     def extended(self, message: Message | None, until: int = 0) -> Link:
-        """The link after a message, or after missing epochs. Readers see it when it is assigned to `next`."""
+        """The link after a message, or after missing epochs. Readers see it once it is assigned to `next`."""
         self.message, self.until = message, until
         return Link(self, message)
 
 
 class Chain:
-    """Publishing costs the same for any number of readers: one link. Each reader keeps its own place.
+    """Publishing appends one link, for any number of readers. Each reader keeps its own position.
 
-    `newest` is set before `tail`. Whoever reads them without a lock reads `tail` first, and then finds every epoch after `newest` behind it.
+    `newest` is set before `tail`. Without a lock, read `tail` first: every epoch after `newest` then follows it.
 
-    A reader that does not read would keep the chain alive. `due` tells when some reader may have reached its limits, and is then to be
-    asked (`Backlog.trim`). `waiting` are the readers to wake.
+    A stalled reader would keep the chain alive. `due` is true when a reader may have reached its limits; then call `Backlog.trim` for
+    each. `waiting` are the readers to wake.
     """
 
     def __init__(self, newest: Point) -> None:
@@ -48,7 +48,7 @@ class Chain:
         self._lock = threading.Lock()
 
     def append(self, point: Point, message: Message | None) -> None:
-        """One epoch; no message: it has no rows. Called by one thread at a time."""
+        """Appends one epoch; without a message, it has no rows. Called by one thread at a time."""
         missed = point.epoch > self.newest.epoch + 1
         self.newest = point
         if missed:
@@ -63,13 +63,13 @@ class Chain:
         last.next = tail
 
     def expect(self, count: float, size: float) -> None:
-        """A reader reaches its limits when more messages, or bytes, than these have been appended in all."""
+        """Announces the totals of messages and bytes in the chain beyond which a reader has reached its limits."""
         with self._lock:
             self._due_count = min(self._due_count, count)
             self._due_bytes = min(self._due_bytes, size)
 
     def due(self) -> bool:
-        """Whether readers have to be asked. If so, each of them has to announce its limits again."""
+        """Whether a reader may have reached its limits. If so, all of them must announce their limits again."""
         tail = self.tail
         if tail.count <= self._due_count and tail.bytes <= self._due_bytes:
             return False

@@ -1,4 +1,4 @@
-"""What a subscriber gets."""
+"""The messages that a subscriber gets."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ChangeKind = Literal["changes", "snapshot", "progress", "resync"]
 
 @dataclass(slots=True)
 class Change:
-    """One message: all that happened in `(prev_lsn, lsn]`, up to and including `epoch`.
+    """One message: all changes in `(prev_lsn, lsn]`, up to and including `epoch`.
 
-    `snapshot`: the contents at that point. `changes`: what changed. `progress`: nothing changed. `resync`: messages were lost (`reason` says
+    `snapshot`: the contents at that point. `changes`: the changes. `progress`: nothing changed. `resync`: messages were lost (`reason` says
     why); the table has the contents at that point and replaces everything before. `seq` counts from 1 without gaps.
 
-    `lsn` is the commit that recorded the change. `input_lsn` is the commit that caused it: everything that was written up to that LSN
-    is included. For a table both are the same.
+    `lsn` is the commit that recorded the change. `input_lsn` is the commit that caused it: the change includes all writes up to that
+    LSN. For a table both are the same.
     """
 
     name: str

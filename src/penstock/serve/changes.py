@@ -19,7 +19,7 @@ class Changes(ABC, Generic[T]):
 
     @abstractmethod
     def cancel(self) -> None:
-        """Ends it now and wakes its readers."""
+        """Ends the iteration now and wakes its readers."""
 
     def __iter__(self) -> Iterator[T]:
         return self

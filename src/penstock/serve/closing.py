@@ -8,7 +8,7 @@ from collections.abc import Callable
 class Closing:
     """Calls to make once when a subscription ends. It does not refer to the subscription, so it can outlive it.
 
-    `prepare` starts the thread that makes the calls for a subscription that is garbage-collected.
+    `prepare` starts the thread that makes the calls if the subscription is garbage-collected.
     """
 
     def __init__(self, prepare: Callable[[], None]) -> None:

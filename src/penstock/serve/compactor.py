@@ -17,11 +17,11 @@ _logger = logging.getLogger(__name__)
 class Compactor:
     """One thread. For each submitted object it
 
-    1. writes a new base from the old one and the deltas that are closed (all but the last), without the lock;
-    2. replaces them with it, with the lock, in one transaction; earlier readers keep their snapshot.
+    1. writes a new base from the old one and the closed deltas (all but the last), without the lock;
+    2. swaps it in, with the lock, in one transaction; earlier readers keep their snapshot.
 
     If that fails, the object is damaged: `damaged` is called with the cause, and other objects are not affected. Out of memory (PSK-7009) is not
-    damage: the object stays as it is, and is submitted again when it has grown.
+    damage: the object is unchanged, and is submitted again when it has grown.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Compactor:
         self._worker = Worker("penstock-compactor")
 
     def submit(self, layout: TableLayout, alive: Callable[[], bool]) -> None:
-        """`alive` says whether the object is still there."""
+        """Submits an object; `alive` says whether it still exists."""
         self._worker.start()
         self._worker.leave(lambda: self._run(layout, alive))
 

@@ -39,8 +39,8 @@ def size_of(text: str) -> int:
 class Duck:
     """An in-memory DuckDB that uses at most `memory_limit` and spills to the folder `spill`, which it creates and removes.
 
-    Every operation has a cursor of its own, which costs microseconds, and closes it at the end. So a cursor that was interrupted or failed in the
-    middle of a transaction is never used again; DuckDB rolls the transaction back.
+    Every operation opens its own cursor, which costs microseconds, and closes it at the end. So a cursor that was interrupted or failed within
+    a transaction is never reused; DuckDB rolls the transaction back.
     """
 
     def __init__(self, memory_limit: str, spill: Path | None) -> None:
@@ -99,7 +99,7 @@ class Duck:
             con.execute("COMMIT")
 
     def batches(self, con: Cursor, sql: str) -> pa.RecordBatchReader:
-        """The result of a SELECT, computed while it is read."""
+        """The result of a SELECT, computed as it is read."""
         return con.sql(sql).to_arrow_reader(_BATCH_ROWS)
 
     def table(self, con: Cursor, sql: str) -> pa.Table:
@@ -151,7 +151,7 @@ class Duck:
             return None
         if self._closed:
             return fail("PSK-0004", "The view store is closed.")
-        # An error in the middle of a result passes through Arrow, which keeps only its text.
+        # An error while reading a result passes through Arrow, which keeps only its text.
         full = (MemoryError, duckdb.OutOfMemoryException, duckdb.IOException)
         if isinstance(why, full) or text.startswith(("Out of Memory Error", "IO Error")):
             return _too_large(text.partition("\n")[0])
@@ -160,7 +160,7 @@ class Duck:
 
 
 def _message(text: str) -> str:
-    """The error without the query, which is not the one that was written."""
+    """The error without the query, which is not the user's."""
     return text.partition("\n\nLINE ")[0].strip()
 
 

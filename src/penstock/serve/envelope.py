@@ -41,7 +41,7 @@ class Form:
     @staticmethod
     @lru_cache(maxsize=1024)
     def of(emit: EmitKind, envelope: EnvelopeKind, keys: tuple[str, ...], names: tuple[str, ...]) -> Form:
-        """The same object for the same form, so that looking one up compares nothing."""
+        """Interned: the same object for the same form, so lookups compare by identity."""
         return Form(emit, envelope, keys, names)
 
     @cached_property
@@ -67,7 +67,7 @@ class Form:
 
 
 def _key(value: Any) -> Any:
-    """A hashable form of a value; two are equal exactly if the values are."""
+    """A hashable form of a value; two are equal if and only if the values are."""
     if isinstance(value, (list, dict)):
         return repr(value)
     return "NaN" if value != value else value

@@ -1,4 +1,4 @@
-"""What is known of one subscription, for those who watch it."""
+"""Monitoring figures of one subscription."""
 
 from __future__ import annotations
 

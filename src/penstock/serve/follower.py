@@ -26,7 +26,7 @@ from penstock.serve.turns import Turns
 
 
 class Step(Enum):
-    """What a reader does next."""
+    """A reader's next step."""
 
     OPEN = auto()
     CONTENTS = auto()
@@ -40,7 +40,7 @@ class Step(Enum):
 
 
 class Follower:
-    """State and position. `look` decides what its reader does next; the hub announces what happens to the object."""
+    """State and position. `_look` decides the reader's next step; the hub announces events of the object."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Follower:
         self._rows = self._bytes = self._resyncs = 0
         self._since_ms = int(time.time() * 1000)
         self._sent_at = time.monotonic()
-        # Whether the next message of the chain may be delivered as it is.
+        # Whether the next message of the chain may be delivered without further checks.
         self._steady = False
         self._plain = (
             options.policy != "latest"
@@ -92,10 +92,10 @@ class Follower:
             and (origin.where is None or origin.where_key is not None)
         )
         self.wake: Callable[[], None] | None = None
-        """Called whenever there may be something new after `next` had nothing. It must not wait or take locks that others hold for long."""
+        """Called when there may be something new after `next` found nothing. It must not block or take locks that are held for long."""
 
     def on_close(self, after: Callable[[], None]) -> None:
-        """Calls `after` once when the subscription ends, in whatever way; now, if it has ended.
+        """Calls `after` once when the subscription ends for any reason; at once if it has ended.
 
         If the subscription is garbage-collected, a thread of the hub makes the call. `after` must not refer to the subscription.
         """
@@ -125,7 +125,7 @@ class Follower:
 
     @property
     def pending(self) -> tuple[int, int]:
-        """Messages and bytes that wait in memory."""
+        """Messages and bytes queued in memory."""
         with self._lock:
             return self._backlog.pending
 
@@ -138,7 +138,7 @@ class Follower:
 
     @property
     def dropped(self) -> int:
-        """Epochs that are never delivered because a snapshot or a newer message replaced them."""
+        """Number of epochs that are never delivered because a snapshot or a newer message replaced them."""
         return self._backlog.dropped
 
     @property
@@ -173,7 +173,7 @@ class Follower:
             )
 
     def kill(self) -> None:
-        """Ends the subscription on behalf of somebody else: its reader gets PSK-5018. Everything that it holds is released, read or not."""
+        """Ends the subscription for another session: its reader gets PSK-5018. Releases everything that it holds, including unread messages."""
         with self._lock:
             if self._lifecycle.state is SubscriptionState.CLOSED:
                 return
@@ -193,7 +193,7 @@ class Follower:
         self._closing.run()
 
     def _close(self) -> None:
-        """Ends the subscription. Calling it again completes a call that was interrupted."""
+        """Ends the subscription. A second call completes an interrupted one."""
         with self._lock:
             if self._lifecycle.state is not SubscriptionState.CLOSED:
                 self._lifecycle.to(SubscriptionState.CLOSED)
@@ -208,7 +208,7 @@ class Follower:
     # The hub's side
 
     def open(self) -> None:
-        """Reads the starting point. While contents may not be shown, this is left to the reader."""
+        """Reads the starting point; leaves it to the reader while the object is suspended."""
         with self._lock:
             if self._options.snapshot and self._suspension is not None and not self._suspension.healed:
                 return
@@ -223,14 +223,14 @@ class Follower:
             self._backlog.started(start.epoch)
             if start.lost is not None:
                 self._backlog.lose(start.lost)
-            # If the object has ended or failed meanwhile, what was read is still delivered.
+            # Deliver what was read even if the object has ended or failed meanwhile.
             if self._lifecycle.state is SubscriptionState.ATTACHING:
                 held = self._suspension is not None and not self._suspension.healed
                 self._lifecycle.to(SubscriptionState.SUSPENDED if held else SubscriptionState.OPEN)
             self._wake()
 
     def notify(self) -> None:
-        """Something was published."""
+        """Announces that something was published."""
         with self._lock:
             self._wake()
 
@@ -261,7 +261,7 @@ class Follower:
         return self._lifecycle.state is SubscriptionState.OPEN and time.monotonic() - self._sent_at >= seconds
 
     def suspend(self, suspension: Suspension) -> None:
-        """The object has an error that may heal. It replaces one that was not raised yet."""
+        """Announces an error of the object that may heal. It replaces one that was not raised yet."""
         with self._lock:
             if self._lifecycle.state not in LIVE:
                 return
@@ -271,7 +271,7 @@ class Follower:
             self._wake()
 
     def restart(self, reason: str) -> None:
-        """The object is at another point: what was published and not read yet is void, and a resync follows."""
+        """The object is at another point: unread messages are void, and a resync follows."""
         with self._lock:
             if self._lifecycle.state in LIVE:
                 self._contents, self._progress, self._steady = None, None, False
@@ -281,14 +281,14 @@ class Follower:
     def resume(self) -> None:
         """The suspension has healed."""
         with self._lock:
-            # Another suspension may have begun meanwhile.
+            # Another suspension may have started meanwhile.
             healed = self._suspension is None or self._suspension.healed
             if self._lifecycle.state is SubscriptionState.SUSPENDED and healed:
                 self._lifecycle.to(SubscriptionState.OPEN)
             self._wake()
 
     def finish(self, error: BaseException | None, gone: PenstockError) -> None:
-        """The object failed or ended; the rest can still be read. If it ended and the rest is no longer available, `gone` is raised."""
+        """The object failed or ended; the rest can still be read. If it ended and the rest is no longer retained, the reader gets `gone`."""
         with self._lock:
             if self._lifecycle.state in LIVE:
                 self._lifecycle.to(SubscriptionState.FAILED if error else SubscriptionState.ENDED)
@@ -303,7 +303,7 @@ class Follower:
     # The reader's next step
 
     def _look(self, passed: bool) -> Step:
-        """Decides what to do next. Called with the lock."""
+        """Decides the next step. Called with the lock."""
         state, backlog = self._lifecycle.state, self._backlog
         if state is SubscriptionState.CLOSED:
             return Step.END
@@ -333,7 +333,7 @@ class Follower:
         return self._options.up_to_lsn is not None and message.point.lsn > self._options.up_to_lsn
 
     def _error_first(self, do: Step) -> Step:
-        """Raises a pending error first, and holds the step back until the error has healed."""
+        """Raises a pending error first, and delays the step until the error has healed."""
         suspension = self._suspension
         if suspension is None:
             return do

@@ -1,4 +1,4 @@
-"""Small changes of an object without a key, which wait for DuckDB together: a statement of DuckDB takes milliseconds for any number of rows."""
+"""Batches small changes of an object without a key for DuckDB, where a statement takes milliseconds for any number of rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SMALL_BYTES = 65_536
 
 
 class Gathered:
-    """The changes of one object that wait. `stored_epoch` and `stored_lsn` are the position of DuckDB, without them. Not thread-safe: the view store has a lock."""
+    """The pending changes of one object. `stored_epoch` and `stored_lsn` are the position of DuckDB, without them. Not thread-safe: the view store has a lock."""
 
     def __init__(self, schema: pa.Schema, *, append_only: bool) -> None:
         self.waiting: list[pa.RecordBatch] = []
@@ -27,7 +27,7 @@ class Gathered:
         self._schema = schema if append_only else schema.append(pa.field(WEIGHT, pa.int64()))
 
     def offer(self, change: pa.Table) -> Callable[[], None] | None:
-        """What lets a change wait; None if it is too large, or DuckDB would refuse it."""
+        """A call that makes a change pending; None if the change is too large, or DuckDB would refuse it."""
         if change.num_rows > _SMALL_CHANGE or change.nbytes > _SMALL_BYTES:
             return None
         if self._append_only and WEIGHT in change.column_names:
@@ -50,16 +50,16 @@ class Gathered:
         self.waiting_rows += change.num_rows
 
     def change(self) -> pa.Table:
-        """What waits."""
+        """All pending changes."""
         return pa.Table.from_batches(self.waiting)
 
     def stored(self, change: pa.Table, epoch: int, lsn: int) -> None:
-        """All changes that waited are in DuckDB."""
+        """Notes that all pending changes are in DuckDB."""
         self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
         self.stored_epoch, self.stored_lsn = epoch, lsn
 
     def passed(self, change: pa.Table) -> None:
-        """A change went to DuckDB at once."""
+        """Notes that a change went straight to DuckDB."""
 
 
 __all__ = ["Gathered"]

@@ -1,9 +1,9 @@
 """A subscription to several objects at once, delivered at the same LSN.
 
-Every change of a member ends at an input LSN, its *boundary*: everything that was written up to it is included. Members that share a job have the same
-boundaries; others need not. A message of the group ends at an LSN that is a boundary of each member, or lies after a member's last boundary while that
-member is known to have nothing more up to it. So no message shows a commit in one member and not in another. Objects of different jobs under a
-writer that never pauses have few boundaries in common; the group then delivers less often, and what waits is added up.
+Every change of a member ends at an input LSN, its *boundary*: the change includes all writes up to it. Members that share a job have the same
+boundaries; others need not. A message of the group ends at an LSN that is a boundary of each member, or is after a member's last boundary if that
+member is known to have no more changes up to it. So no message shows a commit in one member and not in another. Objects of different jobs under a
+writer that never pauses have few common boundaries; the group then delivers less often, and sums the pending changes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from penstock.serve.layout import WEIGHT
 from penstock.serve.subscription import Subscription
 from penstock.serve.zset import consolidate
 
-# A signal between two looks may be missed, so every wait is bounded.
+# A signal between two checks may be missed, so every wait is bounded.
 _LOOK_S = 0.5
 
 
 @dataclass(frozen=True)
 class GroupChange:
-    """What happened to each member in `(prev_lsn, lsn]`; both are the same if only a view was altered. The LSNs are those of writes to sources and tables. `tables` are by member, in the form
+    """The changes of each member in `(prev_lsn, lsn]`; both are the same if only a view was altered. The LSNs are those of writes to sources and tables. `tables` are by member, in the form
     of its own changes. `snapshot`, `resync`: the contents of all members, which replace everything before."""
 
     kind: Literal["changes", "snapshot", "resync"]
@@ -50,7 +50,7 @@ class GroupChange:
 
 @dataclass(frozen=True)
 class GroupMember:
-    """`open` subscribes to the object, with its contents or without, from now on or after an LSN of the group. `settled` waits until everything
+    """`open` subscribes to the object, with or without its contents, from now or after an LSN of the group. `settled` waits until everything
     up to an LSN has been published to its subscribers; False at the deadline."""
 
     name: str
@@ -63,13 +63,13 @@ class _Follower:
     member: GroupMember
     subscription: Subscription
     begun: int
-    """The input LSN that it begins with."""
+    """The input LSN at which it starts."""
     pending: list[Change] = field(default_factory=list)
     lost: str | None = None
     """Why messages are missing."""
 
     def drain(self) -> None:
-        """Takes what was published."""
+        """Takes the published changes."""
         while self.lost is None and (change := self.subscription.next(0)) is not None:
             if change.kind == "resync":
                 self.lost = change.reason or "messages were lost"
@@ -79,7 +79,7 @@ class _Follower:
             self.pending.append(change)
 
     def parted(self, lsn: int, since: int) -> tuple[list[Change], list[Change]] | None:
-        """The changes up to an LSN and those after it; None if one reaches across it. `since` is where the pending ones begin."""
+        """The changes up to an LSN and those after it; None if one spans it. `since`: the LSN after which the pending ones start."""
         before = [c for c in self.pending if c.input_lsn <= lsn]
         after = self.pending[len(before) :]
         last = before[-1].input_lsn if before else max(since, self.begun)
@@ -89,7 +89,7 @@ class _Follower:
 class GroupSubscription(Changes[GroupChange]):
     """An iterator of changes of several objects. One thread reads it at a time; any thread may cancel it.
 
-    `after`: continue after the LSN of the last message that was seen. `up_to`: end when everything up to an LSN has been delivered.
+    `after`: continue after the LSN of the last message that was seen. `up_to`: end once everything up to an LSN has been delivered.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class GroupSubscription(Changes[GroupChange]):
         if self._up_to is not None:
             wanted = {lsn for lsn in wanted if lsn <= self._up_to}
         done, followers = self._lsn, self._followers
-        # A view that was altered is computed again from commits that the group has passed.
+        # An altered view is recomputed from commits that the group has passed.
         again = done is not None and any(c.input_lsn <= done for f in followers for c in f.pending)
         if done is not None and again:
             wanted.add(done)
@@ -175,7 +175,7 @@ class GroupSubscription(Changes[GroupChange]):
         return None
 
     def _ended(self, deadline: float | None) -> bool:
-        """Whether every member has published everything up to the last LSN that is asked for, and all of it was looked at."""
+        """Whether every member has published everything up to the last requested LSN, and all of it has been considered."""
         if self._up_to is None:
             return False
         last = self._up_to
@@ -183,13 +183,13 @@ class GroupSubscription(Changes[GroupChange]):
         if not all(f.member.settled(last, wait) for f in self._followers):
             return False
         held = [len(f.pending) for f in self._followers]
-        # What was published between the look and the question is looked at first.
+        # Consider first what was published since the last check.
         for f in self._followers:
             f.drain()
         return held == [len(f.pending) for f in self._followers] and not any(f.lost for f in self._followers)
 
     def _at(self, lsn: int, deadline: float | None) -> GroupChange | None:
-        """The change that ends at an LSN; None if a member has none that does, or nothing changed."""
+        """The change that ends at an LSN; None if that is no boundary of some member, or nothing changed."""
         wait = time.monotonic() + _LOOK_S if deadline is None else deadline
         if not all(f.member.settled(lsn, wait) for f in self._followers):
             return None
@@ -207,7 +207,7 @@ class GroupSubscription(Changes[GroupChange]):
         prev, self._lsn = (lsn if begins else self._lsn or 0), lsn
         contents = self._snapshot or self._reason is not None
         if begins and not contents:
-            return None  # What came before the first common LSN is not part of the timeline.
+            return None  # Changes before the first common LSN are not part of the timeline.
         if not begins and not any(t.num_rows for t in tables.values()):
             return None
         self._seq += 1
@@ -219,7 +219,7 @@ class GroupSubscription(Changes[GroupChange]):
         return GroupChange(kind, lsn, prev, self._seq, tables, reason)
 
     def _drained(self) -> bool:
-        """Takes what was published to each member; False if some of it was lost, and the group begins again."""
+        """Takes the published changes of each member; False if some were lost and the group restarted."""
         for f in self._followers:
             f.drain()
         lost = next((f.lost for f in self._followers if f.lost is not None), None)

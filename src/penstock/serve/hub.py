@@ -1,14 +1,14 @@
 """Fan-out of each object's changes to any number of subscribers.
 
-One chain of messages is shared by all subscribers of an object, and each keeps its place in it. So publishing costs one link, whoever is subscribed; a
-subscriber costs something only when it reads, when it sleeps and has to be woken, or when it has reached its limits.
+All subscribers of an object share one chain of messages, in which each keeps its position. So publishing appends one link, for any number of subscribers; a
+subscriber costs something only when it reads, when it must be woken, or when it has reached its limits.
 
 Lock order. There are four kinds of lock: the hub's (the set of objects), a channel's (position and subscribers of one object), a subscription's
-(backlog and state) and a chain's (when limits are reached). Only the last may be taken while another is held. Under none of them does a thread
-wait, read contents or history, or call a function that it was given. So neither a reader that has stopped reading, nor a callback, nor a slow disk can block a publisher.
+(backlog and state) and a chain's (when limits are reached). Only the last may be taken while another is held. A thread that holds one never
+waits, reads contents or history, or calls a user's function. So a stalled reader, a callback or a slow disk cannot block a publisher.
 
 Weak references. A channel refers to its subscriptions weakly. The garbage collector may run a weakref callback in any thread, even one that
-holds one of these locks, so the callbacks take none: they remove an entry from a dict and leave the rest to a worker thread.
+holds one of these locks, so callbacks take no locks: they remove an entry from a dict and leave the rest to a worker thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from penstock.serve.worker import Worker
 
 # One progress message a second is promised; half of that leaves room for a busy machine.
 _TICK_SECONDS = 0.5
-# The ticker takes no locks for long; only a stalled machine makes it late.
+# The ticker never blocks for long; only a stalled machine makes it late.
 _CLOSE_S = 5.0
 
 
@@ -55,7 +55,7 @@ class ChannelStats:
 
 @dataclass
 class _Channel:
-    """One object. `progressing`: the subscribers that want to hear of epochs without changes."""
+    """One object. `progressing`: the subscribers that want progress for epochs without changes."""
 
     name: str
     chain: Chain
@@ -69,7 +69,7 @@ class _Channel:
         return _alive(self.subscribers)
 
     def wake(self) -> None:
-        """Wakes those who wait for something new."""
+        """Wakes the readers that wait for something new."""
         waiting = self.chain.waiting
         for key in list(waiting):
             waiting.pop(key, None)
@@ -155,7 +155,7 @@ class Hub:
         on_change: Callable[[Change], object] | None = None,
         on_error: Callable[[BaseException], object] | None = None,
     ) -> Subscription:
-        """Joins the object's timeline at one point, whatever is published meanwhile.
+        """Joins the object's timeline at one point, even while epochs are being published.
 
         With `as_of` it starts at a past epoch: the first message has the contents at that epoch (`snapshot`) or its changes. If the epoch is no
         longer retained, the first message is a resync; if the object offers no snapshot, the call raises PSK-5011.
@@ -170,7 +170,7 @@ class Hub:
         form = Form.of(origin.emit, options.envelope, origin.keys, origin.names)
         subscription = self._attached(object_id, origin, options, form)
         try:
-            # Messages are queued from here on. Those that the starting point already contains are removed from the queue.
+            # Messages are queued from now on; `open` removes those that the starting point already contains.
             subscription.open()
         except BaseException:
             subscription.cancel()
@@ -184,7 +184,7 @@ class Hub:
     def suspend(self, object_id: int, error: BaseException) -> None:
         """Reports an error that may heal. It is raised once in every subscriber, after everything published before; the subscriber stays attached.
 
-        Until `resume`, no contents are shown and what is published is held back.
+        Until `resume`, no contents are read and published changes are not delivered.
         """
         channel = self._channels.get(object_id)
         if channel is None:
@@ -213,19 +213,19 @@ class Hub:
                 s.resume()
 
     def restart(self, object_id: int, reason: str) -> None:
-        """The object is at another point of its history than what was published before its newest epoch: every subscriber gets a resync with the reason."""
+        """The object's newest epoch does not continue the published ones: every subscriber gets a resync with the reason."""
         channel = self._channels.get(object_id)
         for s in channel.alive() if channel is not None else ():
             s.restart(reason)
 
     def fail(self, object_id: int, error: BaseException) -> None:
-        """Ends every subscription with `error`, after what it has not read yet. New subscriptions are accepted."""
+        """Ends every subscription with `error`, after its unread changes. New subscriptions are accepted."""
         channel = self._channels.get(object_id)
         if channel is not None:
             self._finish(channel, error, fail("PSK-7001", f"{channel.name} failed."))
 
     def end(self, object_id: int) -> Point | None:
-        """The object was dropped: its subscriptions end after what they have not read yet. Returns the last point that was published; None if the object is not open."""
+        """The object was dropped: its subscriptions end after their unread changes. Returns the last published point; None if the object is not open."""
         with self._lock:
             channel = self._channels.pop(object_id, None)
         if channel is None:
@@ -233,7 +233,7 @@ class Hub:
         return self._finish(channel, None, fail("PSK-1002", f"{channel.name} was dropped before all of it was read."))
 
     def close(self) -> None:
-        """Ends every subscription, without waiting for readers or callbacks. What was queued can still be read."""
+        """Ends every subscription, without waiting for readers or callbacks. Queued changes can still be read."""
         with self._lock:
             self._closed.set()
             channels = list(self._channels.values())
@@ -265,7 +265,7 @@ class Hub:
         return out
 
     def subscriptions(self) -> list[Subscription]:
-        """Every subscription that more may come for, by id."""
+        """Every subscription that may get more changes, by id."""
         with self._lock:
             channels = list(self._channels.values())
         return sorted((s for c in channels for s in c.alive()), key=lambda s: s.id)
@@ -316,7 +316,7 @@ class Hub:
             subscribers = channel.alive()
             channel.subscribers.clear()
             channel.progressing.clear()
-            # Those who read the rest must not see what is published for later subscribers.
+            # Readers of the rest must not see epochs published for later subscribers.
             last = channel.chain.newest
             channel.chain = Chain(last)
         for s in subscribers:

@@ -24,11 +24,11 @@ _SHARE = 4
 class Indexer:
     """One thread. For each submitted object it
 
-    1. fixes a snapshot of DuckDB, with the lock; from there on the object collects its changes;
+    1. takes a snapshot of DuckDB, with the lock; from then on the object collects its changes;
     2. reads and sorts the rows, without the lock;
-    3. installs the index with the collected changes, with the lock; others leave if there is no room, the least recently used first.
+    3. installs the index with the collected changes, with the lock; evicts the least recently used indexes if there is no room.
 
-    An index that does not fit, or cannot be built, is done without: single rows then come from a cache or from DuckDB.
+    Without an index, because it does not fit or cannot be built, single rows come from a cache or from DuckDB.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Indexer:
         with self._duck.cursor() as con:
             with self._lock:
                 if layout.disk is not None:
-                    return None  # It has been moved meanwhile.
+                    return None  # It has been moved to disk meanwhile.
                 self._fix(con, layout.id)
                 recent.collect()
             batches, size = [], 0

@@ -1,4 +1,4 @@
-"""The rows of one object by key, in Arrow memory. DuckDB needs a millisecond to find one row, whatever its index."""
+"""The rows of one object by key, in Arrow memory. DuckDB needs a millisecond to find one row, even with an index."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Row: TypeAlias = tuple[Any, ...]
 
 MISSING: Final = object()
 _AGE = "__age"
-# A run is merged with the one before it unless that one is so many times as large: each row is merged a few times, and there are few runs.
+# A run is merged with the previous one unless that is this many times as large, so there are few runs and each row is merged a few times.
 _TIER = 4
-# Merging changes is cheaper than reading an object again, up to so many rows or this share of the object.
+# Merging changes is cheaper than rereading the object, up to this many rows or this share of the object.
 _LEAST_CHANGED = 20_000
 _CHANGED_SHARE = 2
 
 
 class Unindexable(Exception):
-    """A change that is not simply one row for each key."""
+    """A change that is not simply one row per key."""
 
 
 class Run:
-    """Rows sorted by key, at most one for each key. `weights` are negative where the key has lost its row."""
+    """Rows sorted by key, at most one per key. A negative weight means that the key has lost its row."""
 
     def __init__(self, rows: pa.Table, keys: Sequence[str]) -> None:
         rows = rows.combine_chunks()
@@ -59,7 +59,7 @@ class Run:
     def _find(self, key: Key) -> int:
         numbers = self._numbers
         if numbers is not None:
-            # A Python integer would make NumPy convert the whole array.
+            # With a Python integer, NumPy would convert the whole array.
             wanted = numbers.dtype.type(key[0])
             at = int(numbers.searchsorted(wanted))
             return at if at < self.count and numbers[at] == wanted else -1
@@ -76,7 +76,7 @@ def contents_run(rows: pa.Table, keys: Sequence[str]) -> Run:
 
 
 def _change_run(change: pa.Table, keys: Sequence[str]) -> Run:
-    """The run of one epoch's change: of a key that is replaced the new row, of one that is deleted the old."""
+    """The run of one epoch's change: for a replaced key the new row, for a deleted one the old row."""
     change = _known(change, keys)
     rows = _first_of_keys(change, keys, [(WEIGHT, "descending")])
     weights = change.column(WEIGHT)
@@ -108,7 +108,7 @@ def _known(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 
 def _first_of_keys(rows: pa.Table, keys: Sequence[str], order: list[tuple[str, str]]) -> pa.Table:
-    """One row for each key, in the order of the keys: the first by `order`."""
+    """One row per key, in key order: the first by `order`."""
     rows = _known(rows, keys)
     rows = rows.take(pc.sort_indices(rows, sort_keys=[*((k, "ascending") for k in keys), *order]))
     if rows.num_rows < 2:
@@ -130,23 +130,23 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 class KeyIndex:
     """Runs, the oldest first: the contents when the index was built, then changes. The newest run that has a key decides.
 
-    Changes are sorted in when a key is wanted; an index that nobody reads costs nothing but references to them. Readers need no lock.
+    Changes are merged on the next read; an unread index costs nothing but references to them. Readers need no lock.
     """
 
     def __init__(self, contents: Run, keys: Sequence[str], changes: Sequence[pa.Table]) -> None:
         self.outgrown = False
-        """Whether it is better built again."""
+        """Whether rebuilding it is cheaper."""
         self._keys = keys
         self._contents = contents
         self._most = max(_LEAST_CHANGED, contents.count // _CHANGED_SHARE)
-        # Replaced as wholes, under the lock: `_runs` before `_pending`.
+        # Replaced, never modified, under the lock: `_runs` before `_pending`.
         self._runs: tuple[Run, ...] = ()
         self._pending = tuple(changes)
         self._lock = threading.Lock()
 
     @property
     def unread(self) -> bool:
-        """Whether changes pile up because nobody wants a key."""
+        """Whether changes pile up because no key is read."""
         return bool(sum(c.num_rows for c in self._pending) > self._most)
 
     @property

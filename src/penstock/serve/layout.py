@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WEIGHT = "__weight"
 _ROWS = "__rows"
-# Names are never reused, so a table that could not be dropped does no harm.
+# Names are never reused, so a table that could not be dropped is harmless.
 _numbers = itertools.count(1)
 
 
@@ -32,16 +32,16 @@ def quote(name: str) -> str:
 
 @dataclass
 class TableLayout:
-    """The tables of one object. `deltas` is empty for an append-only object, and otherwise has at least one."""
+    """The tables of one object. `deltas` is empty for an append-only object; otherwise it has at least one."""
 
     id: int
     schema: pa.Schema
     keys: tuple[str, ...]
     append_only: bool
     waits: Recent | Gathered
-    """The changes that wait."""
+    """The pending changes."""
     recent: Recent | None
-    """The same, if rows by key come from it."""
+    """The same, if it also serves rows by key."""
     base: str = ""
     deltas: list[str] = field(default_factory=list)
     base_rows: int = 0
@@ -52,12 +52,12 @@ class TableLayout:
     compacting: bool = False
     damage: PenstockError | None = None
     disk: DiskContents | None = None
-    """The rows, if they are on disk; DuckDB has none then."""
+    """The rows if they are on disk; DuckDB then has none."""
     seen_rows: int = 0
     seen_bytes: int = 0
     """Of all changes so far."""
     weighed: int = 0
-    """The size at which it was last considered for the disk."""
+    """Its size when it was last considered for moving to disk."""
 
     @property
     def view(self) -> str:
@@ -65,7 +65,7 @@ class TableLayout:
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory the rows take."""
+        """Estimated memory of the rows, in bytes."""
         return self.count * self.seen_bytes // max(1, self.seen_rows) if self.disk is None else 0
 
     @property
@@ -83,7 +83,7 @@ class TableLayout:
         return f"t{self.id}_{next(_numbers)}"
 
     def weighted(self, restrict: str, base: str, deltas: list[str]) -> str:
-        """A SELECT of all rows with their weights, not added up."""
+        """A SELECT of all rows with their weights, not consolidated."""
         parts = [f"SELECT {self.columns}, 1::BIGINT AS {WEIGHT} FROM {base} t {restrict}"]
         parts += [f"SELECT {self.columns}, {WEIGHT} FROM {d} t {restrict}" for d in deltas]
         return " UNION ALL ".join(parts)

@@ -8,8 +8,8 @@ from penstock.errors import fail
 
 
 class SubscriptionState(Enum):
-    """ATTACHING: messages are queued, the starting point is not known yet. SUSPENDED: the object has an error that may heal. ENDED, FAILED: nothing
-    more will come, the rest can still be read. CLOSED: cancelled, or read to the end."""
+    """ATTACHING: messages are queued, the starting point is not known yet. SUSPENDED: the object has an error that may heal. ENDED, FAILED: no
+    more changes follow, the rest can still be read. CLOSED: cancelled, or read to the end."""
 
     ATTACHING = "Attaching"
     OPEN = "Open"
@@ -41,7 +41,7 @@ _NEXT: dict[SubscriptionState, frozenset[SubscriptionState]] = {
 }
 
 LIVE = (SubscriptionState.ATTACHING, SubscriptionState.OPEN, SubscriptionState.SUSPENDED)
-"""States in which more may come. A tuple, because hashing an enum member takes longer than the rest of `offer`."""
+"""States in which more changes may follow. A tuple, because hashing an enum member takes longer than the rest of `offer`."""
 
 
 class SubscriptionLifecycle:

@@ -1,4 +1,4 @@
-"""One epoch's output on its way to every subscriber: converted once for each form, however many there are."""
+"""One epoch's output on its way to all subscribers, converted once per form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.serve.origin import Where
 
 
 class Point(NamedTuple):
-    """A point in the timeline of an object. `input_lsn`: everything that was written up to that LSN is included."""
+    """A point in the timeline of an object, which includes all writes up to `input_lsn`."""
 
     epoch: int
     lsn: int
@@ -22,7 +22,7 @@ class Point(NamedTuple):
 
 
 class Rendering:
-    """A form, and the text of a condition if there is one. Compared by identity, so that looking one up costs next to nothing."""
+    """A form, and the text of a condition if there is one. Compared by identity, so lookups are cheap."""
 
     __slots__ = ("form", "where_key")
 
@@ -37,7 +37,7 @@ class Rendering:
 
 
 class Message:
-    """The changes up to a point, since `prev_lsn`. Shared between threads, never changed."""
+    """The changes up to a point, since `prev_lsn`. Immutable, shared between threads."""
 
     def __init__(self, point: Point, prev_lsn: int, table: pa.Table) -> None:
         self.point = point
@@ -46,7 +46,7 @@ class Message:
         self.table = table
         self.size: int = table.nbytes
         self.rendered: dict[Rendering, tuple[pa.Table, int]] = {}
-        """What `render` has made so far, with the number of rows."""
+        """Results of `render`, with the number of rows."""
         self._lock = threading.Lock()
         self._kept: dict[str, pa.Table] = {}
 

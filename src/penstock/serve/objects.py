@@ -23,17 +23,17 @@ from penstock.serve.recent import Recent, RowCache
 
 _logger = logging.getLogger(__name__)
 
-# So many rows and bytes wait for DuckDB at most: it takes those of an object in one statement, which costs little more than for one row.
+# Limits of pending rows and bytes for DuckDB. It inserts those of an object in one statement, which costs little more than for one row.
 _MOST_WAITING = 4_000
 _MOST_BYTES = 1 << 25
 _DELTA_SHARE = 4
-# The share of an object's memory that changes of an object on disk take before they are written.
+# Changes of an object on disk are written when they take this share (1/n) of `object_bytes`.
 _PARTS = 4
 _PIECE_ROWS = 1 << 18
 
 
 class Objects:
-    """Objects by their ids: in tables of DuckDB, or on disk. What changes them runs on one thread, that of the store; `lock` is held by a reader while it begins its transaction, and by a writer during its own.
+    """Objects by id, in DuckDB tables or on disk. All writes run on the store's thread. A reader holds `lock` while it begins its transaction, a writer during its own.
 
     `on_damage` is called with an object that is damaged, from any thread.
     """
@@ -51,7 +51,7 @@ class Objects:
         self.lock = threading.RLock()
         self.layouts: dict[int, TableLayout] = {}
         self.waiting: dict[int, TableLayout] = {}
-        """Objects with changes that DuckDB does not have."""
+        """Objects with changes that DuckDB does not have yet."""
         self.cache = RowCache()
         self.workers = Workers()
         self.indexer = Indexer(duck, self.lock, self.layouts, self.fix)
@@ -65,7 +65,7 @@ class Objects:
     # On the store's thread
 
     def create(self, name_id: int, schema: pa.Schema, keys: tuple[str, ...], append_only: bool) -> None:
-        """Adds an object, which is empty."""
+        """Adds an empty object."""
         with self.lock:
             if name_id in self.layouts:
                 raise fail("PSK-8001", f"Object {name_id} is already in the view store.")
@@ -101,7 +101,7 @@ class Objects:
                 for table in (layout.base, *layout.deltas):
                     con.execute(f"DROP TABLE {table}")
         except PenstockError as why:
-            # Its tables are unreachable now and only take space.
+            # Its tables are now unreachable and only take space.
             _logger.warning("tables of object %d could not be dropped: %s", layout.id, why.detail)
 
     def apply(self, changes: Sequence[tuple[int, pa.Table, int]], lsn: int) -> None:
@@ -150,7 +150,7 @@ class Objects:
             layout.delta_rows += 0 if layout.append_only else table.num_rows
 
     def _let_wait(self, changes: Sequence[tuple[TableLayout, pa.Table]]) -> bool:
-        """Keeps the changes of one commit for later, if all of them are small."""
+        """Makes the changes of one commit pending if all of them are small; otherwise returns False."""
         offers = [(layout, layout.waits.offer(table)) for layout, table in changes]
         if any(take is None for _, take in offers):
             return False
@@ -163,7 +163,7 @@ class Objects:
         return True
 
     def store_waiting(self) -> None:
-        """Writes the changes that wait to DuckDB, all in one transaction. If that fails, object by object: those at fault are damaged."""
+        """Writes all pending changes to DuckDB in one transaction. If that fails, it retries object by object, and those that fail are damaged."""
         with self.lock:
             waiting = list(self.waiting.values())
             if not waiting:
@@ -217,7 +217,7 @@ class Objects:
     # Objects on disk, on the store's thread
 
     def _form_on_disk(self, layout: TableLayout) -> Form | None:
-        """How an object in memory would lie on disk; None if it cannot."""
+        """The form of an object in memory if it moved to disk; None if it cannot."""
         if self._folder is None or layout.disk is not None:
             return None
         return Form.of(layout.id, layout.schema, layout.keys, append_only=layout.append_only)
@@ -227,7 +227,7 @@ class Objects:
         return self._folder / str(layout.id)
 
     def _move_if_large(self, layout: TableLayout) -> bool:
-        """Moves an object to disk if there is too much in memory; True if this one is there."""
+        """Moves an object to disk if memory holds too much; True if this one is on disk."""
         if layout.disk is not None:
             return True
         size = layout.size
@@ -236,7 +236,7 @@ class Objects:
         large = layout if size > self._object_bytes else None
         if large is None and sum(o.size for o in self.layouts.values()) > self.duck.limit // 2:
             large = max(self.layouts.values(), key=lambda o: o.size)
-        # Its next change moves one that is being compacted.
+        # An object that is being compacted is moved with its next change.
         if large is None or not large.compacting:
             layout.weighed = size
         if large is not None:
@@ -244,14 +244,14 @@ class Objects:
         return layout.disk is not None
 
     def _try_move(self, layout: TableLayout) -> None:
-        """Moves an object to disk, unless it is there, cannot lie there, or is being compacted."""
+        """Moves an object to disk, unless it is there, cannot be stored there, or is being compacted."""
         form = self._form_on_disk(layout) if not layout.compacting and layout.damage is None else None
         if form is None:
             return
         try:
             self._move(layout, form)
         except Exception as why:
-            # It stays in memory, where DuckDB spills; it is tried again when it has grown.
+            # It remains in memory, where DuckDB spills; the next attempt is when it has grown.
             _logger.warning("object %d could not be moved to disk: %s", layout.id, why)
 
     def _move(self, layout: TableLayout, form: Form) -> None:
@@ -275,7 +275,7 @@ class Objects:
         self._use_disk(layout, disk)
 
     def open_saved(self, name_id: int) -> tuple[int, int]:
-        """Takes the contents that an object at epoch 0 has on disk; returns their epoch and LSN. Raises PSK-6001."""
+        """Opens the contents on disk of an object at epoch 0; returns their epoch and LSN. Raises PSK-6001."""
         with self.lock:
             layout = self.layout(name_id)
             form = self._form_on_disk(layout)
@@ -298,7 +298,7 @@ class Objects:
             layout.recent.reached(disk.highest)
 
     def save_on_disk(self, name_id: int) -> DiskContents | None:
-        """Freezes what an object on disk has in memory; None if the object is in memory."""
+        """Freezes the changes in memory of an object on disk; None if the object is in memory."""
         with self.lock:
             layout = self.layout(name_id)
             if layout.disk is None:
@@ -327,7 +327,7 @@ class Objects:
                 deltas = [*layout.deltas, delta]
                 con.execute(f"CREATE OR REPLACE VIEW {layout.view} AS {layout.reading(deltas=deltas)}")
         except PenstockError as why:
-            # The change itself is applied; the next one tries again.
+            # The change itself is applied; the next one retries the compaction.
             _logger.warning("object %d of the view store cannot be compacted: %s", layout.id, why.detail)
             return
         layout.deltas, layout.delta_rows, layout.compacting = deltas, 0, True
@@ -336,7 +336,7 @@ class Objects:
     # On any thread
 
     def layout(self, name_id: int) -> TableLayout:
-        """Raises PSK-1002 of one that was dropped, and the cause of one that is damaged."""
+        """Raises PSK-1002 for a dropped object, and the cause for a damaged one."""
         self.duck.check_open()
         layout = self.layouts.get(name_id)
         if layout is None:
@@ -361,12 +361,12 @@ class Objects:
         return explain
 
     def damaged(self, layout: TableLayout, why: PenstockError) -> None:
-        """Tells that an object is damaged."""
+        """Reports that an object is damaged."""
         if self._on_damage is not None:
             self._on_damage(layout.id, why)
 
     def found_damaged(self, name_id: int, why: PenstockError) -> None:
-        """Refuses the contents of an object on disk from here on, in this process and the next."""
+        """Marks an object on disk as damaged, for this process and later ones."""
         with self.lock:
             layout = self.layouts.get(name_id)
             if layout is None or layout.damage is not None or layout.disk is None:
@@ -381,14 +381,14 @@ class Objects:
         with self.lock:
             layout = self.layout(name_id)
             con.execute("BEGIN")
-            # DuckDB takes the snapshot of a transaction at its first read, which must be here, where the position is known.
+            # DuckDB takes a transaction's snapshot at its first read, so read now, while the position is known.
             con.execute(f"SELECT 1 FROM {layout.base} LIMIT 0")
             return layout, *layout.stored
 
 
 def _insert(con: Cursor, layout: TableLayout, table: pa.Table) -> None:
     if not table.num_rows:
-        return  # Rows that came and went while they waited.
+        return  # The pending changes cancelled out.
     weighted = WEIGHT in table.column_names
     if layout.append_only and weighted and pc.min(table[WEIGHT]).as_py() < 0:
         raise fail("PSK-8001", f"A retraction reached the append-only object {layout.id}.")

@@ -1,4 +1,4 @@
-"""Where in an object's timeline a subscription starts."""
+"""Finds where in an object's timeline a subscription starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNDO_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Opening:
-    """The reader continues after `epoch` and `lsn`, after it has delivered `contents`. `lost`: why it has to resync first."""
+    """The reader delivers `contents`, then continues after `epoch` and `lsn`. `lost`: why it must resync first."""
 
     epoch: int
     lsn: int
@@ -27,7 +27,7 @@ class Opening:
 
 
 def opening(name: str, origin: Origin, options: SubscribeOptions, now: Point) -> Opening:
-    """Reads the starting point that the options ask for. `now` is the newest point that was published before the call."""
+    """Reads the starting point that the options request. `now` is the newest point published before the call."""
     if options.as_of_lsn is not None:
         return _after_lsn(origin, options.as_of_lsn, options.snapshot, now)
     as_of = options.as_of
@@ -62,7 +62,7 @@ def read_contents(origin: Origin, now: Point) -> Message:
     table, epoch, lsn = origin.snapshot()
     input_lsn = origin.input_at(lsn) if origin.input_at is not None else None
     if input_lsn is None:
-        # Contents may be ahead of the hub. The newest input LSN that was published is then a lower bound for theirs.
+        # Contents may be ahead of the hub. The newest published input LSN is then a lower bound for theirs.
         input_lsn = lsn if now.input_lsn == now.lsn else min(lsn, now.input_lsn)
     return Message(Point(epoch, lsn, input_lsn), 0, table)
 

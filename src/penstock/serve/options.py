@@ -1,4 +1,4 @@
-"""What a subscriber asks for."""
+"""The options of a subscriber."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NUMBERS = (
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is queued in memory for a slow subscriber, and what happens when the queue is full. Nobody ever waits for the subscriber.
+    """How much is queued in memory for a slow subscriber, and what happens when the queue is full. Publishers never wait for a subscriber.
 
-    block: nothing is lost. The queue stays as it is; when the subscriber has read it, it continues from the retained log, one message per
-    epoch, until it has caught up. Where the log is no longer retained, as `resync`.
-    coalesce: the queue is dropped. The subscriber reads what it missed from the retained log, as one message with the net changes, or as
-    several if one would exceed `bytes`. Where the log is no longer retained, as `resync`.
+    block: nothing is lost. The queue is kept; after reading it, the subscriber continues from the retained log, one message per
+    epoch, until it has caught up. If the log is no longer retained, as `resync`.
+    coalesce: the queue is dropped. The subscriber reads the missed epochs from the retained log, as one message with the net changes, or as
+    several if one would exceed `bytes`. If the log is no longer retained, as `resync`.
     latest: only the newest message is queued; `prev_lsn` shows the gap.
     resync: the queue is dropped. The subscriber gets a `resync` message with the current contents.
     disconnect: the subscription fails with PSK-5010.
@@ -44,8 +44,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class SubscribeOptions:
-    """`snapshot`: start with the contents. `as_of`, `up_to`: the first and the last epoch. `as_of_lsn`: continue after that LSN, which is that of
-    the last message that was seen; with `snapshot`, the contents as of it come first. `up_to_lsn`: end when the log has passed that LSN. `where`:
+    """`snapshot`: start with the contents. `as_of`, `up_to`: the first and the last epoch. `as_of_lsn`: continue after that LSN, that of
+    the last message seen; with `snapshot`, the contents as of it come first. `up_to_lsn`: end when the log has passed that LSN. `where`:
     a condition in SQL. `progress`: also send messages when nothing changed. `policy`, `buffer_bytes`, `buffer_messages`: see `Limits`;
     None is the default size. `name`: shown in SHOW SUBSCRIPTIONS.
     """

@@ -27,23 +27,23 @@ Snapshot = Callable[[], tuple[pa.Table, int, int]]
 History = Callable[[int], Iterator[Past] | None]
 """Returns an iterator over the epochs after a given one, or None if the first of them is no longer retained.
 
-The iterator reads one epoch at a time, in order, and raises PSK-5011 at an epoch that was trimmed meanwhile. It may end early, and is then asked
-for again, but it never leaves out an epoch that has rows, nor the newest one, if it was published before the call.
+The iterator reads one epoch at a time, in order, and raises PSK-5011 at an epoch that was trimmed meanwhile. It may end early; the caller then requests
+another. It never omits an epoch with rows that was published before the call, nor the newest one.
 """
 
 Where = Callable[[pa.Table], pa.Table]
 """Filters the rows of a Z-set."""
 
 EpochAt = Callable[[int], int | str]
-"""The newest epoch at or before an LSN, all of whose successors are retained; or why there is none."""
+"""The newest epoch at or before an LSN, if all of its successors are retained; otherwise the reason why not."""
 
 
 @dataclass(frozen=True)
 class Origin:
     """How to read and present an object. The functions run in the reader's thread, without any lock.
 
-    Without `snapshot`, a resync has no rows and only says where changes continue. Without `history`, a reader that falls behind has to resync.
-    `head` is an LSN up to which everything has been published. Subscriptions whose `where_key` is equal have equal conditions, which are evaluated
+    Without `snapshot`, a resync has no rows and only says where changes continue. Without `history`, a reader that falls behind must resync.
+    `head` is an LSN up to which everything has been published. Subscriptions with the same `where_key` have the same condition, which is evaluated
     once for all of them. `names` are the column names that this subscriber uses; none: those of the schema. `title` is shown in place of the
     object's name. `reads` are the objects whose row rules apply to the subscriber; empty for one that sees everything.
     """
@@ -61,4 +61,4 @@ class Origin:
     title: str | None = None
     reads: frozenset[int] = frozenset()
     input_at: Callable[[int], int | None] | None = None
-    """The input LSN of what was recorded at an LSN; None if it is no longer known."""
+    """The input LSN of the commit at an LSN; None if it is no longer known."""

@@ -1,4 +1,4 @@
-"""The form of values in DuckDB, which has no durations: a day-time interval is its number of microseconds, at any nesting depth.
+"""The form of values in DuckDB, which has no durations: a day-time interval is a number of microseconds, at any nesting depth.
 
 Both forms have the same layout in memory, so no value is copied.
 """
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 def physical(table: pa.Table) -> pa.Table:
-    """The table as DuckDB takes it."""
+    """The table in DuckDB's form."""
     schema = physical_schema(table.schema)
     return table if schema is table.schema else _reread(table, schema)
 

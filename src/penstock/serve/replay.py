@@ -1,4 +1,4 @@
-"""Reading an object's past from the log, one epoch at a time."""
+"""Reads an object's history from the log, one epoch at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Replay:
 
     def after(self, epoch: int) -> Past | None:
         """The first epoch after `epoch`, which must exist; None if it is no longer retained."""
-        # An iterator that failed or was interrupted is not used again.
+        # A failed or interrupted iterator is not reused.
         epochs, self._epochs = self._epochs, None
         try:
             past = next(epochs, None) if epochs is not None and self._at == epoch else None

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 _MAGIC = b"PSKz"
 _ARROW = b"ARROW1"
-"""The end of a plain Arrow file. A file that ends with it has no seal: an older version wrote it."""
+"""The end of a plain Arrow file. A file that ends with it is from an older version and has no seal."""
 # crc32c of everything before it, magic
 _SEAL = struct.Struct("<I4s")
 

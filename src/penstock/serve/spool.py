@@ -1,4 +1,4 @@
-"""Rows that need not fit in memory, as a table: in a file that is mapped, and gone with the table."""
+"""Tables that need not fit in memory: in a mapped file that disappears with the table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.disk import make_folder, unwritable
 
 
 def spooled(pieces: Iterable[pa.Table], schema: pa.Schema, folder: Path | None, most_bytes: int) -> pa.Table:
-    """All pieces as one table: in memory up to so many bytes, and beyond it in a file in `folder`, if there is one. Raises PSK-7004."""
+    """All pieces as one table: in memory up to `most_bytes`, otherwise in a file in `folder`, if there is one. Raises PSK-7004."""
     held: list[pa.Table] = []
     size = 0
     rest = iter(pieces)
@@ -34,7 +34,7 @@ def _mapped(held: list[pa.Table], rest: Iterable[pa.Table], schema: pa.Schema, f
                 for piece in rest:
                     writer.write_table(piece.cast(schema))
             file.flush()
-            # The mapping lives as long as the table; the name of the file does not.
+            # The mapping lives as long as the table, even though the file is unlinked.
             with pa.memory_map(file.name) as mapped:
                 return pa.ipc.open_file(mapped).read_all()
     except OSError as error:

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 
-# Below this many changed rows merging on read is cheaper than rewriting the object.
+# With fewer changed rows, merging on read is cheaper than rewriting the object.
 _MIN_DELTA_ROWS = 20_000
 _AT = "__at"
 # Larger results are mapped files.
@@ -45,7 +45,7 @@ _CLOSE_S = 10.0
 
 @dataclass(frozen=True)
 class Reading:
-    """The rows of an object as of an epoch and an LSN, in pieces of some megabytes that are read when they are wanted."""
+    """The rows of an object as of an epoch and an LSN, in pieces of some megabytes that are read on demand."""
 
     schema: pa.Schema
     epoch: int
@@ -54,19 +54,19 @@ class Reading:
 
 
 class ViewStore:
-    """Bags of rows, each at an epoch and an LSN: in an in-memory DuckDB, or on disk if they are larger than `object_bytes`. Thread-safe.
+    """Bags of rows, each at an epoch and an LSN: in an in-memory DuckDB, or on disk if larger than `object_bytes`. Thread-safe.
 
     A reader sees the state after a complete `apply` or `apply_many`. The cost of applying is proportional to the change; a background thread
-    folds changes into the base. Small changes wait (`Recent`) until somebody reads more than a row, or there are many.
+    folds changes into the base. Small changes are collected (`Recent`) until a read needs more than single rows, or there are many.
 
-    Writes run on a thread of the store, so an interrupt ends the caller's wait and never a write in the middle. Reads run on the caller's
-    thread; one that is interrupted or fails leaves nothing behind.
+    Writes run on the store's thread, so an interrupt ends the caller's wait but never a write. Reads run on the caller's
+    thread; an interrupted or failed read leaves nothing behind.
 
     Every error has a code. PSK-7009: the work needs more than `memory_limit`, even with spilling to the folder `spill`. An object whose compaction
     fails is damaged: reading it raises the cause, `on_damage` is called with the cause, and other objects are not affected.
 
-    An object goes to disk, into a folder of its own under `folder`, when it has more than `object_bytes`, or when all objects in memory together have more than half of `memory_limit` and it is the largest.
-    It stays there. Without `folder` all objects stay in memory.
+    An object moves to disk for good, into its own folder under `folder`, when it has more than `object_bytes`, or when all objects in memory together have more than half of `memory_limit` and it is the largest.
+    Without `folder` all objects stay in memory.
     """
 
     def __init__(
@@ -143,20 +143,20 @@ class ViewStore:
         return epoch, lsn
 
     def open_saved(self, name_id: int) -> tuple[int, int]:
-        """Takes the contents that an object at epoch 0 has on disk; returns their epoch and LSN. Raises PSK-6001 if they are damaged. They are read when somebody wants them."""
+        """Opens the contents on disk of an object at epoch 0; returns their epoch and LSN. Rows are read on demand. Raises PSK-6001 if the contents are damaged."""
         return self._write(lambda: self._objects.open_saved(name_id))
 
     # Contents out
 
     def snapshot(self, name_id: int) -> tuple[pa.Table, int, int]:
-        """All rows, with their epoch and LSN. Those that do not fit in memory are in a file that is mapped."""
+        """All rows, with their epoch and LSN, in a mapped file if they do not fit in memory."""
         with self.reading(name_id) as reading:
             table = spooled(reading.pieces, reading.schema, self._duck.spill, self._duck.limit // _SPOOLED_SHARE)
         return table, reading.epoch, reading.lsn
 
     @contextmanager
     def reading(self, name_id: int) -> Iterator[Reading]:
-        """All rows, for the time of a block, without having all of them in memory."""
+        """All rows, within a `with` block, without loading all of them into memory."""
         self._catch_up()
         with self._duck.cursor(self._objects.explain(name_id)) as con:
             layout, epoch, lsn, on_disk = self._fixed(con, name_id)
@@ -176,14 +176,14 @@ class ViewStore:
         try:
             return self._query(duckdb_sql, objects, mapped)
         except PenstockError:
-            # One of them may have gone to disk before DuckDB looked for its tables.
+            # One of them may have moved to disk before DuckDB looked up its tables.
             if not any((o := self._objects.layouts.get(i)) is not None and o.disk is not None for i in in_memory):
                 raise
             return self._query(duckdb_sql, objects, mapped)
 
     def _query(self, duckdb_sql: str, objects: Mapping[str, int], mapped: bool) -> pa.Table:
         with self._duck.cursor(self._objects.explain(*objects.values())) as con:
-            # Never committed, whatever the text does.
+            # Never committed, no matter what the text does.
             con.execute("BEGIN")
             views, scans = self._views(con, objects)
             text = duckdb_sql
@@ -206,7 +206,7 @@ class ViewStore:
                 raise
 
     def _views(self, con: Cursor, objects: Mapping[str, int]) -> tuple[list[str], list[tuple[TableLayout, Snapshot]]]:
-        """CTEs of some objects, all as they are now in the transaction of a cursor; and those that are scanned from disk."""
+        """CTEs of some objects, all as of now in the cursor's transaction, and those that are scanned from disk."""
         views, scans = [], []
         with self._objects.lock:
             layouts = {name: self._objects.layout(i) for name, i in objects.items()}
@@ -216,14 +216,14 @@ class ViewStore:
                 con.register(layout.view, scans[-1][1])
             tables = [o.base for o in layouts.values() if o.disk is None]
             if scans and tables:
-                # DuckDB takes the snapshot of a transaction at its first read, which must be now.
+                # DuckDB takes a transaction's snapshot at its first read, so read now.
                 con.execute(f"SELECT 1 FROM {tables[0]} LIMIT 0")
             for name, layout in layouts.items():
                 views.append(f"{quote(name)} AS NOT MATERIALIZED (SELECT * FROM {layout.view})")
         return views, scans
 
     def matching(self, named: pa.Table, name: str, rest: str, table: pa.Table) -> pa.Table:
-        """The rows of `table` that a DuckDB SELECT, less its `SELECT *`, returns of `named`: the same rows as a table of a name."""
+        """The rows of `table` that a DuckDB SELECT, given without its `SELECT *`, returns from `named`: the same rows, as a table called `name`."""
         if not table.num_rows:
             return table
         numbered = named.append_column(_AT, pa.array(range(named.num_rows), pa.int64()))
@@ -250,7 +250,7 @@ class ViewStore:
                 return layout.disk.snapshot().find(keys)
         names = keys.column_names
         params: list[object] | None = None
-        # One plain key, as most writes have, is a filter on the scan; that is cheaper than a join.
+        # A single plain key, as in most writes, is a filter on the scan, which is cheaper than a join.
         if keys.num_rows == 1 and all(_filters(f.type) and not keys[f.name].null_count for f in keys.schema):
             restrict = "WHERE " + " AND ".join(f"t.{quote(n)} = ${i}" for i, n in enumerate(names, 1))
             params = [keys[n][0].as_py() for n in names]
@@ -273,7 +273,7 @@ class ViewStore:
                 return logical(con.sql(text, params=params).to_arrow_table(), layout.schema)
 
     def save(self, name_id: int, path: Path) -> tuple[int, int]:
-        """Writes a snapshot to an Arrow IPC file, durable and whole, or what is missing on disk of an object there; returns its epoch and LSN."""
+        """Saves an object durably; returns its epoch and LSN. An object in memory becomes an Arrow IPC file, atomically; one on disk writes the changes that its files lack."""
         self._catch_up()
         if (disk := self._write(lambda: self._objects.save_on_disk(name_id))) is not None:
             position = disk.await_saved()
@@ -295,25 +295,25 @@ class ViewStore:
         return epoch, lsn
 
     def saved_lsn(self, name_id: int) -> int:
-        """The LSN up to which an object on disk no longer needs the log; 0 of one in memory."""
+        """The LSN up to which an object on disk no longer needs the log; 0 for one in memory."""
         layout = self._objects.layouts.get(name_id)
         return layout.disk.saved[1] if layout is not None and layout.disk is not None else 0
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Within the block no file of an object on disk is replaced or removed."""
+        """Within the block, no file of an object on disk is replaced or removed."""
         with self._objects.workers.files:
             yield
 
     # Upkeep
 
     def on_disk(self) -> dict[int, DiskContents]:
-        """The objects whose contents are on disk, and not known to be damaged."""
+        """The objects whose contents are on disk and not known to be damaged."""
         with self._objects.lock:
             return {i: o.disk for i, o in self._objects.layouts.items() if o.disk is not None and o.damage is None}
 
     def found_damaged(self, name_id: int, why: PenstockError) -> None:
-        """Refuses the contents of an object on disk from here on, in this process and the next."""
+        """Marks an object on disk as damaged, for this process and later ones."""
         self._objects.found_damaged(name_id, why)
 
     def settle(self) -> None:
@@ -335,7 +335,7 @@ class ViewStore:
         self._duck.close()
 
     def _one(self, name_id: int, keys: pa.Table) -> pa.Table | None:
-        """The row with one key, if it is known or can be found without adding up changes; otherwise None."""
+        """The row of a single key, if it can be found without consolidating changes; otherwise None."""
         # Without the lock: it is held while DuckDB writes.
         layout = self._objects.layout(name_id)
         recent = layout.recent
@@ -356,7 +356,7 @@ class ViewStore:
         return None if row is MISSING else recent.table(row)
 
     def _unindexed(self, layout: TableLayout, recent: Recent, key: Key, kinds: pa.Schema) -> Any:
-        """The row of a key from the cache or from DuckDB; MISSING if it takes more than that."""
+        """The row of a key from the cache or from DuckDB; MISSING if neither suffices."""
         with self._objects.lock:
             row = recent.waiting[key][1] if key in recent.waiting else recent.cached(key)
             epoch, base = layout.epoch, layout.base
@@ -370,7 +370,7 @@ class ViewStore:
         return row
 
     def _read(self, layout: TableLayout, key: Key, base: str, deltas: list[str]) -> Any:
-        """The row of a key whose changes do not wait. MISSING if its tables were replaced meanwhile, or it has values that only DuckDB can compare."""
+        """The row of a key without pending changes. MISSING if its tables were replaced meanwhile, or it has values that only DuckDB can compare."""
         assert layout.recent is not None
         restrict = "WHERE " + " AND ".join(f"t.{quote(n)} = ${i}" for i, n in enumerate(layout.recent.keys, 1))
         with self._duck.cursor(self._objects.explain(layout.id)) as con:
@@ -405,7 +405,7 @@ class ViewStore:
         return self._worker.run(call)
 
     def _fixed(self, con: Cursor, name_id: int) -> tuple[TableLayout, int, int, Snapshot | None]:
-        """The same, wherever the object is; of one on disk, its snapshot."""
+        """As `Objects.fix`, also for an object on disk, with its snapshot."""
         with self._objects.lock:
             layout = self._objects.layout(name_id)
             if layout.disk is None:
@@ -414,7 +414,7 @@ class ViewStore:
 
     @contextmanager
     def _watched(self, layout: TableLayout, scan: Snapshot | None = None) -> Iterator[None]:
-        """An object whose files are found damaged in the block, or contradict themselves, is damaged from here on."""
+        """Marks the object as damaged if the block finds its files damaged or inconsistent."""
         try:
             yield
         except Exception as why:

@@ -18,12 +18,12 @@ from penstock.serve.opening import read_contents
 from penstock.serve.suspension import raisable
 from penstock.serve.turns import deadline_of
 
-# Rendering less takes about a millisecond, once for all subscribers.
+# Rendering fewer bytes takes at most about a millisecond, once for all subscribers.
 _QUICK_BYTES = 256 << 10
 
 
 class Readiness(Enum):
-    """LATER: there is nothing. NOW: there is something in memory. WORK: something may have to be read or computed first."""
+    """LATER: nothing is available. NOW: a change is in memory. WORK: one may have to be read or computed first."""
 
     LATER = auto()
     NOW = auto()
@@ -32,7 +32,7 @@ class Readiness(Enum):
 
 @dataclass(frozen=True)
 class Raised:
-    """An error of the object, delivered in its place among the changes; errors of reading are simply raised."""
+    """An error of the object, delivered in order among the changes; errors while reading are simply raised."""
 
     error: BaseException
 
@@ -40,7 +40,7 @@ class Raised:
 class Subscription(Follower, Changes[Change]):
     """An iterator of changes, in order, each once. Any thread may read or cancel it; readers take turns.
 
-    An error that may heal is raised once, after the changes that came before it; the next call waits for what follows. An error that ends the
+    An error that may heal is raised once, after the changes before it; the next call waits for what follows. An error that ends the
     object is raised last.
 
     The hub does not keep a subscription alive. With a callback, its thread does until `cancel`.
@@ -51,7 +51,7 @@ class Subscription(Follower, Changes[Change]):
     def next(self, timeout: float | None = None) -> Change | None:
         """The next change; None after `timeout` seconds, and at the end (`closed` is then true). Raises errors of the object.
 
-        A timeout of 0 considers everything that was published before the call.
+        A timeout of 0 considers everything published before the call.
         """
         change = self.at_hand()
         if change is not None:
@@ -62,8 +62,8 @@ class Subscription(Follower, Changes[Change]):
         return got
 
     def fetch(self, count: int | None = None, timeout: float | None = None) -> list[Change]:
-        """Up to `count` available changes, waiting at most `timeout` seconds for the first. Without `count`, everything that was published
-        before the call. At most about `buffer_bytes` are returned. An error is raised only if there is no change before it.
+        """Up to `count` available changes, waiting at most `timeout` seconds for the first. Without `count`, everything published
+        before the call. It returns at most about `buffer_bytes`. An error is raised only if there is no change before it.
         """
         with self._lock:
             last = self._backlog.newest.epoch
@@ -87,7 +87,7 @@ class Subscription(Follower, Changes[Change]):
     def call(
         self, on_change: Callable[[Change], object], on_error: Callable[[BaseException], object] | None = None
     ) -> None:
-        """Passes every change to `on_change`, and every error of the object to `on_error`, in a thread of its own.
+        """Passes every change to `on_change`, and every error of the object to `on_error`, in its own thread.
 
         Without `on_error`, errors are logged. Delivery continues after an error that heals. An error in a callback, or in reading changes, ends
         the subscription. `error` is the last error.
@@ -110,9 +110,9 @@ class Subscription(Follower, Changes[Change]):
     # Reading
 
     def at_hand(self) -> Change | None:
-        """The next change if it is in memory and another subscriber has already rendered it; None says nothing about what there is. Never waits.
+        """The next change if it is in memory and another subscriber has already rendered it. None does not mean that there is none. Never waits.
 
-        This is the way of nearly all deliveries to many subscribers of one object.
+        With many subscribers of one object, nearly all deliveries take this path.
         """
         with self._lock:
             if not self._steady or self._turns.reader is not None:
@@ -135,7 +135,7 @@ class Subscription(Follower, Changes[Change]):
             return Change(self.name, backlog.at, lsn, input_lsn, prev, seq, found[0], "changes", watermark)
 
     def readiness(self) -> Readiness:
-        """What a call of `next` would find. After LATER, `wake` is called when that may have changed."""
+        """What a call to `next` would find. After LATER, `wake` is called when that may have changed."""
         with self._lock:
             if self._turns.reader is not None or self._options.up_to_lsn is not None:
                 return Readiness.WORK
@@ -174,7 +174,7 @@ class Subscription(Follower, Changes[Change]):
                 if change is not None:
                     return change
                 late = deadline is not None and time.monotonic() >= deadline
-                # A filter may drop many epochs in a row. Only a poll goes through all that were published before it.
+                # A filter may drop many epochs in a row. Only a poll goes through all epochs published before it.
                 enough = late and do is not Step.OPEN and (not poll or self._backlog.at >= seen)
         finally:
             self._turns.end()
@@ -189,7 +189,7 @@ class Subscription(Follower, Changes[Change]):
                     return Step.WAIT
                 if quiet or do is not Step.WAIT or (deadline == 0.0 and self.wake is None):
                     return do
-                # Whatever is published from here on wakes this reader. What was published before is found now.
+                # Anything published after this line wakes the reader; anything published before is found now.
                 self._backlog.chain.waiting[self.id] = None
                 do = self._look(passed)
                 if do is not Step.WAIT:
@@ -199,7 +199,7 @@ class Subscription(Follower, Changes[Change]):
                 return Step.WAIT
 
     def _passed(self, last: int) -> bool:
-        """Whether everything up to the last LSN that is asked for has been published. Called without the lock."""
+        """Whether everything up to the last requested LSN has been published. Called without the lock."""
         head = self._origin.head
         return head is not None and head() >= last
 
@@ -222,7 +222,7 @@ class Subscription(Follower, Changes[Change]):
         return None if error is None else Raised(error)
 
     def _carry_out(self, do: Step) -> Change | None:
-        """Carries a step out, without the lock. The position moves only when the change has been made, so an error loses nothing."""
+        """Performs a step, without the lock. The position moves only once the change exists, so an error loses nothing."""
         if do is Step.OPEN:
             self.open()
         elif do is Step.RESYNC:
@@ -250,7 +250,7 @@ class Subscription(Follower, Changes[Change]):
         except PenstockError as why:
             if why.code != "PSK-5011":
                 raise
-            # The contents of a stream are its history, which is gone: there is nothing to continue from.
+            # A stream's contents are its history, which is gone, so the subscription cannot continue.
             self.finish(why, why)
             return None
         return self._made("resync", contents, reason=reason, started=max(contents.epoch, now.epoch))

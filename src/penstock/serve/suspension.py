@@ -1,4 +1,4 @@
-"""Errors of an object that its subscribers get."""
+"""Errors of an object that are raised in its subscribers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def raisable(error: BaseException) -> BaseException:
     try:
         copy = kind.__new__(kind, *error.args)
     except Exception:
-        # A class that cannot be made from its arguments. The error itself is raised, and nothing but the length of its traceback differs.
+        # The class cannot be created from its arguments. Raising the error itself only lengthens its traceback.
         return error
     copy.__dict__.update(error.__dict__)
     copy.__cause__, copy.__suppress_context__ = error.__cause__, error.__suppress_context__

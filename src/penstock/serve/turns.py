@@ -1,11 +1,11 @@
-"""Threads that read one subscription: one at a time, and asleep while there is nothing to read."""
+"""Coordinates the threads that read one subscription: one reads at a time, and they sleep while there is nothing to read."""
 
 from __future__ import annotations
 
 import threading
 import time
 
-# A signal just before a wait does not end the wait, so every wait is bounded.
+# A signal just before a wait does not end it, so every wait is bounded.
 _LOOK_S = 1.0
 
 
@@ -55,7 +55,7 @@ class Turns:
         return left > 0
 
     def wake(self) -> None:
-        """Wakes every thread that sleeps. Called with the lock."""
+        """Wakes all sleeping threads. Called with the lock."""
         while self._sleepers:
             self._sleepers.pop().release()
 

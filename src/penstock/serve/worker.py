@@ -18,7 +18,7 @@ _logger = logging.getLogger(__name__)
 class Outcome(Generic[T]):
     """The future result of a call.
 
-    A KeyboardInterrupt can hit the waiting thread inside any Python function, also inside those of `threading.Condition`, and leave the
+    A KeyboardInterrupt can hit the waiting thread inside any Python function, even inside `threading.Condition`, and leave the
     condition locked for the worker. A bare lock has no such window.
     """
 
@@ -88,7 +88,7 @@ class Worker:
         self._calls.put((Outcome(call), True))
 
     def close(self, timeout: float) -> bool:
-        """Runs what was submitted and ends the thread; False if it has not ended within `timeout` seconds."""
+        """Runs the submitted calls and ends the thread; False if it has not ended within `timeout` seconds."""
         with self._lock:
             if not self._closed:
                 self._closed = True

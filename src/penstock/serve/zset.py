@@ -15,12 +15,12 @@ from penstock.serve.physical import logical, physical
 
 _opening = threading.Lock()
 _base: duckdb.DuckDBPyConnection | None = None
-# Arrow's grouping costs half a millisecond, for any number of rows.
+# Arrow's grouping takes at least half a millisecond, however few rows there are.
 _FEW = 8
 _SOME = 256
 _NAN = object()
 _SMALL_BYTES = 1 << 18
-"""Rows that take no more than this are copied into one chunk."""
+"""Rows of up to this size are copied into one chunk."""
 
 
 def consolidate(table: pa.Table, *, distinct: bool = False) -> pa.Table:
@@ -40,7 +40,7 @@ def consolidate(table: pa.Table, *, distinct: bool = False) -> pa.Table:
 
 
 def all_differ(column: pa.ChunkedArray) -> bool:
-    """True if no two values of a column of integers are equal. That takes a tenth of the time of grouping, and where it is not so, usually none."""
+    """True if no two values of an integer column are equal. It takes a tenth of the time of grouping, and usually none if two are equal."""
     if not pa.types.is_integer(column.type) or column.null_count:
         return False
     numbers = column.to_numpy()
@@ -54,7 +54,7 @@ def _ascends(numbers: np.typing.NDArray[np.integer[np.typing.NBitBase]]) -> bool
 def canonical(table: pa.Table) -> pa.Table:
     """Normalises floats so that equal values have equal bytes: zero is positive, and there is one NaN.
 
-    A changelog needs this. An operator finds a retracted row by its bytes, and which of two equal rows represents both depends on their
+    Changelogs need this: an operator finds a retracted row by its bytes, and which of two equal rows represents both depends on their
     order of arrival.
     """
     for i, field in enumerate(table.schema):
@@ -122,7 +122,7 @@ def negated(table: pa.Table) -> pa.Table:
 
 
 def retractions_first(table: pa.Table) -> pa.Table:
-    """The same rows, those with negative weights first, otherwise in the same order. Few rows come in one chunk, which is cheaper for all that follows than a copy."""
+    """The same rows, those with negative weights first, otherwise in the same order. Few rows are copied into one chunk, which costs less than later work on many chunks."""
     if table.num_rows == 0:
         return table
     if table.get_total_buffer_size() <= _SMALL_BYTES:
@@ -159,7 +159,7 @@ def _grouped_in_python(table: pa.Table) -> pa.Table | None:
     try:
         rows = list(zip(*(c.to_pylist() for c in columns), strict=True))
     except (ValueError, OverflowError):
-        return None  # A time that Python does not have.
+        return None  # Python cannot represent the time.
     first: dict[tuple[object, ...], int] = {}
     weights: dict[int, int] = {}
     for i, (row, weight) in enumerate(zip(rows, table[WEIGHT].to_pylist(), strict=True)):
@@ -174,7 +174,7 @@ def _grouped_in_python(table: pa.Table) -> pa.Table | None:
 def _grouped_by_duckdb(table: pa.Table, columns: list[str]) -> pa.Table:
     keys = ", ".join(quote(n) for n in columns)
     try:
-        # A cursor is not reused: it may have been interrupted.
+        # A cursor is never reused, because it may have been interrupted.
         with _cursor() as con:
             con.register("zset", physical(table))
             text = f"SELECT {keys}, sum({WEIGHT})::BIGINT AS {WEIGHT} FROM zset GROUP BY {keys}"
@@ -186,7 +186,7 @@ def _grouped_by_duckdb(table: pa.Table, columns: list[str]) -> pa.Table:
 
 
 def _cursor() -> duckdb.DuckDBPyConnection:
-    """A cursor of one DuckDB for all threads. A cursor costs microseconds; a DuckDB costs 20 ms, and has threads of its own."""
+    """A cursor of one DuckDB for all threads. A cursor costs microseconds; a DuckDB costs 20 ms and has its own threads."""
     global _base
     with _opening:
         if _base is None:

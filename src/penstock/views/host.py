@@ -29,7 +29,7 @@ from penstock.views.plan import CompiledPlan, Inputs, Row, to_rows
 _numbers = itertools.count(1)
 
 Diff = tuple[str, Row, int]
-"""A table, one of its rows, and the signed number of times that it is added."""
+"""A table, one of its rows, and a signed multiplicity."""
 
 
 class AggregateDelta(NamedTuple):
@@ -41,7 +41,7 @@ class AggregateDelta(NamedTuple):
 
 
 class Hosted(NamedTuple):
-    """The rows of a view, and the LSN that they stand for."""
+    """The rows of a view as of an LSN."""
 
     rows: list[Row]
     lsn: int
@@ -62,7 +62,7 @@ class WalTransaction(NamedTuple):
 
 @dataclass
 class _View:
-    """A plan that runs. `lock` orders everything that reads or changes it; the host's lock is never held meanwhile."""
+    """A running plan. `lock` serialises all reads and changes; the host's lock is never held meanwhile."""
 
     plan: CompiledPlan
     tables: Mapping[str, ObjectInfo]
@@ -75,11 +75,11 @@ class _View:
 
 
 class PersistentHost:
-    """Keeps compiled plans up to date, each once, for any number of subscribers. Thread-safe.
+    """Maintains compiled plans, each once for any number of subscribers. Thread-safe.
 
-    The input tables and the view of a plan are hidden objects of the database, so plans run on its jobs and nothing else; they end with the last
-    subscriber, or with the process. A plan is built outside of any lock of the host. Calls that change a plan and calls that
-    read it take turns, so an attached subscriber gets every delta after the LSN that it was given, and none at or before it.
+    The input tables and the view of a plan are hidden objects of the database, so plans run in its jobs; they end with the last
+    subscriber, or with the process. A plan is built without holding the host's lock. Calls that change a plan and calls that
+    read it are serialised, so an attached subscriber gets every delta after its LSN, and none at or before it.
     """
 
     def __init__(self, database: Database) -> None:
@@ -104,7 +104,7 @@ class PersistentHost:
     def register_or_seed(
         self, canonical: str, plan: CompiledPlan, inputs: Inputs, snapshot_lsn: int, subscriber: int
     ) -> Hosted:
-        """Attaches a subscriber to the plan, which the first one builds and seeds. Who loses that race drops its work and gets the winner's
+        """Attaches a subscriber to the plan, which the first one builds and seeds. The loser of that race drops its work and gets the winner's
         rows and LSN."""
         found = self.cached_view(canonical, subscriber)
         while found is None:
@@ -126,7 +126,7 @@ class PersistentHost:
             return None if view.gone else list(view.subscribers)
 
     def release(self, canonical: str, subscriber: int) -> int:
-        """Detaches a subscriber and returns how many remain; without any, the plan is gone, with its state and files."""
+        """Detaches a subscriber and returns how many remain; without any, the plan is dropped with its state and files."""
         view = self._views.get(canonical)
         if view is None:
             return 0
@@ -156,7 +156,7 @@ class PersistentHost:
     # Diffs
 
     def push_table_diff(self, canonical: str, table: str, row: Row, diff: int, lsn: int) -> list[AggregateDelta]:
-        """Applies one diff; the deltas that came out, or none if the plan is gone."""
+        """Applies one diff; returns the resulting deltas, none if the plan is gone."""
         return self.push_table_batch(canonical, [(table, row, diff)], lsn)
 
     def push_table_batch(self, canonical: str, diffs: Iterable[Diff], lsn: int) -> list[AggregateDelta]:
@@ -171,8 +171,8 @@ class PersistentHost:
     def apply_and_fanout(
         self, canonical: str, diffs: Iterable[Diff], lsn: int
     ) -> tuple[list[AggregateDelta], list[int]] | None:
-        """Applies a batch of diffs at one LSN, atomically: the consolidated deltas of the view, all at that LSN, and who gets them. None once the plan
-        is gone. A row that is not there cannot be retracted (PSK-5008); LSNs rise (PSK-0009)."""
+        """Applies a batch of diffs atomically at one LSN. Returns the consolidated deltas of the view at that LSN, and the subscribers that get them; None if the plan
+        is gone. Retracting a missing row is PSK-5008; LSNs must increase (PSK-0009)."""
         view = self._views.get(canonical)
         if view is None:
             return None
@@ -254,7 +254,7 @@ class PersistentHost:
                     kind=Kind.TABLE,
                     columns=plan.tables[name],
                     changelog=True,
-                    # The program has its own log; nobody reads this one's past.
+                    # The program has its own log, so no history is needed here.
                     options={"retain_history": "0b"},
                     role=Role.SUBSCRIPTION,
                 )

@@ -1,4 +1,4 @@
-"""A SELECT over tables that are given with it, compiled by the database's front end."""
+"""Compiles a SELECT together with the tables that it reads, with the database's front end."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Inputs = Mapping[str, Sequence[Row]]
 
 @dataclass(frozen=True)
 class CompiledPlan:
-    """`tables` are the columns of the input tables by name, `columns` the names of the result's columns. `canonical` is equal for plans that mean
-    the same over the same tables."""
+    """`tables` are the columns of the input tables by name, `columns` the names of the result's columns. `canonical` is equal for plans with the same
+    meaning over the same tables."""
 
     sql: str
     tables: Mapping[str, tuple[Column, ...]]
@@ -47,7 +47,7 @@ class CompiledPlan:
 
 @dataclass(frozen=True)
 class _Tables:
-    """The catalogue that the SELECT of a plan sees."""
+    """The catalogue for the SELECT of a plan."""
 
     objects: Mapping[str, ObjectInfo]
 
@@ -77,7 +77,7 @@ def compile_plan(database: Database, sql: str, tables: Mapping[str, str]) -> Com
 
 
 def snapshot_run(plan: CompiledPlan, inputs: Inputs) -> list[Row]:
-    """The result of a plan over rows, as a bag: computed once, as a batch; nothing is kept."""
+    """The result of a plan over rows, as a bag. It is computed once, as a batch, without state."""
     engine = plan.database._engine
     engine.check_open()
     batch = bind_batch(plan.query, _catalogue(plan.tables))

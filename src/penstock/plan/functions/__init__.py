@@ -1,4 +1,4 @@
-"""What is known of the functions over several rows: one record for each aggregate and each analytic function."""
+"""The functions over several rows: one record per aggregate and per analytic function."""
 
 from penstock.plan.functions.aggregate import Accepts, AggregateFunction, Keeps, OfNothing, Path, Result
 from penstock.plan.functions.aggregates import AGGREGATES, ROWS_AT_MAX, ROWS_AT_MIN, aggregate, find_aggregate

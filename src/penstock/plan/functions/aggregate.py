@@ -11,17 +11,17 @@ class Path(Enum):
     """How a continuous query maintains a value."""
 
     KERNEL = "incremental"
-    """The kernel has an accumulator of this name, to which rows are added and from which they are retracted."""
+    """The kernel has an accumulator of this name, to which rows can be added and from which they can be retracted."""
     REWRITTEN = "as another call"
-    """The binder replaces the call by one of another function."""
+    """The binder replaces the call with one of another function."""
     RECOMPUTED = "recomputed by Spark"
-    """Spark's own implementation computes the value again, from all rows of a group that has changed."""
+    """Spark's own implementation recomputes the value from all rows of a changed group."""
     REFUSED = "refused"
     """The value is random, so it could not be retracted."""
 
 
 class Keeps(Enum):
-    """What a group keeps for one call."""
+    """The state of a group for one call."""
 
     VALUE = "a value"
     CANDIDATES = "a value; all values if rows can be retracted"
@@ -40,7 +40,7 @@ class OfNothing(Enum):
 
 
 class Result(Enum):
-    """What is known of the result's type without Spark."""
+    """The type of the result, as far as it is known without Spark."""
 
     BIGINT = "BIGINT"
     NUMBER = "a number"
@@ -74,22 +74,22 @@ class Accepts(Enum):
 
 @dataclass(frozen=True)
 class AggregateFunction:
-    """Everything that the planner, the compiler and the documentation know of an aggregate function.
+    """Everything that the planner, the compiler and the documentation know about an aggregate function.
 
-    `name` is canonical: the plan, the kernel and EXPLAIN use it, whichever of the `aliases` was written.
+    `name` is canonical: the plan, the kernel and EXPLAIN use it even if the user wrote one of the `aliases`.
     """
 
     name: str
     aliases: tuple[str, ...] = ()
     path: Path = Path.KERNEL
     native: bool = False
-    """Spark's own streaming aggregate has the same value: it does not depend on the order of rows."""
+    """Spark's own streaming aggregate gives the same value, because it does not depend on the order of rows."""
     keeps: Keeps = Keeps.VALUE
     of_nothing: OfNothing = OfNothing.NULL
     result: Result = Result.NUMBER
     accepts: Accepts = Accepts.ANYTHING
     most: int | None = None
-    """The number of arguments of the incremental form. A call with more is recomputed. None: there is no form with more."""
+    """The number of arguments of the incremental form. A call with more is recomputed. None: no call has more."""
     decides: int | None = 0
     """The argument whose NULL excludes a row; -1 is the last. None: a NULL counts as a value."""
     constant: str | None = None
@@ -107,12 +107,12 @@ class AggregateFunction:
 
     @property
     def edge(self) -> bool:
-        """The value is that of one row by its arrival, unchanged, even NULL."""
+        """The value is that of one row, chosen by arrival, unchanged, even if NULL."""
         return self.decides is None
 
     @property
     def work(self) -> str:
-        """The cost of an epoch. Where rows are only added, candidates cost no more than a value."""
+        """The cost of an epoch. Over append-only rows, candidates cost no more than a value."""
         match self.keeps:
             case Keeps.VALUE:
                 return "O(diff)"

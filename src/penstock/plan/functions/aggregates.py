@@ -1,4 +1,4 @@
-"""The aggregate functions. A new one is a record here and, if it is incremental, a constant of the kernel's `AggregateName` with its accumulator."""
+"""The aggregate functions. A new one needs a record here and, if it is incremental, a constant in the kernel's `AggregateName` with its accumulator."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ _REFUSED = tuple(
 
 ROWS_AT_MIN = _Fn("rows_at_min", decides=-1, result=Result.LIST, typed=_rows)
 ROWS_AT_MAX = _Fn("rows_at_max", decides=-1, result=Result.LIST, typed=_rows)
-"""The kernel's own, which no statement can call: all rows that have the extreme of the last argument. For append-only rows."""
+"""Internal, not callable from statements: all rows with the extreme of the last argument. For append-only rows."""
 
 AGGREGATES = {f.name: f for f in (*_INCREMENTAL, *_RECOMPUTED, *_REFUSED)}
 """The functions that a statement can call, by their canonical names."""
@@ -108,7 +108,7 @@ _OF_A_PLAN = AGGREGATES | {f.name: f for f in (ROWS_AT_MIN, ROWS_AT_MAX)}
 
 
 def find_aggregate(name: str) -> AggregateFunction | None:
-    """The function that a statement calls by a name or alias in lower case."""
+    """The function with a lower-case name or alias in a statement."""
     return _BY_ANY_NAME.get(name)
 
 

@@ -1,4 +1,4 @@
-"""The records of the functions that are only analytic: they exist under OVER alone."""
+"""The records of the functions that exist only under OVER."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AnalyticFunction:
-    """`ranks`: numbers the rows, as INT in Spark and as a count for the planner. `constants_from`: the first argument that is a constant; None: there is none."""
+    """`ranks`: numbers the rows, as INT in Spark and as a count for the planner. `constants_from`: the first constant argument; None if there is none."""
 
     name: str
     aliases: tuple[str, ...] = ()
@@ -40,5 +40,5 @@ _BY_ANY_NAME = {name: f for f in ANALYTIC.values() for name in (f.name, *f.alias
 
 
 def find_analytic(name: str) -> AnalyticFunction | None:
-    """The function that a statement calls under OVER, by a name or alias in lower case."""
+    """The function with a lower-case name or alias under OVER in a statement."""
     return _BY_ANY_NAME.get(name)

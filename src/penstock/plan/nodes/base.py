@@ -17,7 +17,7 @@ from penstock.plan.room import with_room
 
 @dataclass(frozen=True, eq=False)
 class Expr:
-    """A Spark SQL expression over internal column names. Equality is by text. The tree is not changed any more."""
+    """A Spark SQL expression over internal column names. Equality is by text. The tree must not be changed."""
 
     node: exp.Expression
 
@@ -26,7 +26,7 @@ class Expr:
 
     @cached_property
     def _text(self) -> str:
-        # Most expressions are columns, and the SQL library copies a tree and builds a generator for each text.
+        # Fast path: most expressions are columns, and the SQL library copies the tree and builds a generator for each text.
         if isinstance(self.node, exp.Column) and _is_bare(self.node):
             return "`" + self.node.name.replace("`", "``") + "`"
         return with_room(lambda: self.node.sql(dialect=DIALECT))
@@ -48,7 +48,7 @@ class Expr:
 
 
 def _is_bare(column: exp.Column) -> bool:
-    """Whether the text of a column is its quoted name alone."""
+    """Whether the text of a column is just its quoted name."""
     name = column.this
     quoted = isinstance(name, exp.Identifier) and name.args.get("quoted") and not name.comments
     return bool(quoted) and not column.comments and all(v is None for k, v in column.args.items() if k != "this")
@@ -60,7 +60,7 @@ def col(name: str) -> Expr:
 
 @dataclass(frozen=True)
 class Interval:
-    """A duration in calendar months or microseconds. At most one of them is not zero."""
+    """A duration in calendar months or microseconds. At most one of them is nonzero."""
 
     months: int = 0
     micros: int = 0
@@ -95,9 +95,9 @@ class Reads(Enum):
     """Which columns of its inputs a node needs."""
 
     PASSED = auto()
-    """Those that are needed of its output, and those that its expressions use."""
+    """Those that its consumers need, and those that its expressions use."""
     STORED = auto()
-    """The same, and no others: it keeps the rows, so a column that only a filter below used must not get into its state."""
+    """The same and no others: the node stores rows, so a column that only a filter below uses must not enter its state."""
     OWN = auto()
     """Those that its expressions use: all its columns are new."""
     WHOLE = auto()
@@ -106,7 +106,7 @@ class Reads(Enum):
 
 @dataclass(frozen=True)
 class Need:
-    """The columns that a node needs of an input: at least `columns`; with `only` no others; with `order` exactly these, in this order."""
+    """The columns that a node needs from an input: at least `columns`; with `only` no others; with `order` exactly these, in this order."""
 
     columns: frozenset[str]
     only: bool = False
@@ -118,7 +118,7 @@ class Need:
 
 
 class Compared(NamedTuple):
-    """The values that a node tests for equality or sorts: columns of its output, and expressions. `clause` is the user's word for it."""
+    """The values that a node tests for equality or sorts: columns of its output, and expressions. `clause` names the clause to the user."""
 
     clause: str = ""
     columns: tuple[str, ...] = ()
@@ -130,15 +130,15 @@ _DECLARED = ("described", "cost", "compared", "reads", "column_names")
 
 @dataclass(frozen=True)
 class Node:
-    """A plan node. Properties of its output are derived from those of its children, and cached.
+    """A plan node. Properties of its output are derived from its children and cached.
 
-    Each class declares how it is described, what it keeps and costs, which values it compares, which columns it reads, and which of its fields
-    hold column names; pruning, EXPLAIN and the comparison of plans use only these. A class that lacks a declaration cannot be defined, unless it is `abstract`.
+    Each class declares its description, its state and cost, the values that it compares, the columns that it reads, and the fields that
+    hold column names; pruning, EXPLAIN and plan comparison use only these. Defining a class without a declaration fails, unless it is `abstract`.
     """
 
     reads: ClassVar[Reads]
     column_names: ClassVar[tuple[str, ...]]
-    """Fields with names of columns: those that the node introduces, and others to which it refers by name. In a pair, the first element is the name."""
+    """Fields with column names: of columns that the node introduces, and of others to which it refers by name. In a pair, the first element is the name."""
 
     def __init_subclass__(cls, *, abstract: bool = False) -> None:
         missing = [d for d in _DECLARED if not any(d in vars(c) for c in cls.__mro__ if c is not Node)]
@@ -151,12 +151,12 @@ class Node:
 
     @property
     def cost(self) -> Cost:
-        """What the node keeps between epochs, and the cost of one epoch."""
+        """The state that the node keeps between epochs, and the cost of one epoch."""
         raise NotImplementedError
 
     @property
     def compared(self) -> Compared:
-        """Not all types can be compared, and the kernel, which finds rows by their bytes, would accept any."""
+        """The compared values. The compiler checks their types, because the kernel, which finds rows by their bytes, would accept any type."""
         raise NotImplementedError
 
     @cached_property
@@ -214,11 +214,11 @@ class Node:
         return frozenset(self.columns) - frozenset(n for c in self.children if passed for n in c.columns)
 
     def narrowed(self, need: frozenset[str]) -> Node:
-        """The node without what it computes beyond the columns `need`; its child, if it computes nothing else."""
+        """The node without the columns that it computes beyond `need`; its child if nothing remains."""
         return self
 
     def needs(self, need: frozenset[str]) -> tuple[Need, ...]:
-        """What the node needs of each child, if the columns `need` are needed of it."""
+        """What the node needs from each child to provide the columns `need`."""
         if self.reads is Reads.WHOLE:
             return tuple(Need.exactly(c.columns) for c in self.children)
         wanted = self.used if self.reads is Reads.OWN else (need - self.introduced) | self.used
@@ -226,25 +226,25 @@ class Node:
 
     @property
     def below(self) -> tuple[Mapping[str, Expr], ...]:
-        """For each child, the columns of the output by which its rows can be filtered instead of those of the node, as expressions over the child. None by default."""
+        """For each child, the output columns whose filters can be pushed to that child, as expressions over it. None by default."""
         return tuple({} for _ in self.children)
 
     @property
     def matched(self) -> Mapping[str, str]:
-        """Of a join: left columns, with the right columns that they equal in every match."""
+        """For a join: left columns, with the right columns that they equal in every match."""
         return {}
 
     @property
     def title(self) -> str:
-        """What a message about the node calls it."""
+        """The node's name in messages."""
         return f"the operator {type(self).__name__}"
 
     def stored(self) -> Node:
-        """The node without what may differ between two queries of which one continues the state of the other."""
+        """The node without the details that may differ if one query continues the state of another."""
         return self
 
     def difference(self, other: Self) -> str | None:
-        """Why this node does not continue the state of `other`, if there is a better reason than their inputs and expressions."""
+        """Why this node cannot continue the state of `other`, if there is a more specific reason than their inputs and expressions."""
         return None
 
     @cached_property
@@ -254,7 +254,7 @@ class Node:
 
     @cached_property
     def column_types(self) -> Mapping[str, str]:
-        """Types of the columns that are passed on unchanged from storage. Only Spark knows the types of computed columns."""
+        """Types of the columns that are passed through from storage. Only Spark knows the types of computed columns."""
         return {n: t for child in self.children for n, t in child.column_types.items() if n in self.columns}
 
     @cached_property
@@ -269,7 +269,7 @@ class Node:
 
     @cached_property
     def window_ends(self) -> frozenset[str]:
-        """Columns that hold a window end. All rows of the window arrive no later than the watermark reaches it (less the column's lag)."""
+        """Columns that hold a window end. All rows of a window arrive by the time the watermark reaches its end (less the column's lag)."""
         return frozenset(e for c in self.children for e in c.window_ends if e in self.columns)
 
     @cached_property
@@ -294,7 +294,7 @@ class Node:
 
     def walk(self) -> Iterator[Node]:
         """The node and all nodes below it, each before its children."""
-        # A generator per level would pass every node through all the levels above it.
+        # Iterative: a generator per level would pass every node through all levels above it.
         left = [self]
         while left:
             node = left.pop()
@@ -303,7 +303,7 @@ class Node:
 
 
 class Linear(Node, abstract=True):
-    """A node without state: each row by itself."""
+    """A stateless node, which processes each row on its own."""
 
     @property
     def cost(self) -> Cost:

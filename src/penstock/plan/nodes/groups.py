@@ -32,7 +32,7 @@ from penstock.plan.nodes.text import arguments_text, interval_text, named_text, 
 class AggCall:
     """One aggregate call. `func` is the lower-case canonical name; `order` is its ORDER BY (array_agg, string_agg).
 
-    `recomputed`: there is no incremental form. Spark's own implementation computes the value from all rows of a group that has changed.
+    `recomputed`: there is no incremental form; Spark's own implementation computes the value from all rows of a changed group.
     """
 
     column_names: ClassVar[tuple[str, ...]] = ("name",)
@@ -61,7 +61,7 @@ class AggCall:
 
     @property
     def of_nothing(self) -> OfNothing:
-        """Its value over no rows. Only Spark knows that of a form with more arguments than the incremental one."""
+        """Its value over no rows. Only Spark knows it for a call with more arguments than the incremental form."""
         other = self.recomputed and self.function.path is not Path.RECOMPUTED
         return OfNothing.UNKNOWN if other else self.function.of_nothing
 
@@ -141,7 +141,7 @@ class Aggregate(Node):
 
     @property
     def below(self) -> tuple[Mapping[str, Expr], ...]:
-        """Late rows are passed on whatever their keys are."""
+        """None with late rows, which are passed on for all keys."""
         return ({k.name: k.expr for k in self.keys} if self.late_to is None else {},)
 
     def described(self) -> str:
@@ -180,7 +180,7 @@ class Aggregate(Node):
 
     @cached_property
     def used(self) -> frozenset[str]:
-        """Late rows are passed on as they came."""
+        """With late rows all columns, because late rows are passed on unchanged."""
         late = frozenset(self.child.columns) if self.late_to is not None else frozenset()
         return super().used | late
 
@@ -193,7 +193,7 @@ class Aggregate(Node):
         return f"the aggregate by {', '.join(keys) or 'nothing'}"
 
     def stored(self) -> Node:
-        """Whatever it computes, its groups are the same."""
+        """The groups are the same for any aggregates."""
         return replace(self, aggs=())
 
     def difference(self, other: Self) -> str | None:
@@ -223,7 +223,7 @@ class Aggregate(Node):
     def times(self) -> tuple[TimeAttr, ...]:
         if not self.windowed:
             return ()
-        # If no input row is late, the lag already includes the wait for them.
+        # If no input row is late, the lag already includes the lateness.
         late = 0 if self.child.punctual else self.lateness_ms
         lag = {t.column: t.lag_ms + late for t in self.child.times}
         out = [TimeAttr(k.name, lag[k.expr.column]) for k in self.keys if k.expr.column in lag]
@@ -246,7 +246,7 @@ class Aggregate(Node):
         if self.session:
             return frozenset((self.session.end,))
         end = next(k.expr.column for k in self.keys if k.name == self.window_end)
-        # CUMULATE windows share their start with others.
+        # CUMULATE windows share their start.
         assigned = {
             n.start for n in self.child.walk() if isinstance(n, WindowAssign) and n.end == end and n.kind != "cumulate"
         }

@@ -40,7 +40,7 @@ class Join(Node):
 
     @property
     def below(self) -> tuple[Mapping[str, Expr], ...]:
-        """Not those of a side whose rows can be filled up with NULLs."""
+        """None for a side whose rows can be padded with NULLs."""
         left = self.left.columns if self.kind not in ("right", "full") else ()
         right = self.right.columns if self.kind in ("inner", "right") else ()
         return same_columns(left), same_columns(right)
@@ -139,7 +139,7 @@ def _equal_columns(node: Join | AsofJoin | TemporalJoin | ProbeJoin) -> dict[str
 
 
 def _single(node: Node) -> bool:
-    """Whether a side has one row, like a total."""
+    """Whether a side has one row, such as a total."""
     while isinstance(node, Project | Filter):
         node = node.child
     return isinstance(node, Values) or (isinstance(node, Aggregate) and not node.keys)
@@ -380,7 +380,7 @@ class Recursive(Node):
         return Cost("all rows with their derivations, rows of the step's other side", "O(changed rows · matches)")
 
     def needs(self, need: frozenset[str]) -> tuple[Need, ...]:
-        """A row of r is compared as a whole."""
+        """Rows of r are compared as a whole."""
         return Need.exactly(self.left.columns), Need(self.used & frozenset(self.right.columns))
 
     @cached_property

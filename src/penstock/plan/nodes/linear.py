@@ -37,9 +37,9 @@ class Scan(Linear):
     is_changelog: bool
     time_attrs: tuple[TimeAttr, ...] = ()
     types: tuple[tuple[str, str], ...] = field(default=(), compare=False)
-    """Column types by internal name, where known. They follow from the object, and pruning does not remove them."""
+    """Column types by internal name, where known. They follow from the object; pruning does not remove them."""
     object_key: tuple[str, ...] = field(default=(), compare=False)
-    """The columns of the object's key, by its own names."""
+    """The columns of the object's key, under their own names."""
 
     def described(self) -> str:
         lags = ", ".join(t.column + (f" -{t.lag_ms}ms" if t.lag_ms else "") for t in self.times)
@@ -245,7 +245,7 @@ class Union(Linear):
         return "Union all"
 
     def needs(self, need: frozenset[str]) -> tuple[Need, ...]:
-        """By position."""
+        """Columns are matched by position."""
         keep = [i for i, n in enumerate(self.columns) if n in need] or [0]
         return tuple(Need.exactly(tuple(c.columns[i] for i in keep)) for c in self.inputs)
 

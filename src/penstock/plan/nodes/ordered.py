@@ -34,7 +34,7 @@ class _Partitioned:
         return Cost(None, "O(partition)") if self.at_once else self._cost()
 
     def _cost(self) -> Cost:
-        """If there is state."""
+        """The cost if the node keeps state."""
         raise NotImplementedError
 
     @cached_property
@@ -96,7 +96,7 @@ class TopN(_Partitioned, Node):
 class WindowFrame:
     """ROWS, RANGE or GROUPS between two bounds; None is unbounded, negative is preceding. RANGE bounds are numbers or micros.
 
-    `exclude`: rows of the frame that do not count: the row itself, its peers with it (group) or without it (ties).
+    `exclude`: rows that are excluded from the frame: the row itself, or its peers with it (group) or without it (ties).
     """
 
     unit: Literal["rows", "range", "groups"]

@@ -33,8 +33,8 @@ class SortTerm:
 class Query:
     """A bound SELECT that a stream, view, sink or subscription maintains. `names` are the user-visible output columns.
 
-    `order`: ORDER BY without LIMIT, which only says how a SELECT from the view presents the rows. `expands`: the ids of the
-    named queries that are part of it.
+    `order`: ORDER BY without LIMIT, which only determines how a SELECT from the view presents the rows. `expands`: the ids of the
+    named queries that it contains.
     """
 
     root: Node

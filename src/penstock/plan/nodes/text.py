@@ -1,4 +1,4 @@
-"""Parts of the line that describes a node."""
+"""Helpers for the line that describes a node."""
 
 from __future__ import annotations
 

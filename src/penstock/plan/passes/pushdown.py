@@ -28,7 +28,7 @@ def _push(node: Node, parts: list[Expr]) -> Node:
 
 
 def _usable(node: Node, child: Node, columns: Mapping[str, Expr]) -> dict[str, Expr]:
-    """The columns by which a filter below the node can go. Below a computed column it computes that twice, which pays off if it saves state."""
+    """The columns whose filters can be pushed below the node. Pushing below a computed column computes it twice, which pays off if it saves state."""
     spares = not isinstance(node, Linear) or child.stateful
     return {c: e for c, e in columns.items() if e.column is not None or (spares and deterministic(e))}
 
@@ -43,7 +43,7 @@ def _over(part: Expr, columns: Mapping[str, Expr]) -> Expr:
 
 
 def _transferred(matched: Mapping[str, str], left: list[Expr], right: list[Expr]) -> list[list[Expr]]:
-    """A filter on a join key of one side applies to the other side as well: the other rows have no match."""
+    """Copies filters on join keys to the other side, where rows that fail them have no match."""
     back = {b: a for a, b in matched.items()}
     more_right = [renamed(p, matched) for p in left if p.refs <= matched.keys()]
     more_left = [renamed(p, back) for p in right if p.refs <= back.keys()]

@@ -1,4 +1,4 @@
-"""`rn <= n` over ROW_NUMBER, RANK or DENSE_RANK is a Top-N per partition."""
+"""Turns `rn <= n` over ROW_NUMBER, RANK or DENSE_RANK into a Top-N per partition."""
 
 from __future__ import annotations
 

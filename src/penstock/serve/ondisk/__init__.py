@@ -1,4 +1,4 @@
-"""Contents that are larger than memory: sorted files that never change, and the newest changes in memory."""
+"""Contents that are larger than memory: immutable sorted files, and the newest changes in memory."""
 
 from __future__ import annotations
 

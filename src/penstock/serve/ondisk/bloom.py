@@ -1,4 +1,4 @@
-"""A filter that knows which keys a file may have: of a key that is not there it says so, nearly always, without reading the file."""
+"""A Bloom filter of a file's keys: it rules out nearly all keys that the file does not have, without reading the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 
 
 class Bloom:
-    """A key has four bits in each of two words of 64 bits. One of 3,000 keys that are not there passes: a load that asks each file for keys in no order would otherwise read a block for every 50th.
+    """A key has four bits in each of two words of 64 bits. One of 3,000 absent keys passes. With one word it would be one of 50, and a load in random key order would read a block for each.
 
     `rounds` is the number of words of a key. Files of earlier versions have one.
     """
@@ -52,7 +52,7 @@ class Bloom:
         return found
 
     def may_have_one(self, hashed: int) -> bool:
-        """The same for one key, which costs NumPy more than it costs Python."""
+        """As `may_have`, for one key, where plain Python is faster than NumPy."""
         for _ in range(self.rounds):
             word = int(self._words[(hashed >> 24) % len(self._words)])
             if not all(word >> (hashed >> 6 * probe) % 64 & 1 for probe in range(_PROBES)):
@@ -70,7 +70,7 @@ class Bloom:
 
 
 def _bits(hashes: Hashes) -> Hashes:
-    """The four bits of each key in its word. Two at a time are looked up, which is several times as fast as shifting."""
+    """The four bits of each key in its word. They are looked up in pairs, which is several times as fast as shifting."""
     low = (hashes & np.uint64(len(_PAIRS) - 1)).astype(np.int64)
     high = (hashes >> np.uint64(12) & np.uint64(len(_PAIRS) - 1)).astype(np.int64)
     return np.asarray(_PAIRS[low] | _PAIRS[high], np.uint64)

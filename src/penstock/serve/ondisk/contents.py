@@ -1,9 +1,9 @@
 """The contents of one object on disk.
 
-Changes are collected in memory. When there are enough of them they are *frozen*, sorted and written as a file, and the manifest, which names all files, is replaced: from then on the log before its LSN is no longer needed. Files of similar
-size are merged in the background, so there are few of them, and each row is written a few times in all. Nothing is ever changed in place: a reader keeps the files that it began with, and checkpoints link them.
+Changes are collected in memory. When there are enough of them they are *frozen*, sorted and written as a file, and the manifest, which names all files, is replaced; the log before its LSN is then no longer needed. Files of similar
+size are merged in the background, so there are few of them, and each row is written a few times in all. Files are never changed in place: a reader keeps the files that it started with, and checkpoints link them.
 
-After a crash the manifest says which files count, and the log has everything after its LSN. Files that it does not name are removed.
+After a crash the manifest says which files are valid, and the log has everything after its LSN. Files that it does not name are removed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _logger = logging.getLogger(__name__)
 
 _MOST_FROZEN = 2
 _MOST_FILES = 40
-"""A read by key may have to look at each. A writer waits when there are more, until they are merged."""
+"""A read by key may have to search each file. With more, a writer waits for merges."""
 _DAMAGED = "damaged"
 
 
@@ -43,7 +43,7 @@ class _Given(Exception):
 
 
 class Workers:
-    """The threads that write for all objects: one for changes, and two for merges, of which one has the large ones: those that are small need not wait for them, so there are few files at any time.
+    """The threads that write for all objects: one for changes, one for small merges and one for large ones. Small merges never wait for large ones, so there are few files at any time.
     `files` is held while a manifest and its files change."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class _Frozen:
 
 
 class DiskContents:
-    """Thread-safe; one thread at a time adds. `failed` is called when a file is found damaged or the contents contradict themselves, from any thread."""
+    """Thread-safe, but only one thread at a time may add. `failed` is called, from any thread, when a file is damaged or the contents are inconsistent."""
 
     def __init__(
         self,
@@ -93,10 +93,10 @@ class DiskContents:
         self._memory = Memory(form)
         self._frozen: tuple[_Frozen, ...] = ()
         self._merging: set[bool] = set()
-        """Which merges are under way or wait for their thread: small ones, large ones."""
+        """The kinds of merges (large or not) that are running or queued."""
         self._claimed: dict[bool, tuple[Segment, ...]] = {}
         """The files that are being merged."""
-        # Both change together, under `files` and `_room`.
+        # Both change together, with `files` and `_room` held.
         self._saved = manifest or Manifest(0, 0, 0, 1, form.kind.value, form.keys, ())
         self._segments = tuple(Segment(folder / f.name, form, f) for f in self._saved.files)
 
@@ -104,7 +104,7 @@ class DiskContents:
     def open(
         folder: Path, form: Form, workers: Workers, part_bytes: int, failed: Callable[[PenstockError], None]
     ) -> DiskContents:
-        """Contents that were written earlier. Raises PSK-6001 if they are known to be damaged, or a file is missing."""
+        """Opens existing contents. Raises PSK-6001 if they are known to be damaged, or a file is missing."""
         if (folder / _DAMAGED).exists():
             raise fail("PSK-6001", f"{folder} was found damaged: {(folder / _DAMAGED).read_text()}")
         found = DiskContents(folder, form, workers, part_bytes, failed, read_manifest(folder, form))
@@ -112,19 +112,19 @@ class DiskContents:
         for file in folder.iterdir():
             if file.name not in named:
                 file.unlink(missing_ok=True)
-        # The last process may have ended before it merged them.
+        # The last process may have ended before its merges.
         found._merge_if_due()
         return found
 
     @property
     def saved(self) -> tuple[int, int, int]:
-        """The epoch, the LSN and the number of rows that the files stand for."""
+        """The epoch, LSN and number of rows of the contents in the files."""
         manifest = self._saved
         return manifest.epoch, manifest.lsn, manifest.count
 
     @property
     def highest(self) -> int | None:
-        """No key is above it; None if keys are not numbers."""
+        """An upper bound of the keys; None if keys are not numbers."""
         return max((f.last for f in self._saved.files if f.last is not None), default=None)
 
     @property
@@ -147,7 +147,7 @@ class DiskContents:
         self._memory.add(change)
 
     def fill(self, pieces: Iterable[pa.Table], epoch: int, lsn: int, count: int) -> None:
-        """Writes the contents of an object that has none here yet, whatever their size. Raises PSK-7004; then nothing is left."""
+        """Writes the first contents of an object, of any size. Raises PSK-7004, and then leaves nothing behind."""
         try:
             written: list[Segment] = []
             memory = Memory(self.form)
@@ -177,11 +177,11 @@ class DiskContents:
 
     @property
     def is_full(self) -> bool:
-        """Whether the changes in memory are to be written."""
+        """Whether to write the changes in memory."""
         return self._memory.size > self._part_bytes
 
     def freeze(self, epoch: int, lsn: int, count: int) -> None:
-        """Lets everything in memory be written; with it, the object is at this position."""
+        """Queues everything in memory for writing, as the contents at this position."""
         with self._room:
             self._frozen = (*self._frozen, _Frozen(self._memory, epoch, lsn, count))
             self._memory = Memory(self.form)
@@ -189,7 +189,7 @@ class DiskContents:
         self._workers.writing.leave(self._write_frozen)
 
     def await_room(self) -> None:
-        """Returns when not too many changes wait for the disk, and files for being merged; at once while the disk refuses them."""
+        """Blocks while too many changes wait for the disk, or too many files for merges. Returns at once while the disk refuses writes."""
         with self._room:
             while self._is_behind() and not (self._refused or self._gone or self._workers.closed):
                 self._room.wait(0.5)
@@ -198,12 +198,12 @@ class DiskContents:
         return len(self._frozen) > _MOST_FROZEN or (bool(self._merging) and len(self._segments) > _MOST_FILES)
 
     def save(self, epoch: int, lsn: int, count: int) -> None:
-        """Writes everything; the caller has the object's position, and nobody adds meanwhile. Raises PSK-7004."""
+        """Freezes whatever the files do not have, at the object's position; `await_saved` waits for it. Nothing may be added meanwhile."""
         if self._memory.rows or (epoch, lsn) != self.saved[:2]:
             self.freeze(epoch, lsn, count)
 
     def await_saved(self) -> tuple[int, int]:
-        """Returns the epoch and the LSN of the files when everything frozen before is in them. Raises PSK-7004."""
+        """Waits until everything frozen before is in the files; returns their epoch and LSN. Raises PSK-7004."""
         try:
             self._workers.writing.run(self._flush)
         except _Given:
@@ -228,7 +228,7 @@ class DiskContents:
     # The end
 
     def drop(self, *, keep_files: bool = False) -> None:
-        """Ends all work on the files, and removes them unless they are to be kept. Readers may go on."""
+        """Ends all work on the files, and removes them unless `keep_files`. Readers may continue."""
         with self._workers.files, self._room:
             self._gone = True
             self._room.notify_all()
@@ -236,7 +236,7 @@ class DiskContents:
                 shutil.rmtree(self._folder, ignore_errors=True)
 
     def mark(self, why: PenstockError) -> None:
-        """Writes down that a file is damaged: the next open does not try it."""
+        """Marks the contents as damaged on disk, so that the next `open` refuses them."""
         try:
             (self._folder / _DAMAGED).write_text(str(why.detail))
         except OSError as error:
@@ -251,7 +251,7 @@ class DiskContents:
             return
         except PenstockError as why:
             if why.code == "PSK-7004":
-                # The log has everything; the next changes, or the next snapshot, try again.
+                # The log has everything; the next changes or snapshot retry.
                 _logger.warning("changes of object %d wait for the disk: %s", self.form.id, why.detail)
             else:
                 self._failed(why)
@@ -259,7 +259,7 @@ class DiskContents:
             self._failed(fail("PSK-8001", f"Contents could not be written: {type(why).__name__}: {why}"))
 
     def _flush(self) -> None:
-        """Writes what is frozen, the oldest first. Raises PSK-7004."""
+        """Writes frozen changes, the oldest first. Raises PSK-7004."""
         while self._frozen:
             frozen = self._frozen[0]
             try:
@@ -272,7 +272,7 @@ class DiskContents:
             with self._room:
                 self._refused = False
                 self._room.notify_all()
-            # A writer that is always ahead must not put it off.
+            # Check now: a writer that is always ahead must not postpone merges.
             self._merge_if_due()
 
     def _flush_one(self, frozen: _Frozen) -> None:
@@ -309,7 +309,7 @@ class DiskContents:
         return Segment(path, self.form, replace(facts, count=count))
 
     def _without_dead(self, rows: pa.Table) -> pa.Table:
-        """The oldest rows of all: there is nothing that they could take back."""
+        """Drops retractions from the oldest rows, where they can cancel nothing."""
         if self.form.kind is Kind.APPENDED:
             return rows
         weights = rows[WEIGHT].to_numpy()
@@ -335,10 +335,10 @@ class DiskContents:
             worker.leave(partial(self._merge, large))
 
     def _due(self, large: bool) -> tuple[Segment, ...]:
-        """The files that one of the threads is to merge: neighbours, of which the other thread has none. The caller holds `_room`."""
+        """The adjacent files that one of the threads should merge, none of which the other thread has. The caller holds `_room`."""
         free = self._segments
         others = self._claimed.get(not large)
-        # Files that have been replaced just now are not there any more.
+        # The other thread's files may have just been replaced.
         if others and others[0] in free:
             at = free.index(others[0])
             free = free[:at] if large else free[at + len(others) :]
@@ -376,11 +376,11 @@ class DiskContents:
                 self._merging.discard(large)
                 self._room.notify_all()
         if not refused:
-            # Other objects come first.
+            # Queued again, so other objects go first.
             self._merge_if_due()
 
     def _merge_files(self, old: tuple[Segment, ...], *, oldest: bool) -> None:
-        """Replaces neighbouring files by one. Raises PSK-8001 if there are more or fewer rows than the changes add up to: one was retracted that was not there, or was there already."""
+        """Replaces adjacent files by one. Raises PSK-8001 if the number of rows is not the sum of the changes: a missing row was retracted, or an existing one inserted."""
         rows = sum(s.facts.rows for s in old)
         if self.form.kind is Kind.APPENDED:
             parts, weighted = self._checked(t for s in old for t in s.scan()), False

@@ -1,4 +1,4 @@
-"""What an object's rows are: their columns, what orders them, and what a change does to them."""
+"""The form of an object's rows on disk: columns, order, and the effect of a change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.serve.zset import consolidate, weighted
 
 
 class Kind(Enum):
-    """`KEYED`: one row for each key, of which the newest counts. `BAG`: the weights of equal rows are added up. `APPENDED`: rows that stay as they are, in the order in which they came."""
+    """`KEYED`: one row per key, the newest counts. `BAG`: the weights of equal rows are summed. `APPENDED`: rows that never change, in arrival order."""
 
     KEYED = "keyed"
     BAG = "bag"
@@ -25,7 +25,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Form:
-    """How the rows of an object lie on disk."""
+    """The columns, keys and kind of an object on disk."""
 
     id: int
     schema: pa.Schema
@@ -34,7 +34,7 @@ class Form:
 
     @staticmethod
     def of(id: int, schema: pa.Schema, keys: tuple[str, ...], *, append_only: bool) -> Form | None:
-        """None if a type of a column cannot be ordered."""
+        """None if a column's type cannot be ordered."""
         if append_only:
             return Form(id, schema, (), Kind.APPENDED)
         by = keys or tuple(schema.names)
@@ -50,7 +50,7 @@ class Form:
         return encode(rows, self.keys)
 
     def change(self, change: pa.Table) -> pa.Table:
-        """One epoch's change in the form in which it is kept. Raises PSK-8001 for a retraction from an object that only grows."""
+        """One epoch's change in this form. Raises PSK-8001 for a retraction from an append-only object."""
         if self.kind is not Kind.APPENDED:
             return weighted(change).select(self.weighted.names).cast(self.weighted)
         rows = change.select(self.schema.names).cast(self.schema)
@@ -62,9 +62,9 @@ class Form:
         return rows if (weights == 1).all() else rows.take(pa.array(np.repeat(np.arange(len(weights)), weights)))
 
     def sorted(self, change: pa.Table) -> tuple[pa.Table, Keys]:
-        """The rows of one epoch's change, each key once and in order, with weights. Raises PSK-8001 if a key would get two rows."""
+        """The rows of one epoch's change with weights, by key, each key once. Raises PSK-8001 if a key would get two rows."""
         if self.kind is Kind.KEYED:
-            # The new row of a key before the one that it replaces.
+            # Sort the new row of a key before the one that it replaces.
             change = change.take(pa.array(np.argsort(-change[WEIGHT].to_numpy(), kind="stable")))
         keys = self.keys_of(change)
         at = pa.array(order(keys))
@@ -82,7 +82,7 @@ class Form:
         return self.combined(change, keys, first)
 
     def _came_and_went(self, change: pa.Table, first: np.typing.NDArray[np.bool_]) -> bool:
-        """Whether a row may be there with both signs."""
+        """Whether a row may occur with both signs."""
         again = np.flatnonzero(~first)
         if not len(again):
             return False
@@ -99,7 +99,7 @@ class Form:
         return bool(same.any())
 
     def combined(self, rows: pa.Table, keys: Keys, first: np.typing.NDArray[np.bool_]) -> tuple[pa.Table, Keys]:
-        """One row for each key of ordered rows, whose newest come first among equal ones."""
+        """One row per key, from rows sorted by key, the newest of a key first."""
         if first.all():
             return rows, keys
         kept = pa.array(first)
@@ -112,7 +112,7 @@ class Form:
         return rows.filter(left), keys.filter(kept).filter(left)
 
     def alive(self, rows: pa.Table) -> pa.Table:
-        """The contents that weighted rows add up to, with duplicates and without weights."""
+        """The contents from weighted rows: with duplicates, without weights."""
         weights = rows[WEIGHT].to_numpy()
         rows = rows.drop_columns([WEIGHT])
         if self.kind is Kind.KEYED:

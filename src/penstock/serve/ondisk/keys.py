@@ -1,7 +1,7 @@
 """The keys by which rows are ordered on disk: numbers, or bytes.
 
-The order only has to be the same everywhere; it need not be the order of SQL. A key of one column of integers, dates or timestamps is its number, and NULL comes after the smallest.
-Any other key is a string of bytes: of each column a flag for NULL, and its value, after its length where that varies.
+The order only has to be the same everywhere; it need not be SQL's. A key of one column of integers, dates or timestamps is its number, and NULL comes right after the smallest number.
+Any other key is a byte string: for each column a NULL flag, its length if that varies, and its value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Place: TypeAlias = tuple[Any, bool]
 _LEAST = -(1 << 63)
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _STEP = np.uint64(0x9E3779B97F4A7C15)
-# A longer key is hashed by its ends and its length.
+# Of a longer key, only both ends and the length are hashed.
 _HASHED = 64
 
 
@@ -42,7 +42,7 @@ def is_encodable(kind: pa.DataType) -> bool:
 
 
 def encode(rows: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> Keys:
-    """The keys of some rows."""
+    """The keys of rows."""
     arrays = [_whole(rows.column(c)) for c in columns]
     if is_number([a.type for a in arrays]):
         return _as_numbers(arrays[0])
@@ -55,7 +55,7 @@ def encode(rows: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> Keys:
 
 
 def order(keys: Keys) -> Ints:
-    """The places of the keys in ascending order; equal ones keep their order."""
+    """The indices that sort the keys, stably."""
     if not _numeric(keys):
         return np.asarray(pc.sort_indices(keys).to_numpy(), np.int64)
     numbers = numbers_of(keys)
@@ -65,7 +65,7 @@ def order(keys: Keys) -> Ints:
 
 
 def firsts(keys: Keys) -> Bools:
-    """Which of ascending keys differ from the one before."""
+    """Which of ascending keys differ from their predecessor."""
     new = np.ones(len(keys), np.bool_)
     if len(keys) < 2:
         return new
@@ -81,7 +81,7 @@ def firsts(keys: Keys) -> Bools:
 
 
 def is_ascending(keys: Keys) -> bool:
-    """Whether each key is greater than the one before."""
+    """Whether each key is greater than its predecessor."""
     if len(keys) < 2:
         return True
     if _numeric(keys):
@@ -91,7 +91,7 @@ def is_ascending(keys: Keys) -> bool:
 
 
 def up_to(keys: Keys, bound: pa.Scalar) -> int:
-    """How many of ascending keys are not above a bound. NULL counts as the smallest number."""
+    """The number of ascending keys that are not above a bound. NULL counts as the smallest number."""
     if _numeric(keys):
         number = bound.as_py()
         return int(numbers_of(keys).searchsorted(np.int64(_LEAST if number is None else number), side="right"))
@@ -100,12 +100,12 @@ def up_to(keys: Keys, bound: pa.Scalar) -> int:
 
 
 def least(bounds: Sequence[pa.Scalar]) -> pa.Scalar:
-    """The smallest of some keys."""
+    """The smallest key."""
     return min(bounds, key=place_of)
 
 
 def find(keys: Keys, wanted: Keys) -> Ints:
-    """The places of wanted keys among ascending ones; -1 for those that are not there."""
+    """The indices of wanted keys among ascending ones; -1 for missing ones."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     if not _numeric(keys):
@@ -127,7 +127,7 @@ def find(keys: Keys, wanted: Keys) -> Ints:
 
 
 def blocks_of(first: Keys, wanted: Keys) -> Ints:
-    """For each wanted key the block that it can only be in, by the first keys of all blocks; -1 if it is below all."""
+    """For each wanted key the only block that can have it, by the blocks' first keys; -1 if it is below all."""
     if _numeric(first):
         return (numbers_of(first).searchsorted(numbers_of(wanted), side="right") - 1).astype(np.int64)
     known = first.to_pylist()
@@ -168,7 +168,7 @@ def _mixed(values: Hashes) -> Hashes:
 
 
 def place_of(key: pa.Scalar) -> Place:
-    """What compares as the key does."""
+    """A Python value that compares like the key."""
     value = key.as_py()
     return (_LEAST, True) if value is None else (value, False)
 
@@ -203,7 +203,7 @@ def _is_text(kind: pa.DataType) -> bool:
 def _text_parts(array: pa.Array) -> list[pa.Array]:
     lengths = pc.fill_null(pc.binary_length(array), -1).to_numpy()
     text = pc.fill_null(array.cast(pa.large_binary()), b"")
-    # NULL has a length of its own.
+    # NULL has its own length.
     return [_bytes((lengths + 1).astype(">u4").view(np.uint8).reshape(len(array), 4)), text]
 
 
@@ -218,7 +218,7 @@ def _fixed(array: pa.Array) -> pa.Array:
         if pa.types.is_boolean(kind):
             array = array.cast(pa.int8())
         elif pa.types.is_floating(kind):
-            # One zero and one NaN.
+            # Normalise to one zero and one NaN.
             array = pc.if_else(pc.is_nan(array), float("nan"), pc.add(array, pa.scalar(0.0, kind))).cast(kind)
         width = array.type.bit_width // 8
         raw = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * width : (array.offset + len(array)) * width]

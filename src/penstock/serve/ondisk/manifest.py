@@ -1,4 +1,4 @@
-"""Which files make up the contents of an object on disk, and the position that they stand for."""
+"""The files that make up the contents of an object on disk, and the position of these contents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HINT = "An older checkpoint may be whole: penstock checkpoint verify says which
 
 @dataclass(frozen=True)
 class Manifest:
-    """`epoch` and `lsn` are the object's after everything in the files; `count` its rows then; `next` numbers the next file; `newest` are the last files."""
+    """`epoch`, `lsn` and `count` (of rows) are the object's with everything in `files`, the newest last; `next` numbers the next file."""
 
     epoch: int
     lsn: int

@@ -13,14 +13,14 @@ from penstock.serve.ondisk.form import Form, Kind
 from penstock.serve.ondisk.keys import Keys, firsts, order
 
 Run: TypeAlias = tuple[pa.Table, Keys]
-"""Rows with weights in the order of their keys, each key once."""
+"""Rows with weights, by key, each key once."""
 
-# A run is merged with the one before it unless that one is so many times as large: each row is merged a few times, and there are few runs.
+# A run is merged with the previous one unless that is this many times as large, so there are few runs and each row is merged a few times.
 _TIER = 4
 
 
 class Memory:
-    """Changes in the order of their epochs. They are sorted when somebody reads, or when they are written to disk."""
+    """Changes by epoch. They are sorted on the next read, or when they are written to disk."""
 
     def __init__(self, form: Form) -> None:
         self._form = form
@@ -39,7 +39,7 @@ class Memory:
             self.rows += change.num_rows
 
     def runs(self) -> tuple[Run, ...]:
-        """Everything so far, the newest first. Of rows that only come, the changes."""
+        """Everything so far, the newest first; for an append-only object, the changes."""
         with self._lock:
             if self._form.kind is Kind.APPENDED:
                 return tuple((t, None) for t in reversed(self._pending))
@@ -67,7 +67,7 @@ class Memory:
         """The pending changes as runs, the oldest first."""
         inserted = [bool(pc.min(t[WEIGHT]).as_py() >= 1) if t.num_rows else True for t in self._pending]
         if len(self._pending) > 1 and all(inserted):
-            # Most changes of a load only insert, so they can be sorted together; a key that occurs twice is left to the long way.
+            # Most changes of a load only insert, so they can be sorted together; if a key occurs twice, fall through to the slow path.
             whole = pa.concat_tables(self._pending).cast(self._form.weighted)
             keys = self._form.keys_of(whole)
             at = pa.array(order(keys))

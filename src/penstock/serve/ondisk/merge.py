@@ -11,7 +11,7 @@ from penstock.serve.ondisk.keys import Keys, firsts, least, order, up_to
 
 
 class _Source:
-    """Rows in the order of their keys that are read when they are needed."""
+    """Rows by key, read on demand."""
 
     def __init__(self, rows: Iterator[pa.Table], form: Form) -> None:
         self._rest = rows
@@ -25,7 +25,7 @@ class _Source:
         self.keys = self._form.keys_of(self.rows) if self.rows is not None else None
 
     def take(self, bound: pa.Scalar) -> tuple[pa.Table, Keys] | None:
-        """Removes the rows up to a key."""
+        """Removes and returns the rows up to a key."""
         assert self.rows is not None
         count = up_to(self.keys, bound)
         if not count:
@@ -39,7 +39,7 @@ class _Source:
 
 
 def merged(form: Form, sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
-    """Weighted rows of all sources, the newest first: each key once, in order. Rows that take others back stay."""
+    """Merges weighted rows; the newest source is first. Each key occurs once, in order; retractions are kept."""
     left = [s for s in (_Source(rows, form) for rows in sources) if s.rows is not None]
     while left:
         if len(left) == 1:
@@ -49,7 +49,7 @@ def merged(form: Form, sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Tab
                 assert found is not None
                 yield found[0]
             return
-        # All that there is of any key up to here has been read.
+        # All sources have been read at least up to this key.
         bound = least([s.keys[-1] for s in left])
         taken = [t for t in (s.take(bound) for s in left) if t is not None]
         left = [s for s in left if s.rows is not None]

@@ -1,7 +1,7 @@
-"""A file of rows in the order of their keys, which never changes.
+"""An immutable file of rows, sorted by key.
 
-Blocks of a few thousand rows, each an Arrow record-batch message; the filter of the keys; then the index: place, length, rows, checksum and first key of each block. The end says where the index is.
-Everything is verified with a CRC32C when it is read. Nothing but the end is read before somebody wants a row, so opening a file takes the same time for any size.
+It has blocks of a few thousand rows, each an Arrow record-batch message; the filter of the keys; the index with offset, length, rows, checksum and first key of each block; and a footer with the offset of the index.
+Every read is verified with a CRC32C. Until the first row is read, only the footer is, so opening a file takes the same time for any size.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from penstock.serve.ondisk.keys import Hashes, Ints, Keys, Place, blocks_of, fin
 
 _MAGIC = b"PSKc"
 _FORMAT = 1
-# place of the index, length, crc32c of the index, format, magic
+# offset of the index, length, crc32c of the index, format, magic
 _END = struct.Struct("<QQIH2x4s")
 _ROWS, _LEAST_ROWS = 4096, 64
-# A block is read, and its checksum computed, for a single row.
+# Reading a single row reads and verifies a whole block.
 _BLOCK_BYTES = 1 << 18
-# A scan reads so much at once.
+# A scan reads this much at once.
 _READ_BYTES = 1 << 22
 _INDEX = (("offset", pa.int64()), ("length", pa.int64()), ("rows", pa.int64()), ("crc", pa.int64()))
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a manifest has of a file. `last` is its greatest key, if that is a number; `count` the rows that its object had with it and all older ones, if that is known."""
+    """A file in the manifest. `last`: its greatest key if that is a number; `count`: the object's rows with this file and all older ones, if known."""
 
     name: str
     size: int
@@ -52,7 +52,7 @@ class Facts:
 
 
 class _Index:
-    """Where the blocks of a file are."""
+    """The index of a file's blocks."""
 
     def __init__(self, table: pa.Table, facts: dict[str, int]) -> None:
         self.offsets, self.lengths, self.rows, self.checks = (table[n].to_numpy() for n, _ in _INDEX)
@@ -65,7 +65,7 @@ class _Index:
 
 
 class Segment:
-    """One file. Readers may go on after it has been removed. Thread-safe.
+    """One file. Readers may continue after it has been removed. Thread-safe.
 
     Raises PSK-6001 when something in it is damaged.
     """
@@ -126,7 +126,7 @@ class Segment:
         return self.form.weighted if self.index.weighted else self.form.schema
 
     def one(self, wanted: Keys, place: Place, hashed: int) -> pa.RecordBatch | None:
-        """The row of one key, given its place in the order and its hash; it may be one that takes back. None if the key is not here."""
+        """The row of one key, given its value in the order and its hash; it may be a retraction. None if the key is missing."""
         index = self.index
         if not index.lowest <= place <= index.highest or (bloom := self._bloom) is None:
             return None
@@ -137,7 +137,7 @@ class Segment:
         return rows.slice(at, 1) if at >= 0 else None
 
     def find(self, wanted: Keys, hashed: Hashes) -> list[tuple[Ints, pa.Table]]:
-        """The rows of wanted keys, given their hashes, with weights: the places among those wanted, and their rows."""
+        """The rows of wanted keys, given their hashes, with weights: indices into the wanted keys, and their rows."""
         index = self.index
         candidates = np.arange(len(wanted))
         if self._bloom is not None:
@@ -164,7 +164,7 @@ class Segment:
         return self._decoded(data, int(index.rows[number]))
 
     def scan(self) -> Iterator[pa.Table]:
-        """All rows with weights, in order, many at a time."""
+        """All rows with weights, in order, in large pieces."""
         at = 0
         while at < self.blocks:
             end = at + 1
@@ -174,7 +174,7 @@ class Segment:
             at = end
 
     def verify(self, at: int, budget: int) -> tuple[int, int]:
-        """Verifies blocks from `at` on, of about so many bytes; returns the next one, and the bytes that were read."""
+        """Verifies blocks from `at`, of about `budget` bytes; returns the next block, and the bytes read."""
         done = 0
         while at < self.blocks and done < budget:
             self.block(at)
@@ -256,7 +256,7 @@ class _Writer:
                 self._last = keys[-1]
                 if self._bloom is not None:
                     self._bloom.add(hashes(keys))
-            # A slice must not drag its whole table along.
+            # A slice must not keep its whole table.
             [batch] = pa.Table.from_batches(part.to_batches()).cast(self._schema).combine_chunks().to_batches()
             self._put(batch.serialize(), batch.num_rows)
 
@@ -299,7 +299,7 @@ class _Writer:
 
 
 def write_segment(path: Path, form: Form, parts: Iterable[pa.Table], most_rows: int, *, weighted: bool) -> Facts:
-    """Writes rows in the order of their keys, durably. Raises PSK-7004."""
+    """Writes rows that are sorted by key, durably. Raises PSK-7004."""
     ended: list[tuple[int, int | None, int]] = []
 
     def write(out: BinaryIO) -> None:

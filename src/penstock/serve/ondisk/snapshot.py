@@ -1,4 +1,4 @@
-"""The contents of an object at one moment, read a piece at a time."""
+"""The contents of an object at one moment, read piece by piece."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from penstock.serve.physical import physical, physical_schema
 
 
 class Snapshot:
-    """Files and runs of memory that never change, both the newest first. It outlives later changes, merges and the object itself.
+    """Immutable files and runs in memory, both newest first. It outlives later changes, merges and the object itself.
 
-    DuckDB can scan it like a table, any number of times (`__arrow_c_stream__`). `error` is what ended a scan: DuckDB passes on no more than its text.
+    DuckDB can scan it like a table, any number of times (`__arrow_c_stream__`). `error` is the error that ended a scan, because DuckDB passes on only its text.
     """
 
     def __init__(self, form: Form, runs: tuple[Run, ...], segments: tuple[Segment, ...]) -> None:
@@ -35,7 +35,7 @@ class Snapshot:
         return self._form.schema
 
     def find(self, keys: pa.Table) -> pa.Table:
-        """The rows of some keys, which are columns of the object's key; NULL equals NULL. Raises PSK-6001."""
+        """The rows with the given keys (columns of the object's key); NULL equals NULL. Raises PSK-6001."""
         form = self._form
         wanted = form.keys_of(keys.select(form.keys).cast(pa.schema([form.schema.field(k) for k in form.keys])))
         if len(wanted) == 1:

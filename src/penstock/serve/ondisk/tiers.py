@@ -1,4 +1,4 @@
-"""Which files of an object are merged, and by whom."""
+"""Chooses which files of an object to merge, and how large a merge is."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from penstock.serve.ondisk.segment import Facts
 
 ALIKE = 4
-"""So many files of one level are merged, and a level has files that are so many times as large as those of the next lower one."""
+"""The number of files of one level to merge, and the ratio of file sizes between levels."""
 _SMALL_PARTS = 16
-"""A merge of more than so many parts is a large one. It takes many times as long as the next changes take to become files."""
+"""A merge of more bytes than this many parts is large: it takes many times as long as the next changes take to become files."""
 
 
 def spans(files: Sequence[Facts], part_bytes: int, count: int | None) -> Iterator[tuple[int, int]]:
-    """Which neighbours among files, the oldest first, can be merged, the smallest merge first. `count` are the rows that all files stand for; None if these are not all files.
+    """The ranges of adjacent files (oldest first) that can be merged, the smallest merge first. `count`: rows of the contents; None if these are not all files.
 
-    A file that is merged comes to a higher level, so each row is written about as often as there are levels.
+    A merged file has a higher level, so each row is written about once per level.
     """
     levels = [_level(f.size, part_bytes) for f in files]
     start = len(files)
@@ -24,7 +24,7 @@ def spans(files: Sequence[Facts], part_bytes: int, count: int | None) -> Iterato
             start -= 1
         alike = [i for i in range(start, len(files)) if levels[i] == level]
         if len(alike) >= ALIKE:
-            # Newer files of lower levels wait for others like them.
+            # Newer files of lower levels wait for more of their size.
             yield start, alike[-1] + 1
     rows = sum(f.rows for f in files)
     if count is not None and len(files) > 1 and rows > 2 * count and rows - count > files[-1].rows:

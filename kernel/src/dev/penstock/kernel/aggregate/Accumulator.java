@@ -6,8 +6,8 @@ import java.io.Serializable;
 /**
  * The state of one aggregate for a group: a sum over a Z-set, so rows can be added and retracted, and sums merged.
  *
- * <p>An accumulator of rows and one of changes are the same thing; merging the changes into the rows gives the rows
- * after the changes. Merging is associative; if the order of arrival matters, the receiver's rows came first.
+ * <p>An accumulator represents rows or changes alike; merging changes into rows gives the rows
+ * after the changes. Merging is associative; if the order of arrival matters, the receiver's rows are earlier.
  */
 public interface Accumulator {
   /** Adds {@code weight} copies of a row whose arguments are {@code args}; weight may be negative. */

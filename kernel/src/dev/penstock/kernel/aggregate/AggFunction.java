@@ -17,8 +17,8 @@ import org.apache.spark.sql.types.DataTypes;
 /**
  * One aggregate call of an operator: its arguments, its accumulator and its result type.
  *
- * <p>{@link #create} returns a self-contained accumulator. It represents the change of an epoch
- * everywhere, and the state where groups are small (sessions) or the result is as large as the group (ARRAY_AGG). {@link
+ * <p>{@link #create} returns a self-contained accumulator. It always represents the change of an epoch, and
+ * also the state if groups are small (sessions) or the result is as large as the group (ARRAY_AGG). {@link
  * #kept} is the form for a long-lived group, if there is one. Results are Spark's own, with three refinements: ties
  * of MODE go to the smallest value, COLLECT_SET is sorted, and APPROX_ functions are exact.
  */
@@ -31,7 +31,7 @@ public final class AggFunction implements Serializable {
   private final int[] at;
   private final Accumulator.Factory factory;
   private final Kept kept;
-  /** The user-visible call, if its value can overflow its type; null: it cannot, or an overflow fails the query. */
+  /** The user-visible call if an overflow of its value is reported; null: it cannot overflow, or an overflow fails the query. */
   private final String fails;
   /** True if the result depends on the order of arrival. */
   final boolean arrival;

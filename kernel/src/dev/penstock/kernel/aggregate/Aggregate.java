@@ -38,35 +38,35 @@ import org.apache.spark.unsafe.hash.Murmur3_x86_32;
  *
  * <p>Groups: a group exists while its rows' weights sum to more than zero. NULL keys group together, as do -0.0 and
  * 0.0, and NaN. Without keys there is one group. With
- * {@code always} a group stays when its rows are gone; a row of weight zero makes it exist and counts for nothing.
+ * {@code always} a group remains when its rows are gone; a row of weight zero creates it and is otherwise ignored.
  *
  * <p>Output: the keys, the aggregates, {@code __weight}. Mode {@code changes}: per epoch and changed group the old row
- * with −1, then the new one with +1; nothing if the row is the same; only −1 when the group is gone. Mode {@code close}: the row
+ * with −1, then the new one with +1; nothing if the row is the same; only −1 if the group is gone. Mode {@code close}: the row
  * once, with +1, when its window closes.
  *
  * <p>Time: with {@code windowEnd} (a TIMESTAMP key, or BIGINT epoch milliseconds) a group closes when end + lateness ≤
- * watermark, to the millisecond, and its state goes. A row for a window that has closed is late and
- * counts for nothing. A window whose end is NULL never closes. {@code punctual}: the input has no late rows, but rows that an
- * operator below lets go when the watermark moves; those of a window that is due are its last ones, and it closes with them.
+ * watermark, to the millisecond, and its state is removed. A row for a closed window is late and
+ * ignored. A window whose end is NULL never closes. {@code punctual}: the input has no late rows, only rows that an operator below
+ * emits when the watermark advances; those for a window that is due are its last ones, and it closes with them.
  *
- * <p>Errors: with {@code errors} (see {@link GroupErrors}) a group that has a value which does not fit into its type is reported by its keys, in place of a row.
+ * <p>Errors: with {@code errors} (see {@link GroupErrors}) a group with a value that overflows its type is reported by its keys instead of emitting a row.
  *
  * <p>Ties, NULLs and order inside a group: see {@link AggFunction}. Rows arrive in the order of the input's partitions.
  *
  * <p>State: one binary value per group, in mode close one for several ({@link WindowPages}); MIN, MAX, FIRST, LAST, MIN_BY, MAX_BY over changeable input and DISTINCT keep each
- * different value as one entry of an {@code OrderedMap}, the others of variable size (ARRAY_AGG, STRING_AGG, PERCENTILE, MODE,
- * COLLECT_SET) the values in the binary itself. Rows are added up before the shuffle.
+ * distinct value as one entry of an {@code OrderedMap}; the others of variable size (ARRAY_AGG, STRING_AGG, PERCENTILE, MODE,
+ * COLLECT_SET) keep the values in the binary itself. Rows are combined before the shuffle.
  *
- * <p>Watermark in a chain: a processor in {@link TimeMode#EventTime} or {@link TimeMode#None} hands the query's watermark on
- * as it is, so that every operator of a chain sees the same one in the same epoch. No {@code eventTimeColumnName} is
- * needed as long as what follows is a kernel operator too; columns that carry Spark's watermark mark do not come out.
+ * <p>Watermark in a chain: a processor in {@link TimeMode#EventTime} or {@link TimeMode#None} passes the query's watermark on
+ * unchanged, so every operator of a chain sees the same one in the same epoch. No {@code eventTimeColumnName} is
+ * needed as long as the next operator is also a kernel operator; output columns do not carry Spark's watermark metadata.
  */
 public final class Aggregate {
   private Aggregate() {}
 
   static final String PART = "part";
 
-  /** The aggregate described by {@code specJson} of {@code in}. */
+  /** Applies the aggregate of {@code specJson} to {@code in}. */
   public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
     JsonNode spec = Input.parse(specJson);
     List<String> keyNames = Input.texts(spec, "keys");
@@ -115,7 +115,7 @@ public final class Aggregate {
     return out.select(named);
   }
 
-  /** True if groups that close can lie in pages: what each holds is one value, and their keys can be hashed. */
+  /** True if groups that close can be stored in pages: each is one value, and its key can be hashed. */
   private static boolean paged(StructType keys, List<AggFunction> functions) {
     return functions.stream().allMatch(f -> f.kept() == null) && !keys.existsRecursively(t -> t instanceof MapType);
   }
@@ -138,7 +138,7 @@ public final class Aggregate {
     return IntStream.range(0, keys.size()).filter(i -> i != end.at()).toArray();
   }
 
-  /** The page of a group. In a shared job, where it is not Spark that finds it. */
+  /** Computes the page of a group in a shared job. */
   private record PageOf(int endAt, OrderKey order, int[] others) implements MapFunction<Row, Row> {
     @Override
     public Row call(Row group) {
@@ -148,7 +148,7 @@ public final class Aggregate {
     }
   }
 
-  /** The pages in a query of Spark, which finds the page of a group with an expression of its own. */
+  /** Applies pages in a Spark query, which computes the page of a group with Spark's own expression. */
   private static Dataset<Row> bucketed(Keyed pages, Input input, StructType keys, WindowEnd end, JsonNode spec) {
     Column[] names = IntStream.of(others(keys, end)).mapToObj(i -> col("k" + i)).toArray(Column[]::new);
     Column bucket = names.length == 0 ? lit(0) : pmod(hash(names), lit(WindowPages.BUCKETS));
@@ -172,7 +172,7 @@ public final class Aggregate {
     return Boolean.parseBoolean(in.sparkSession().conf().get("spark.sql.ansi.enabled"));
   }
 
-  /** What reports groups that have a value which cannot be computed: by their keys, and bounds in microseconds. */
+  /** Reports groups with a value that cannot be computed, by their keys and by bounds in microseconds. */
   static GroupErrors errors(JsonNode spec, Input input, List<String> keys, String... bounds) {
     StructType columns = new StructType();
     List<DataType> travels = new ArrayList<>();
@@ -198,8 +198,7 @@ public final class Aggregate {
     };
   }
 
-  /** {@code k0, k1, …}; without keys a constant, since Spark wants something to group by. */
-  /** {@code keySchema} and {@code g0, g1, …} as they travel. */
+  /** {@code keySchema} and {@code g0, g1, …} in wire form. */
   static StructType results(StructType keySchema, List<AggFunction> functions) {
     StructType schema = keySchema;
     for (int i = 0; i < functions.size(); i++) {

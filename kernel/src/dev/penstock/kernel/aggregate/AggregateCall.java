@@ -20,7 +20,7 @@ import org.apache.spark.sql.types.NullType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.YearMonthIntervalType;
 
-/** The description of one aggregate call while it is read: requests its columns from the input and builds its accumulators. */
+/** Reads the description of one aggregate call: requests its columns from the input and builds its accumulators. */
 final class AggregateCall {
   private final JsonNode spec;
   private final Input input;
@@ -45,7 +45,7 @@ final class AggregateCall {
     this.distinct = spec.path("distinct").asBoolean();
   }
 
-  /** Builds the accumulators; the other properties are known afterwards. */
+  /** Builds the accumulators. Call it before reading the other properties. */
   Accumulator.Factory factory() {
     return AggregateName.of(func).build(this);
   }
@@ -75,7 +75,7 @@ final class AggregateCall {
     return Input.text(spec, "fails");
   }
 
-  /** Folds all arguments, each cast to a type; null: as it is. */
+  /** Folds all arguments, each cast to a type; null: no cast. */
   Accumulator.Factory folded(DataType cast, Accumulator.Factory plain) {
     IntStream.range(0, args.size()).forEach(i -> arg(i, cast));
     return each(plain);
@@ -85,7 +85,7 @@ final class AggregateCall {
     return folded(DataTypes.DoubleType, () -> new Moments(kind));
   }
 
-  /** Folds the different values, with or without DISTINCT. */
+  /** Folds the distinct values, with or without DISTINCT. */
   Accumulator.Factory countDifferent() {
     arg(0, null);
     return different(Counting.Count::new);
@@ -95,7 +95,7 @@ final class AggregateCall {
     return distinct && !args.isEmpty() ? different(plain) : plain;
   }
 
-  /** {@code attempt}: an overflow is NULL. */
+  /** {@code attempt}: an overflow gives NULL. */
   Accumulator.Factory sum(boolean average, boolean attempt) {
     return each(summed(average, attempt ? Sums.Overflow.NULL : ansi ? Sums.Overflow.ERROR : Sums.Overflow.WRAP));
   }
@@ -119,7 +119,7 @@ final class AggregateCall {
     return () -> new Sums.Longs(kind, overflow);
   }
 
-  /** Of the last argument; the first is the value. */
+  /** The extremum of the last argument; the result is the first argument. */
   Accumulator.Factory extremum(boolean greatest) {
     IntStream.range(0, args.size()).forEach(i -> arg(i, null));
     DataType[] types = at.stream().map(input::type).toArray(DataType[]::new);
@@ -128,7 +128,7 @@ final class AggregateCall {
       Best.Keep keep = greatest ? Best.Keep.GREATEST : Best.Keep.LEAST;
       return () -> new Best(keep, true, types);
     }
-    // The compared argument first; among equal ones the smallest value.
+    // The compared argument first; among equal ones, the smallest value.
     OrderKey order = compared == 0
         ? keys(greatest, 0)
         : OrderKey.of(new OrderKey.Field(types[1], greatest, true), OrderKey.Field.asc(types[0]));
@@ -139,7 +139,7 @@ final class AggregateCall {
     return () -> new Bag(order, counted, skipNull, null, finish);
   }
 
-  /** With {@code filtered}, the last argument is NULL in rows that do not count. */
+  /** With {@code filtered}, rows whose last argument is NULL are ignored. */
   Accumulator.Factory recomputed() {
     boolean once = distinct;
     IntStream.range(0, args.size()).forEach(i -> arg(i, null));
@@ -152,7 +152,7 @@ final class AggregateCall {
     return () -> new Bag(order, all, skipNull, null, finish);
   }
 
-  /** All rows that have the extreme of the last argument. */
+  /** All rows with the extreme of the last argument. */
   Accumulator.Factory peers(boolean greatest) {
     if (!appendOnly) {
       throw new IllegalArgumentException(func + " is for append-only rows");
@@ -162,7 +162,7 @@ final class AggregateCall {
     return () -> new Peers(greatest, types);
   }
 
-  /** A second argument, if there is one, is NULL in rows that do not count. */
+  /** Rows whose second argument is NULL are ignored, if there is one. */
   Accumulator.Factory edge(boolean last) {
     IntStream.range(0, args.size()).forEach(i -> arg(i, null));
     arrival = true;
@@ -212,7 +212,7 @@ final class AggregateCall {
     return () -> new Bag(order, new int[] {0}, new int[] {0}, fractions, finish::of);
   }
 
-  /** Over all values of the one argument. */
+  /** Collects all values of the only argument. */
   Accumulator.Factory bag(BagResult finish) {
     arg(0, null);
     OrderKey order = within();

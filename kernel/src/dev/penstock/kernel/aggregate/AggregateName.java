@@ -43,7 +43,7 @@ enum AggregateName {
   PERCENTILE_APPROX(c -> c.percentile(null, Percentile::one)),
   ARRAY_AGG(c -> c.listing(Listing::array)),
   STRING_AGG(c -> c.listing(Listing::joined)),
-  /** The rows with the extreme of the last argument: how the operator Extremes is computed. */
+  /** The rows with the extreme of the last argument; the operator Extremes uses it. */
   ROWS_AT_MIN(c -> c.peers(false)),
   ROWS_AT_MAX(c -> c.peers(true)),
   /** Any function of Spark, over all rows of the group. */

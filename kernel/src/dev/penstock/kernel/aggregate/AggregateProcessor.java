@@ -17,7 +17,7 @@ import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
 
-/** Maintains the groups of an {@link Aggregate}, which has the contract. */
+/** Maintains the groups of an {@link Aggregate}; see there for the contract. */
 final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
 
@@ -32,8 +32,8 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private transient StateBytes.Out out;
 
   /**
-   * @param always a group, once it exists, stays when it has no rows
-   * @param punctual no row is late: one for a window that is due belongs to it, and closes it
+   * @param always a group, once it exists, remains even without rows
+   * @param punctual no row is late: rows for a window that is due belong to it, and it closes with them
    * @param errors reports groups with a value that cannot be computed; null if there can be none
    */
   AggregateProcessor(
@@ -141,7 +141,7 @@ final class AggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     return rows;
   }
 
-  /** Adds the row of a group, or reports the group if it has none. */
+  /** Adds the row of a group, or reports the group if a value cannot be computed. */
   private void add(List<Row> rows, Row key, Object[] results, long weight) {
     GroupErrors.Failed failed = errors == null ? null : GroupErrors.first(results);
     if (failed == null) {

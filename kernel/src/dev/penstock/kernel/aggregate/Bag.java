@@ -14,7 +14,7 @@ import java.util.function.Function;
  * The values of a group as an ordered multiset: for MODE, PERCENTILE and COLLECT_SET, and the basis of retractable MIN/MAX and
  * DISTINCT.
  *
- * <p>Each distinct value is held once with its count. Counts may be negative in a bag of changes; a result sees only
+ * <p>Each distinct value is held once with its count. Counts may be negative in a bag of changes; a result uses only
  * values whose count is above zero. Arguments after the counted ones are constants of the call (the fraction of a
  * percentile) and kept once.
  */

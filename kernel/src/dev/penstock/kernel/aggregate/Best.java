@@ -14,8 +14,8 @@ import org.apache.spark.sql.types.StringType;
 /**
  * MIN, MAX, MIN_BY, MAX_BY, FIRST, LAST and ANY_VALUE over rows that are never retracted: one row is kept.
  *
- * <p>Rows whose last argument (the one that is compared) is NULL are ignored by the first four, and by the others if
- * requested. Ties: MIN_BY and MAX_BY keep the row that came first.
+ * <p>The first four ignore rows whose last argument (the compared one) is NULL; the others do so if
+ * requested. Ties: MIN_BY and MAX_BY keep the first row to arrive.
  */
 final class Best implements Accumulator {
   enum Keep { LEAST, GREATEST, FIRST, LAST }

@@ -17,12 +17,12 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 
 /**
- * Pre-aggregates the rows of a partition per key before the shuffle.
+ * Pre-aggregates the rows of a task by key before the shuffle.
  *
  * <p>It emits the keys and one binary, the {@link Group} of the rows seen. Keys are normalised for comparison
- * (one zero, one NaN). The table is bounded: when it is full it is emitted and cleared, so a key can be emitted
- * several times. If the order of arrival matters, the binary starts with the partition and a number, which {@link #merge} sorts by:
- * partitions are merged in their order, whatever order the shuffle delivers them in.
+ * (one zero, one NaN). The table is bounded: when full it is emitted and cleared, so a key can be emitted
+ * several times. If the order of arrival matters, the binary starts with the partition and a number, by which {@link #merge} sorts,
+ * so partitions are merged in order even if the shuffle reorders them.
  */
 final class Combiner implements Adding {
   private static final long serialVersionUID = 1L;
@@ -47,7 +47,7 @@ final class Combiner implements Adding {
   }
 
   /**
-   * Aggregates per key and time, which is emitted after the keys; with a row to pass through ({@code rowAt} not -1) nothing is
+   * Aggregates per key and time, which is emitted after the keys; with a row to pass through ({@code row} not -1) nothing is
    * aggregated, and the row is emitted last.
    */
   Combiner byTime(int time, int row) {
@@ -56,7 +56,7 @@ final class Combiner implements Adding {
     return this;
   }
 
-  /** Aggregates per {@link Moment} as well, in these two columns, which are emitted after the time. */
+  /** Also aggregates per {@link Moment}, given by these two columns, which are emitted after the time. */
   Combiner byMoment(int lsn, int watermark) {
     lsnAt = lsn;
     watermarkAt = watermark;
@@ -165,7 +165,7 @@ final class Combiner implements Adding {
     return v instanceof byte[] b ? ByteBuffer.wrap(b) : Zero.positive(v);
   }
 
-  /** A key at a time; with a row it is only equal to itself. */
+  /** A key at a time; one with a row is only equal to itself. */
   private record Timed(Object key, long time, Moment moment, Row row) {
     @Override
     public boolean equals(Object other) {

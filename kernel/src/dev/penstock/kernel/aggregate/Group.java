@@ -18,7 +18,7 @@ final class Group {
     }
   }
 
-  /** An empty group whose large aggregates are only heads, see {@link Kept}. */
+  /** An empty group that has only the heads of its large aggregates, see {@link Kept}. */
   static Group kept(List<AggFunction> functions) {
     Group group = new Group(functions);
     for (int i = 0; i < group.accumulators.length; i++) {

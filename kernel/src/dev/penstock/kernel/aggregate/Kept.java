@@ -13,10 +13,10 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * An aggregate whose values are separate entries of the state store, so that the cost of a change does not depend on the size of the
+ * An aggregate whose values are separate entries of the state store, so the cost of a change does not depend on the size of the
  * group.
  *
- * <p>In addition to the values there is a head, a small accumulator that has the result and is stored with the group. A Kept is
+ * <p>Besides the values there is a head, a small accumulator that has the result and is stored with the group. A Kept is
  * opened once per processor and then works on the current grouping key.
  */
 interface Kept extends Serializable {
@@ -34,7 +34,7 @@ interface Kept extends Serializable {
 
   StructType COUNT = new StructType().add("n", DataTypes.LongType, false);
 
-  /** The result as an encoded key, or nothing; and the number of rows so far, which numbers them. */
+  /** The result as an encoded key, or nothing; and the number of rows so far, for numbering them. */
   final class Head implements Accumulator {
     private final OrderKey codec;
     private final int at;
@@ -134,7 +134,7 @@ interface Kept extends Serializable {
     }
   }
 
-  /** An aggregate over distinct values: a counted map, and the aggregate of its keys as the head. */
+  /** An aggregate over distinct values: a counted map, with the aggregate of its keys as the head. */
   final class Different implements Kept {
     private static final long serialVersionUID = 1L;
     private final OrderKey order;

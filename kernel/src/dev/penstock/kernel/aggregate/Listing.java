@@ -16,8 +16,8 @@ import java.util.function.Function;
 /**
  * The rows of a group in order of arrival: ARRAY_AGG, STRING_AGG, and FIRST/LAST if rows may be retracted.
  *
- * <p>A retraction removes the youngest of equal rows (for LAST the oldest, so that both ends stay as long as possible). A retraction that
- * arrives before its row (in the changes of one epoch) waits for it. With an order, rows are sorted by it, and equal ones by arrival.
+ * <p>A retraction removes the youngest of equal rows (for LAST the oldest, so that both ends remain as long as possible). A retraction that
+ * arrives before its row (in the changes of one epoch) waits for it. With an order, rows are sorted by it, then by arrival.
  * State: every row.
  */
 final class Listing implements Accumulator {
@@ -47,7 +47,7 @@ final class Listing implements Accumulator {
    * @param codec key over all arguments
    * @param order key over the arguments at {@code orderAt}, or null for arrival
    * @param separatorAt the argument that separates joined values, or -1
-   * @param distinct only the first of rows with the same first argument counts
+   * @param distinct of rows with the same first argument, only the first counts
    * @param takeOldest whether a retraction removes the oldest of equal rows
    */
   Listing(

@@ -11,8 +11,8 @@ import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.types.DataType;
 
 /**
- * All rows whose last argument is the largest, or the smallest, of all, as an array of structs of the
- * other arguments. Over rows that are never retracted.
+ * All rows with the largest, or smallest, last argument, as an array of structs of the
+ * other arguments; over rows that are never retracted.
  *
  * <p>Rows whose last argument is NULL are ignored. The array has no order. State: the rows of the result.
  */

@@ -9,8 +9,8 @@ import java.util.Map;
 /**
  * PERCENTILE, MEDIAN, PERCENTILE_CONT (between two values), PERCENTILE_DISC and APPROX_PERCENTILE (one of the values).
  *
- * <p>The fraction is a constant, or an array of constants, which returns an array. The order of the bag is the order of the
- * call, so DESC needs nothing here. Without a value the result is NULL.
+ * <p>The fraction is a constant, or an array of constants, which returns an array. The bag has the order of the
+ * call, so DESC needs no handling here. Without a value the result is NULL.
  */
 final class Percentile {
   private Percentile() {}

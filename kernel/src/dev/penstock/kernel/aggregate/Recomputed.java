@@ -28,9 +28,9 @@ import scala.Function1;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * An aggregate that has no incremental form: Spark's own implementation, over all rows of the group in the order of their values.
+ * An aggregate without an incremental form: Spark's own implementation, over all rows of the group, ordered by their values.
  *
- * <p>The arguments of a row travel and are kept in their wire types, which have Spark's internal values.
+ * <p>The arguments of a row are shuffled and stored in their wire types, whose values equal Spark's internal ones.
  */
 final class Recomputed implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -80,7 +80,7 @@ final class Recomputed implements Serializable {
     return new Recomputed(without(call instanceof Alias a ? a.child() : call, calls), calls, columns, inputs, Wire.type(output));
   }
 
-  /** The expression over the values of the aggregates in it, which are collected. */
+  /** The expression with each aggregate replaced by a reference to its value; the aggregates are added to {@code calls}. */
   private static Expression without(Expression e, List<AggregateFunction> calls) {
     if (e instanceof AggregateExpression a) {
       calls.add(a.aggregateFunction());
@@ -89,7 +89,7 @@ final class Recomputed implements Serializable {
     return mapped(e, child -> without(child, calls));
   }
 
-  /** The expression with the columns of a buffer, then those of a row, by their positions. */
+  /** The expression with the columns of a buffer, then those of a row, bound by position. */
   private static Expression bound(Expression e, List<? extends Expression> buffer, List<String> columns) {
     if (e instanceof AttributeReference a) {
       for (int i = 0; i < buffer.size(); i++) {

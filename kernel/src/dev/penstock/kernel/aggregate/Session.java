@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.StructType;
 /**
  * GROUP BY with a session window over a Z-set.
  *
- * <p>Sessions: per key, rows at most the gap apart (exactly the gap included) share a session, whose bounds are the first
+ * <p>Sessions: per key, rows at most the gap apart (inclusive) share a session, whose bounds are the first
  * time and the last time + gap, in micros. A row between two sessions merges them; a retraction can split one. Rows with a NULL time must
  * be filtered out before.
  *
@@ -28,21 +28,21 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>Late rows: a row is late if its session, formed with the open ones and the other rows of its commit, has closed at the watermark in
  * force when the row arrived, regardless of how commits are grouped into epochs. A closed session accepts no more rows: a row within its
- * gap whose own session is still open starts a new one. {@code lsn} and {@code before} are the two columns of a row's {@link Moment}; if
- * the rows come from an operator that has none, the watermark of the epoch counts. A retraction of a row whose session is removed is late
- * too. Late rows are emitted with {@code __late} true, their weight and {@code __row}, and NULL elsewhere; all others have {@code __late}
+ * gap whose own session would still be open starts a new one. {@code lsn} and {@code before} are the two columns of a row's {@link Moment}; for
+ * rows from an operator that has none, the watermark of the epoch counts. A retraction of a row whose session has been removed is also
+ * late. Late rows are emitted with {@code __late} true, their weight and {@code __row}, and NULL elsewhere; all others have {@code __late}
  * false and no {@code __row}.
  *
- * <p>Order inside a session: functions that otherwise depend on arrival (FIRST, ARRAY_AGG) use the time, and arrival at equal times.
+ * <p>Order inside a session: functions that otherwise depend on arrival (FIRST, ARRAY_AGG) order by time, then by arrival.
  * State: append-only, one accumulator per open session; otherwise one per distinct time of the open sessions. Each key is one
- * binary value, so for each key that an epoch touches, the cost is the size of its open sessions.
+ * binary value, so an epoch's cost for each key that it touches is the size of the key's open sessions.
  *
  * <p>Watermark in a chain: see {@link Aggregate}.
  */
 public final class Session {
   private Session() {}
 
-  /** The sessions described by {@code specJson} of {@code in}. */
+  /** Applies the sessions of {@code specJson} to {@code in}. */
   public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
     JsonNode spec = Input.parse(specJson);
     List<String> keyNames = Input.texts(spec, "keys");

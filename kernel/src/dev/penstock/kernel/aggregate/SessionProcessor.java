@@ -23,7 +23,7 @@ import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
 
-/** Maintains the open sessions of a {@link Session}, which has the contract. */
+/** Maintains the open sessions of a {@link Session}; see there for the contract. */
 final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
   private static final long NO_TIMER = Long.MIN_VALUE;
@@ -67,8 +67,8 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   /**
-   * Rows from {@code first} to {@code last}: a whole session, or those of one time. {@code sealed} is 0 while the session accepts rows, then a number
-   * that all spans of the session share: it is closed for new rows, and is emitted when the watermark of the query reaches its end.
+   * Rows from {@code first} to {@code last}: a whole session, or those of one time. {@code sealed} is 0 while the session accepts rows; then it is a number
+   * that all spans of the session share, and the session is emitted when the watermark of the query reaches its end.
    */
   private static final class Span {
     final long first;
@@ -87,7 +87,7 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
   /** The rows of one time in this epoch. */
   private static final class Arrival {
     final List<byte[]> parts = new ArrayList<>();
-    final List<Object[]> rows = new ArrayList<>(); // passed-through row and its own part
+    final List<Object[]> rows = new ArrayList<>(); // the passed-through row and the row's own part
     Group group;
   }
 
@@ -165,7 +165,7 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
     return out;
   }
 
-  /** Seals the sessions that have closed at a watermark: they accept no more rows. */
+  /** Seals the sessions that have closed at a watermark, so that they accept no more rows. */
   private void seal(Open open, long watermark) {
     long last = open.spans.stream().mapToLong(s -> s.sealed).max().orElse(0);
     for (Span session : sessions(open.spans)) {
@@ -180,7 +180,7 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** Removes the arrivals whose session, together with the open ones, has closed. */
+  /** Removes late arrivals: those whose session, formed with the open ones, has closed. */
   private void refuseLate(Row key, Open open, TreeMap<Long, Arrival> arrivals, long watermark, List<Row> out) {
     List<Span> all = new ArrayList<>(open.spans);
     all.removeIf(span -> span.sealed != 0);
@@ -228,7 +228,7 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
       arrival.group = combiner.merge(arrival.parts);
       Span there = appendOnly ? null : byTime.get(time);
       if (arrival.group.weight < 0 && (there == null || there.group.weight + arrival.group.weight < 0)) {
-        late(key, arrival, out); // the row that it retracts was dropped with its session
+        late(key, arrival, out); // the retracted row was removed with its session
       } else if (there != null) {
         there.group.merge(arrival.group);
       } else {
@@ -241,8 +241,8 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   /**
-   * Merges the spans of each session: those that are at most the gap apart, and those that were sealed together. A span that is not merged
-   * remains the same object. All times of a sealed session are before those of sessions that began after it was sealed.
+   * Merges the spans of each session: those at most the gap apart, and those sealed together. A span that is not merged
+   * remains the same object. All times of a sealed session are before those of sessions that started after it was sealed.
    */
   private List<Span> sessions(List<Span> spans) {
     List<Span> out = new ArrayList<>();
@@ -300,7 +300,7 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** Adds the row of a session, or reports the session if it has none. */
+  /** Adds the row of a session, or reports the session if a value cannot be computed. */
   private void add(Row key, Span session, Object[] results, long weight, List<Row> out) {
     long[] bounds = {session.first, session.last + gap};
     GroupErrors.Failed failed = errors == null ? null : GroupErrors.first(results);
@@ -355,7 +355,7 @@ final class SessionProcessor extends StatefulProcessor<Row, Row, Row> {
   private void save(Open open, List<Span> sessions, long watermark) {
     long next = sessions.stream().mapToLong(s -> due(s.last)).min().orElse(NO_TIMER);
     if (next != NO_TIMER) {
-      next = Math.max(next, watermark); // Spark would not find a timer that the watermark has passed
+      next = Math.max(next, watermark); // Spark ignores a timer that the watermark has passed
     }
     if (next != open.timer) {
       if (open.timer != NO_TIMER) {

@@ -7,9 +7,9 @@ import java.math.RoundingMode;
 import org.apache.spark.sql.types.DecimalType;
 
 /**
- * SUM and AVG. State of fixed size; NULLs are ignored; without a value the result is NULL.
+ * SUM and AVG, with state of fixed size. NULLs are ignored; without a value the result is NULL.
  *
- * <p>Integers are summed in 128 bits and decimals without bound: only the final value can overflow, so the order of insertions and retractions
+ * <p>Integers are summed in 128 bits and decimals without bound. Only the final value can overflow, so the order of insertions and retractions
  * does not matter. Doubles are summed as {@link DoubleDouble}; NaN and infinities are counted, so that
  * retracting them restores the finite sum.
  */

@@ -11,7 +11,7 @@ import org.apache.spark.sql.Row;
  * @param latenessMs how long a window stays open after its end
  */
 record WindowEnd(int at, long unit, long latenessMs) implements Serializable {
-  /** When the window at an ordinal of {@code key} closes (Unix ms); null: never. */
+  /** The watermark (Unix ms) at which the window at an ordinal of {@code key} closes; null: never. */
   Long due(Row key, int ordinal) {
     if (ordinal < 0 || key.isNullAt(ordinal)) {
       return null;

@@ -23,11 +23,11 @@ import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
 
 /**
- * Maintains the groups of an {@link Aggregate} in mode close, whose groups are removed with their window.
+ * Maintains the groups of an {@link Aggregate} in mode close, which are removed with their window.
  *
- * <p>The groups of a window in the same of {@value #BUCKETS} buckets form a page: one value of the state store with one
- * timer, however many groups it has, because the store and its timers cost more than a group does. A page of more than {@value #MOST}
- * groups stores them as entries of a map instead, so that a change never rewrites more than a page.
+ * <p>The groups of a window are hashed into {@value #BUCKETS} buckets. Each bucket is a page: one value of the state store with one
+ * timer, however many groups it has, because a value and a timer cost more than the work on a group. A page of more than {@value #MOST}
+ * groups stores them as entries of a map instead, so a change never rewrites more than a page.
  */
 final class WindowPages extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
@@ -52,7 +52,7 @@ final class WindowPages extends StatefulProcessor<Row, Row, Row> {
   /**
    * @param others key over the grouping columns other than the window's end
    * @param at their ordinals in the input rows
-   * @param punctual no row is late: one for a window that is due belongs to it, and closes it
+   * @param punctual no row is late: rows for a window that is due belong to it, and it closes with them
    */
   WindowPages(
       Combiner combiner, List<AggFunction> functions, WindowEnd end, boolean punctual, OrderKey others, int[] at,
@@ -139,7 +139,7 @@ final class WindowPages extends StatefulProcessor<Row, Row, Row> {
     return scala.jdk.javaapi.CollectionConverters.asScala(closed.iterator());
   }
 
-  /** Emits the row of a group, or reports the group if it has none. */
+  /** Emits the row of a group, or reports the group if a value cannot be computed. */
   private void close(Row key, byte[] name, Group group, List<Row> closed) {
     Object[] rest = others.decode(name);
     Object[] results = group.results();
@@ -162,7 +162,7 @@ final class WindowPages extends StatefulProcessor<Row, Row, Row> {
     void visit(byte[] name, byte[] group);
   }
 
-  /** The page of the current key, as read and then changed. */
+  /** The page of the current key, with changes. */
   private final class Page {
     /** Null if the groups are in the map. */
     private Map<ByteBuffer, byte[]> entries = new LinkedHashMap<>();

@@ -10,11 +10,11 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * One try at a row: the condition under which a query wants the row and the columns it makes of it. If one of them fails, the query does not
+ * A filter and projection applied to a row: if the condition or a column fails, the query does not
  * get the row, and the row is reported.
  *
- * <p>Spec: {@code channel} (the number of the job's {@link ErrorChannel}; missing: rows that fail are dropped without a word), {@code
- * member} (true in a query that shares a job: its errors go through {@link MemberErrors}), {@code names} (of the input's columns, as users know them, in the order in which they are told; others are not), {@code texts} (of the columns' expressions, in their order; null
+ * <p>Spec: {@code channel} (the number of the job's {@link ErrorChannel}; missing: rows that fail are dropped silently), {@code
+ * member} (true in a query that shares a job: its errors go through {@link MemberErrors}), {@code names} (user-visible names of the input columns that are reported, in order), {@code texts} (of the columns' expressions, in order; null
  * for those that cannot fail), {@code condition} (its text).
  */
 final class Attempt implements Serializable {
@@ -37,7 +37,7 @@ final class Attempt implements Serializable {
     spec.path("texts").forEach(text -> texts.add(text.asText("")));
   }
 
-  /** Whether anybody hears of a row that fails. */
+  /** Whether rows that fail are reported. */
   boolean reports() {
     return channel != null || member;
   }

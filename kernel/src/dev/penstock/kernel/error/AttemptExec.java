@@ -32,9 +32,8 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * A filter and a projection in which a row may fail.
  *
- * <p>It generates the code that Spark's own filter and projection would, inside {@code try}: a row that does not fail costs nothing extra. {@link
- * Failures}
- * reports a row that fails.
+ * <p>It generates the same code as Spark's filter and projection, inside {@code try}, so a row that does not fail costs nothing extra. {@link
+ * Failures} reports a row that fails.
  */
 public final class AttemptExec extends ExecNode implements CodegenSupport {
   private static final long serialVersionUID = 1L;
@@ -72,7 +71,7 @@ public final class AttemptExec extends ExecNode implements CodegenSupport {
     return ((CodegenSupport) child()).produce(context, this);
   }
 
-  /** Columns that are passed through unchanged, and once, need not be evaluated before. */
+  /** Columns that are passed through once, unchanged, need not be evaluated first. */
   @Override
   public AttributeSet usedInputs() {
     List<Expression> used = new ArrayList<>(CollectionConverters.asJava(columns));
@@ -147,7 +146,7 @@ public final class AttemptExec extends ExecNode implements CodegenSupport {
         .toString();
   }
 
-  /** The code that reports a row; it evaluates columns of the row that were not needed so far. */
+  /** The code that reports a row; it evaluates the columns that were not needed so far. */
   private static String telling(
       CodegenContext context, Seq<ExprCode> input, String failures, String error) {
     String values = context.freshName("row");

@@ -9,15 +9,15 @@ import org.apache.spark.sql.catalyst.plans.logical.SupportsNonDeterministicExpre
 import scala.collection.immutable.Seq;
 
 /**
- * A filter and a projection that no row can fail; see {@link AttemptExec}. It is opaque to the optimizer: expressions that can fail are neither
- * moved out of it nor into it.
+ * A filter and a projection in which a failing row does not fail the query; see {@link AttemptExec}. It is opaque to the optimizer: expressions that can fail are
+ * moved neither out of it nor into it.
  */
 public final class AttemptPlan extends PlanNode implements SupportsNonDeterministicExpression {
   private final Attempt attempt;
   private final Expression condition;
   private final Seq<Expression> columns;
 
-  /** @param columns without their names: Spark drops names in nodes that it does not know */
+  /** @param columns without their names, because Spark drops names in nodes that it does not know */
   public AttemptPlan(
       Attempt attempt, Expression condition, Seq<Expression> columns, Seq<Attribute> output, LogicalPlan child) {
     super(output, child);
@@ -38,7 +38,7 @@ public final class AttemptPlan extends PlanNode implements SupportsNonDeterminis
     return columns;
   }
 
-  /** All columns of the child: the report of a row that failed shows them. */
+  /** All columns of the child, because the report of a failed row shows them. */
   @Override
   public AttributeSet references() {
     return child().outputSet();

@@ -22,7 +22,7 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Filters and projections whose expressions may fail for a row. If none of them can ({@link Fallible}), the frame is the plain one; otherwise a
+ * Filters and projections whose expressions may fail for a row. If none can ({@link Fallible}), the plan is Spark's own; otherwise a
  * failing row is dropped and reported to the job's {@link ErrorChannel}.
  */
 public final class Attempts {
@@ -33,7 +33,7 @@ public final class Attempts {
     return plan(frame) instanceof AttemptPlan;
   }
 
-  /** Chosen columns of a frame. The spec is that of an {@link Attempt}. */
+  /** Selects columns of a frame. The spec is that of an {@link Attempt}. */
   public static Dataset<Row> select(Dataset<Row> in, List<Column> columns, String spec) {
     Dataset<Row> plain = in.select(columns.toArray(new Column[0]));
     if (!(plan(plain) instanceof Project project) || project.child() != plan(in)) {

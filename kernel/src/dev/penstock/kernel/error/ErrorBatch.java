@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils$;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Errors as one Arrow record-batch message: expression, error, row, {@code __weight}. */
+/** Encodes errors as one Arrow record-batch message: expression, error, row, {@code __weight}. */
 final class ErrorBatch {
   private static final StructType SCHEMA = new StructType()
       .add("expression", DataTypes.StringType)

@@ -21,20 +21,20 @@ import org.apache.spark.util.TaskFailureListener;
 import scala.Option;
 
 /**
- * Carries the errors of a job's rows from the tasks to the sink. It is separate from the rows: operators that cannot fail are not involved.
+ * Carries the errors of a job's rows from the tasks to the sink. It is separate from the rows, so operators that cannot fail are not involved.
  *
- * <p>Each task reports what failed in it; the driver keeps the reports by stage and partition, so that a task that runs again replaces its report. The
- * sink drains the reports of an epoch when it commits the epoch, which is after all its tasks have reported. A task keeps
- * at most {@value #INLINE_BYTES} bytes; the rest goes to files in the job's folder of outputs.
+ * <p>Each task reports its failures. The driver keeps the reports by stage and partition, so a retried task replaces its report. The
+ * sink drains the reports of an epoch when it commits the epoch, after all its tasks have reported. A task keeps
+ * at most {@value #INLINE_BYTES} bytes in memory; the rest goes to files in the job's output folder.
  */
 public final class ErrorChannel extends AccumulatorV2<ErrorChannel.Failure, Long> {
   private static final long serialVersionUID = 1L;
   private static final int INLINE_BYTES = 1 << 20;
-  /** The property with the batch id that a query's tasks run. */
+  /** The property with the batch id of a query's tasks. */
   private static final String EPOCH = "streaming.sql.batchId";
   private static final Map<Long, WeakReference<ErrorChannel>> ALL = new ConcurrentHashMap<>();
 
-  /** Where a report comes from. */
+  /** The origin of a report. */
   private record Place(int stage, int partition) implements Serializable {}
 
   /** The failed expression of a query of the job, the reason, and the row (as JSON). */
@@ -104,20 +104,20 @@ public final class ErrorChannel extends AccumulatorV2<ErrorChannel.Failure, Long
     return channel;
   }
 
-  /** The channel of this number; null if there is none, as outside of queries. */
+  /** The channel with this id; null if there is none, as outside of queries. */
   public static ErrorChannel of(long id) {
     WeakReference<ErrorChannel> found = ALL.get(id);
     return found == null ? null : found.get();
   }
 
-  /** Begins a run of the job, whose tasks write large reports to a folder. Reports of a run that failed are forgotten. */
+  /** Starts a run of the job, whose tasks write large reports to a folder. Discards the reports of a failed run. */
   public synchronized void open(String outputs) {
     reports.values().forEach(Report::discard);
     reports.clear();
     folder = outputs;
   }
 
-  /** A channel for what the driver itself does for an epoch; what it has is then merged into this one. */
+  /** A separate channel for the driver's own work on an epoch; merge it into this one afterwards. */
   public synchronized ErrorChannel apart(long epoch) {
     ErrorChannel own = new ErrorChannel(new HashMap<>(), folder);
     own.mine = new Report(0, epoch);
@@ -193,7 +193,7 @@ public final class ErrorChannel extends AccumulatorV2<ErrorChannel.Failure, Long
       try {
         Files.deleteIfExists(Path.of(part.path));
       } catch (IOException e) {
-        // The folder of a job's outputs is swept when the database is opened.
+        // Opening the database cleans the job's output folder.
       }
     }
   }
@@ -203,7 +203,7 @@ public final class ErrorChannel extends AccumulatorV2<ErrorChannel.Failure, Long
     ((ErrorChannel) other).reports.forEach((place, report) -> reports.merge(place, report, ErrorChannel::merged));
   }
 
-  /** The later of two attempts of a task counts; an attempt may report through several copies of the channel. */
+  /** Keeps the later of two attempts of a task; merges the reports of one attempt, which may use several copies of the channel. */
   private static Report merged(Report a, Report b) {
     if (a.attempt != b.attempt) {
       Report older = a.attempt < b.attempt ? a : b;

@@ -10,12 +10,12 @@ public final class ErrorText {
   private static final Pattern NOISE =
       Pattern.compile("\\s*SQLSTATE: \\w+|\\s*If necessary set \"?[\\w.]+\"? to \"?false\"? to bypass this error\\.?");
 
-  /** Bytes are shown by their address, which is another one when the row is retracted. */
+  /** Matches byte arrays, which Java prints with a hash code that differs when the row is retracted. */
   private static final Pattern BYTES = Pattern.compile("\\[B@[0-9a-f]+");
 
   private ErrorText() {}
 
-  /** The message for an error of an expression. An exception that ends the task is rethrown. */
+  /** The message for an error of an expression. Rethrows an exception that ends the task. */
   public static String of(Exception error) {
     if (error instanceof InterruptedException || error instanceof TaskKilledException
         || Thread.currentThread().isInterrupted()) {

@@ -10,10 +10,10 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Finds out which expression of an {@link Attempt} fails for a row, and reports it.
+ * Finds which expression of an {@link Attempt} fails for a row, and reports it.
  *
- * <p>The expressions are evaluated again, one by one and without generated code. So the report of a row does not depend on the code that
- * it failed in, and its retraction cancels the report of its insertion.
+ * <p>It evaluates the expressions again, one by one and without generated code. So the report of a row does not depend on the code
+ * that failed, and the report of its retraction cancels that of its insertion.
  */
 public final class Failures implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -39,7 +39,7 @@ public final class Failures implements Serializable {
     text = new RowText(schema, attempt.names);
   }
 
-  /** Reports that the attempt at a row, given as Spark keeps its values, has ended with an error. */
+  /** Reports a failed row, given by its values in Spark's internal form. */
   public void report(Exception error, Object[] values) {
     report(error, new GenericInternalRow(values));
   }

@@ -62,8 +62,8 @@ import org.apache.spark.sql.types.TimestampType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Decides which expressions can fail for a row. An expression is safe only if it is known to be, by its class or by its class and types. All
- * others can fail, including user-defined functions; guarding one too many costs little.
+ * Decides which expressions can fail for a row. An expression is safe only if its class, or its class and types, is known to be. All
+ * others may fail, including user-defined functions; guarding one too many costs little.
  */
 public final class Fallible {
   private static final String SPARK = "org.apache.spark.sql.catalyst.expressions.";
@@ -79,7 +79,7 @@ public final class Fallible {
       "And", "Or", "Not", "IsNull", "IsNotNull", "IsNaN", "EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual",
       "GreaterThan", "GreaterThanOrEqual", "In", "InSet", "Coalesce", "If", "CaseWhen", "NaNvl", "Greatest", "Least",
       "AtLeastNNonNulls", "StartsWith", "EndsWith", "Contains",
-      // Numbers that have no bounds, and bits.
+      // Unbounded numbers, and bits.
       "Sqrt", "Cbrt", "Exp", "Expm1", "Log", "Log10", "Log2", "Log1p", "Logarithm", "Pow", "Hypot", "Sin", "Cos", "Tan",
       "Asin", "Acos", "Atan", "Atan2", "Sinh", "Cosh", "Tanh", "Signum", "Rint", "ToDegrees", "ToRadians", "Pi",
       "EulerNumber", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitwiseCount", "ShiftLeft", "ShiftRight",
@@ -89,7 +89,7 @@ public final class Fallible {
       "StringTrim", "StringTrimLeft", "StringTrimRight", "StringReplace", "StringTranslate", "StringInstr",
       "StringLocate", "Ascii", "Levenshtein", "SoundEx", "Md5", "Sha1", "Sha2", "Crc32", "XxHash64", "Murmur3Hash",
       "Hex", "Base64", "GetJsonObject",
-      // Dates and times, as far as they cannot leave their range.
+      // Dates and times that cannot leave their range.
       "Year", "Quarter", "Month", "DayOfMonth", "DayOfWeek", "WeekDay", "DayOfYear", "WeekOfYear", "Hour", "Minute",
       "Second", "DateDiff", "DateAdd", "DateSub", "UnixMicros", "UnixMillis", "UnixSeconds", "UnixDate",
       "DateFromUnixDate", "MicrosToTimestamp", "TruncTimestamp", "TruncDate",
@@ -127,13 +127,13 @@ public final class Fallible {
 
   /**
    * The expression with all common subexpressions inlined. Spark evaluates common subexpressions before the node that has
-   * the expression; here every place evaluates them, so that a failure can be caught.
+   * the expression; here they are evaluated in place, so that a failure can be caught.
    */
   static Expression inlined(Expression e) {
     return inlined(e, new HashMap<>(), false);
   }
 
-  /** {@code asIs}: bytes that are not UTF-8 are the business of the function that takes the text. */
+  /** {@code asIs}: the enclosing function handles bytes that are not UTF-8. */
   private static Expression inlined(Expression e, Map<Object, Expression> shared, boolean asIs) {
     if (e instanceof RuntimeReplaceable replaceable) {
       return inlined(replaceable.replacement(), shared, asIs || aboutUtf8(e));
@@ -162,7 +162,7 @@ public final class Fallible {
         || e instanceof ValidateUTF8;
   }
 
-  /** Whether bytes become a text. Spark takes any bytes; the log and the view store hold only UTF-8. */
+  /** Whether the cast turns bytes into a string. Spark accepts any bytes; the log and the view store hold only UTF-8. */
   private static boolean fromBytes(Cast cast) {
     return cast.child().dataType() instanceof BinaryType && cast.dataType() instanceof StringType;
   }
@@ -304,7 +304,7 @@ public final class Fallible {
     return value == null || value.toString().matches("-?0+(\\.0+)?(E-?\\d+)?");
   }
 
-  /** The smallest and the largest value of an integer expression; null if it can overflow its type, or is not an integer. */
+  /** The smallest and largest value of an integer expression; null if it can overflow its type or is not an integer. */
   private static BigInteger[] range(Expression e) {
     BigInteger[] whole = range(e.dataType());
     if (whole == null) {

@@ -11,7 +11,7 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Reports groups, or rows, with a value that cannot be computed.
  *
- * <p>An operator has {@link Failed} in place of such a value. Instead of retracting and inserting the row, it reports: so the error exists
+ * <p>An operator has {@link Failed} in place of such a value. Instead of inserting and retracting the row, it reports the error and its retraction, so the error exists
  * as long as the value cannot be computed.
  */
 public final class GroupErrors implements Serializable {
@@ -31,10 +31,10 @@ public final class GroupErrors implements Serializable {
   }
 
   /**
-   * The reports of an operator; null if the spec is, because none of its values can fail.
+   * The reporter of an operator; null if the spec is null, because none of its values can fail.
    *
-   * @param columns what a group is told by, with types in which the values of Spark's rows are those that travel
-   * @param travels the types in which their values travel
+   * @param columns the columns that identify a group, with types whose internal values equal the wire values
+   * @param travels their wire types
    */
   public static GroupErrors of(JsonNode spec, StructType columns, DataType[] travels) {
     return spec == null || spec.isNull() || spec.isMissingNode()
@@ -51,7 +51,7 @@ public final class GroupErrors implements Serializable {
     return null;
   }
 
-  /** Reports a group, of which {@code column} gives the columns by their number, as they travel. */
+  /** Reports a group; {@code column} gives its columns by ordinal, in wire form. */
   public void report(Failed failed, IntFunction<Object> column, long weight) {
     if (!attempt.reports()) {
       return;

@@ -1,8 +1,8 @@
 package dev.penstock.kernel.error;
 
 /**
- * Errors of the queries of a shared job. Their code outlives the task that it runs in, and the place of a query in its job is not known when it is compiled;
- * so the task says for whom it works.
+ * Errors of the queries of a shared job. A query's code outlives the tasks that run it, and its slot in the job is unknown when it is compiled,
+ * so the task sets the query that it works for.
  */
 public final class MemberErrors {
   private record Turn(ErrorChannel channel, int slot) {}
@@ -11,7 +11,7 @@ public final class MemberErrors {
 
   private MemberErrors() {}
 
-  /** From here on this thread works for a query. */
+  /** Sets the query that this thread works for. */
   public static void begin(ErrorChannel channel, int slot) {
     NOW.set(new Turn(channel, slot));
   }

@@ -37,7 +37,7 @@ abstract class OfOne extends Expression implements CodegenFallback, Serializable
     return over(children.head());
   }
 
-  /** Spark's own copies by reflection, for which there is no public constructor. */
+  /** Spark's own clone uses reflection, which needs a public constructor. */
   @Override
   public Expression clone() {
     return over((Expression) child.clone());

@@ -34,12 +34,12 @@ public final class PairErrors implements Serializable {
     rightColumns = right.size();
   }
 
-  /** The reports of an operator over rows of these columns; null if the spec is, because no row can fail. */
+  /** The reporter of an operator over rows of these columns; null if the spec is null, because no row can fail. */
   public static PairErrors of(JsonNode spec, StructType left, StructType right) {
     return spec == null || spec.isNull() || spec.isMissingNode() ? null : new PairErrors(new Attempt(spec), left, right);
   }
 
-  /** Reports an expression that has failed for a pair of rows; {@code right} is null where it is of the left row alone. */
+  /** Reports an expression that has failed for a pair of rows; {@code right} is null if it only uses the left row. */
   public void report(String expression, Exception error, byte[] left, byte[] right, long weight) {
     String told = ErrorText.of(error);
     if (attempt.reports()) {

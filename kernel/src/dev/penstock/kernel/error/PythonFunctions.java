@@ -18,7 +18,7 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * <p>Spark runs Python functions before the node that calls them, for all rows, even if the call is in a CASE branch that is not
  * taken; an exception there fails the job. So such a function returns a struct of its value and its error, and {@link PythonResult} fails where the
- * value is used. An argument that can fail is passed to it in the same form ({@link Caught}), and its error is returned.
+ * value is used. An argument that can fail is passed in the same form ({@link Caught}), and the function returns its error.
  */
 public final class PythonFunctions {
   private PythonFunctions() {}

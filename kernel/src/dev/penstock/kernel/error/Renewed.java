@@ -5,8 +5,8 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.types.DataType;
 
 /**
- * An expression with state of its own that can fail. Spark ends the task in which one fails; here the next row follows, and finds a fresh copy. A map
- * with a key twice, for example, would leave its keys to the map of the next row.
+ * A stateful expression that can fail. In Spark a failure ends the task; here processing continues with the next row, which needs a fresh copy. For example, a map
+ * with a duplicate key would leave its keys to the map of the next row.
  */
 final class Renewed extends OfOne implements Fallible.Failing {
   private static final long serialVersionUID = 1L;

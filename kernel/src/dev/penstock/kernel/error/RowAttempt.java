@@ -28,9 +28,9 @@ public final class RowAttempt implements Serializable {
   private final Attempt attempt;
   private final Expression wanted;
   private final ArrayList<Expression> columns;
-  /** What makes the row that is tried, and is shown if it fails, of the row that is given; null: it is that row. */
+  /** Computes the row that is attempted, and reported if it fails, from the input row; null: they are the same. */
   private final ArrayList<NamedExpression> before;
-  /** The columns that come out, over what {@code columns} read; each of {@code columns} that can fail is one of them. */
+  /** The output columns, over the inputs of {@code columns}; they include each of {@code columns} that can fail. */
   private final ArrayList<Expression> after;
   private transient BasePredicate condition;
   private transient UnsafeProjection projection;
@@ -50,13 +50,13 @@ public final class RowAttempt implements Serializable {
     this.after = new ArrayList<>(after);
   }
 
-  /** The same attempt at rows of which these columns make what it reads. They cost nothing, and cannot fail. */
+  /** The same attempt, over rows from which these columns compute its input. They must cost nothing and not fail. */
   public RowAttempt over(List<NamedExpression> below) {
     return new RowAttempt(attempt, wanted, columns, below, after);
   }
 
   /**
-   * The same attempt, of whose columns these columns are made, which know them by these attributes; null if an expression would be evaluated more often or not at all, and so fail
+   * The same attempt, followed by a projection that refers to its columns by these attributes; null if an expression would be evaluated more often or not at all, and so fail
    * for other rows.
    */
   public RowAttempt then(List<? extends Expression> above, List<Attribute> attributes) {
@@ -122,7 +122,7 @@ public final class RowAttempt implements Serializable {
     return expressions.stream().map(e -> Nodes.bound((Expression) e, input)).toList();
   }
 
-  /** The columns, which the next call overwrites; null if the row is not wanted, or has failed and is reported. */
+  /** The output row, which the next call overwrites; null if the row is filtered out, or has failed and been reported. */
   public InternalRow apply(InternalRow row) {
     try {
       return condition.eval(row) ? projection.apply(row) : null;
@@ -132,7 +132,7 @@ public final class RowAttempt implements Serializable {
     }
   }
 
-  /** What becomes of rows, each until the next one is asked for. */
+  /** Applies the attempt to rows; each result is valid until the next one is fetched. */
   Iterator<InternalRow> over(Iterator<InternalRow> rows) {
     return new Iterator<>() {
       private InternalRow next;

@@ -50,7 +50,7 @@ final class RowText implements Serializable {
     try {
       return String.valueOf(json.evaluate(new GenericInternalRow(values)));
     } catch (RuntimeException e) {
-      // A type without a JSON form; its partial output must not leak into the next text.
+      // The type has no JSON form; its partial output must not leak into the next text.
       json = null;
       ObjectNode texts = new ObjectMapper().createObjectNode();
       for (int i = 0; i < values.length; i++) {

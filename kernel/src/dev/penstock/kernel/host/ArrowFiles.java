@@ -40,7 +40,7 @@ import org.apache.spark.util.TaskCompletionListener;
 
 /**
  * The inputs and the result of a one-shot query as Arrow files. Tasks read and write them a batch at a time, so neither has to fit into
- * the heap of the driver. Requires that tasks share a disk with Python.
+ * the driver's heap. Tasks must share a disk with Python.
  */
 public final class ArrowFiles {
   private static final long BATCH_BYTES = 4 << 20;
@@ -52,7 +52,7 @@ public final class ArrowFiles {
   /**
    * Runs a query. Each task that has rows writes one Arrow stream into {@code folder}.
    *
-   * @param limit the maximum total size of the files in bytes; the task that exceeds it fails with {@link ResultTooLarge}
+   * @param limit the maximum total size of the files in bytes; a task that exceeds it fails with {@link ResultTooLarge}
    * @return the names of the files in the order of the result, one per line
    */
   public static String write(Dataset<Row> query, String folder, long limit) {
@@ -117,7 +117,7 @@ public final class ArrowFiles {
             count = 0;
             check = 1;
           } else {
-            // Summing the column sizes costs as much as a row or two; a batch of wide rows must not grow far past its limit.
+            // Summing the column sizes costs as much as a row or two, and a batch of wide rows must not exceed its limit by much.
             long fit = (BATCH_BYTES - size) / Math.max(1, size / count);
             check = count + (int) Math.max(1, Math.min(CHECK_ROWS, fit / 2));
           }
@@ -204,7 +204,7 @@ public final class ArrowFiles {
         }
         ColumnVector[] columns = root.getFieldVectors().stream().map(ArrowColumnVector::new).toArray(ColumnVector[]::new);
         Iterator<InternalRow> stored = new ColumnarBatch(columns, root.getRowCount()).rowIterator();
-        // Generated code reads the elements of an array in place, and Arrow refuses to read a NULL.
+        // Generated code reads array elements in place, and Arrow refuses to read a NULL.
         rows = scala.jdk.javaapi.CollectionConverters.asJava(
             scala.jdk.javaapi.CollectionConverters.asScala(stored).map(row -> (InternalRow) copy.apply(row)));
       }

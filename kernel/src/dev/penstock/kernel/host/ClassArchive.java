@@ -6,8 +6,8 @@ import java.util.regex.Pattern;
 import javax.management.ObjectName;
 
 /**
- * Writes the classes that this JVM has loaded to an archive, from which the next JVM maps them, parsed and verified. Loading classes from jars
- * is most of the time that Spark needs to start and to plan its first query.
+ * Writes the classes that this JVM has loaded to an archive, from which the next JVM maps them, parsed and verified. Spark spends most of
+ * its start-up and first planning on loading classes from jars.
  */
 public final class ClassArchive {
 
@@ -23,17 +23,17 @@ public final class ClassArchive {
   }
 
   /**
-   * Links every class that is loaded. The JVM leaves out those that are not: a third of them, because a class that others only mention is
-   * loaded and not linked.
+   * Links every loaded class. The JVM omits unlinked ones, which are a third, because a class that others only refer to is
+   * loaded but not linked.
    */
   private static void link() throws Exception {
     Matcher loaded = LOADED.matcher(command("vmClassHierarchy"));
     while (loaded.find()) {
       try {
-        // Asking for its members links a class, and does not initialize it.
+        // Reading its members links a class without initializing it.
         Class.forName(loaded.group(1), false, ClassLoader.getSystemClassLoader()).getDeclaredConstructors();
       } catch (ClassNotFoundException | LinkageError e) {
-        // Of another loader, or it mentions a class that no jar has: it stays out of the archive.
+        // It has another loader, or refers to a class that no jar has: leave it out of the archive.
       }
     }
   }

@@ -8,7 +8,7 @@ public final class CpuTime {
 
   private CpuTime() {}
 
-  /** In milliseconds; -1 if the system does not tell. */
+  /** In milliseconds; -1 if the system does not report it. */
   public static long ms() {
     OperatingSystemMXBean system = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
     long nanos = system.getProcessCpuTime();

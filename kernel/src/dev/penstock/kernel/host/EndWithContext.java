@@ -10,7 +10,7 @@ import org.apache.spark.scheduler.SparkListenerApplicationEnd;
 public final class EndWithContext extends SparkListener {
   private static final int EXIT_CODE = 86;
 
-  /** The caller that stopped the context may have a last call to make. */
+  /** Lets the caller that stopped the context finish its last calls. */
   private static final long GRACE_MS = 3000;
 
   @Override

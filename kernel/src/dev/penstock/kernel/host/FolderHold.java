@@ -7,7 +7,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 
 /**
- * This JVM's lock on a database folder. When Python is killed, its JVM lives a little longer and may still write a checkpoint; the
+ * This JVM's lock on a database folder. When Python is killed, its JVM survives it briefly and may still write a checkpoint; the
  * next process waits here until that JVM has exited.
  */
 public final class FolderHold {

@@ -8,8 +8,8 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapreduce.util.ConfigUtil;
 
 /**
- * Reduces Hadoop's settings. Spark copies, serialises and broadcasts all of them for every stateful operator in every epoch, and two
- * thirds are defaults of YARN and MapReduce, which are unused unless Spark runs on YARN.
+ * Reduces Hadoop's settings. Spark copies, serialises and broadcasts all of them for every stateful operator in every epoch. Two
+ * thirds are defaults of YARN and MapReduce, which are only used if Spark runs on YARN.
  */
 public final class HadoopSettings {
   private static final Set<String> DEFAULTS = Set.of("yarn-default.xml", "mapred-default.xml");
@@ -18,7 +18,7 @@ public final class HadoopSettings {
 
   /** Drops the settings that come only from these defaults. */
   public static void withoutYarn(Configuration settings) {
-    // Otherwise the first use of a class that needs them would add them to all existing settings.
+    // Load them now: otherwise the first class that needs them would add them to all existing settings.
     ConfigUtil.loadResources();
     List<String> dropped = new ArrayList<>();
     for (Map.Entry<String, String> setting : settings) {

@@ -8,7 +8,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 
 /**
- * Loads what the first statement and the first epoch need, on a thread of its own, while Spark's context starts: the tables of the SQL parser,
+ * Loads, on its own thread while Spark's context starts, what the first statement and epoch need: the tables of the SQL parser,
  * RocksDB's library, the compiler of generated code. It only affects speed.
  */
 public final class Preload {
@@ -28,7 +28,7 @@ public final class Preload {
     try {
       step.run();
     } catch (Exception | LinkageError e) {
-      // Whoever needs it tries again, and reports the error.
+      // The first use tries again and reports the error.
     }
   }
 

@@ -19,7 +19,7 @@ import org.apache.hadoop.fs.Seekable;
 /**
  * Files of a checkpoint that end with their checksum: offsets, commits, and the change logs and schemas of state. Snapshots of state have checksums of their own.
  *
- * <p>A job whose folder has a file {@code sealed} has written all of them so. One without comes from an earlier version, and so may its files.
+ * <p>In a job whose folder has a file {@code sealed}, all of them have a checksum. A job without it was created by an earlier version, and its files may have none.
  */
 final class Sealed {
   private static final int MAGIC = 0x50534B63;
@@ -46,7 +46,7 @@ final class Sealed {
     return false;
   }
 
-  /** What is written to it goes to a file, and at the end the checksum. */
+  /** Writes a file, then its checksum. */
   static final class Output extends FilterOutputStream {
     private final CRC32C sum = new CRC32C();
 
@@ -71,7 +71,7 @@ final class Sealed {
     }
   }
 
-  /** A file without its checksum, which has been verified. */
+  /** Opens the content of a file after verifying its checksum. */
   static FSDataInputStream open(Path file) throws IOException {
     FileChannel channel = FileChannel.open(file, StandardOpenOption.READ);
     try {
@@ -82,7 +82,7 @@ final class Sealed {
     }
   }
 
-  /** How long the content is. */
+  /** Verifies the checksum; returns the length of the content. */
   private static long verified(Path file, FileChannel channel) throws IOException {
     long size = channel.size();
     ByteBuffer seal = ByteBuffer.allocate(LENGTH);

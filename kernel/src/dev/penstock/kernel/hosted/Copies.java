@@ -8,7 +8,7 @@ import java.io.ObjectOutputStream;
 import java.io.ObjectStreamClass;
 import java.io.UncheckedIOException;
 
-/** Copies of a query's code: what is compiled for one thread is not in them. */
+/** Copies of a query's code, without the parts that are compiled for one thread. */
 final class Copies {
   private Copies() {}
 

@@ -21,12 +21,12 @@ import scala.Option;
 import scala.math.BigDecimal;
 
 /**
- * Tasks that the driver runs itself where it is the only executor. They need no job of Spark's: to plan, serialise, schedule and report one takes longer than the tasks of a small epoch.
+ * Runs tasks in the driver when it is the only executor. They need no Spark job: planning, serialising, scheduling and reporting one takes longer than the tasks of a small epoch.
  *
- * <p>They are in one process, as they would be otherwise, and at most as many run at a time as Spark would run. A task finds the context that it would have in Spark.
+ * <p>Tasks run in the same process as Spark's would, at most as many at a time. A task has the context that it would have in Spark.
  */
 final class DriverTasks {
-  /** Spark's own tasks have numbers from 0 on. */
+  /** Counts down: Spark numbers its own tasks from 0 up. */
   private static final AtomicLong NEXT = new AtomicLong();
   private static ExecutorService threads;
 
@@ -41,7 +41,7 @@ final class DriverTasks {
     if (threads == null) {
       threads = Executors.newFixedThreadPool(Math.max(1, parallelism), work -> {
         Thread thread = new Thread(() -> {
-          // That of the thread which has begun this one; tasks have their settings from their context.
+          // Inherited from the thread that started this one; tasks take their settings from their context.
           SparkSession.clearActiveSession();
           work.run();
         }, "penstock-task");
@@ -51,7 +51,7 @@ final class DriverTasks {
     }
   }
 
-  /** Runs all of them and hands on what they have made, also if one fails. When it returns, or throws, none runs any more. */
+  /** Runs all tasks and passes their results to {@code take}, even if one fails. No task is running when this returns or throws. */
   <T> void run(List<Callable<T>> tasks, Consumer<T> take) throws Exception {
     Properties properties = spark.getLocalProperties();
     List<TaskContextImpl> contexts = new ArrayList<>();

@@ -18,21 +18,21 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * Hands each row of an input to the members that read it; its elements are what they make of the rows for their operators, how many rows were late, and, without an {@link Output}, all else that they make.
+ * Hands each row of an input to the members that read it. Its elements are the rows that members produce for their operators, the counts of late rows and, without an {@link Output}, the rows that members emit.
  *
- * <p>The column {@code __to} of an input is the same in a whole batch and says who reads it: all members up to that slot, or, below zero, one member, which
- * begins with rows that are old to the others.
+ * <p>The column {@code __to} of an input is constant within a batch and says who reads it: all members up to that slot or, if negative, one new member, which
+ * reads rows that the others have already read.
  */
 final class Fan implements Iterator<Packed>, AutoCloseable {
-  /** What takes the rows that members emit without an operator. */
+  /** Takes the rows that members emit without an operator. */
   interface Output {
-    /** The row is gone when this returns. */
+    /** The row is only valid during the call. */
     void write(int slot, UnsafeRow row) throws IOException;
   }
 
   /** The column that says who reads a row. */
   static final String TO = "__to";
-  /** Rows that wait, over all members, until they are added up. */
+  /** Buffered rows, over all members, at which they are combined. */
   private static final int WAITING = 1 << 17;
 
   private final HostTable host;
@@ -43,18 +43,18 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
   private final EpochInput.Batches batches;
   private final Output output;
   private final Map<Integer, MemberCode> codes = new LinkedHashMap<>();
-  /** The batch that is being read, and the members that have yet to read it. It is gone when the next one is asked for. */
+  /** The current batch, valid until the next one is fetched, and the members that have yet to read it. */
   private ColumnarBatch batch;
   private Iterator<Integer> readers = Collections.emptyIterator();
   private Iterator<Integer> last;
   private int waiting;
-  /** How many rows of a member were late; null when all have been told. */
+  /** Number of late rows by member; null once reported. */
   private Map<Integer, long[]> late = new HashMap<>();
   private List<Packed> made = new ArrayList<>();
   private int next;
   private boolean done;
 
-  /** @param output null: rows of the members are among the elements */
+  /** @param output null: the rows that members emit are among the elements */
   Fan(HostTable host, ErrorChannel errors, EpochInput input, Output output) {
     this.host = host;
     this.errors = errors;
@@ -65,7 +65,7 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
     this.output = output;
   }
 
-  /** Hands the members' code on, unless it was left in the middle of its work. */
+  /** Returns the members' code for reuse, unless it was interrupted in the middle of its work. */
   @Override
   public void close() {
     batches.close();
@@ -114,7 +114,7 @@ final class Fan implements Iterator<Packed>, AutoCloseable {
         : new TreeSet<>(host.members().keySet()).headSet(to, true).iterator();
   }
 
-  /** One member reads the batch. */
+  /** Lets one member read the batch. */
   private void read(int slot) {
     HostTable.Entry entry = host.entry(slot);
     if (entry == null && !codes.containsKey(slot)) {

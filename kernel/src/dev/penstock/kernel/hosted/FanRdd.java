@@ -13,7 +13,7 @@ import scala.Product2;
 import scala.Tuple2;
 import scala.collection.AbstractIterator;
 
-/** What the members make of the input of an epoch, before the shuffle: each row behind the partition that it goes to. */
+/** The members' output for the input of an epoch, before the shuffle: pairs of target partition and row. */
 final class FanRdd extends InputRdd<Product2<Object, InternalRow>> {
   private static final long serialVersionUID = 1L;
 

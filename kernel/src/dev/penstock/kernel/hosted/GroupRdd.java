@@ -18,7 +18,7 @@ import scala.collection.AbstractIterator;
 import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
-/** The pieces of a {@link GroupTask} as tasks of Spark. */
+/** The pieces of a {@link GroupTask} as Spark tasks. */
 final class GroupRdd extends RDD<GroupTask.Done> {
   private static final long serialVersionUID = 1L;
   private static final ClassTag<InternalRow> ROW = ClassTag$.MODULE$.apply(InternalRow.class);
@@ -28,7 +28,7 @@ final class GroupRdd extends RDD<GroupTask.Done> {
   private final SlotSizes sizes;
   private final transient List<GroupTask.Piece> pieces;
 
-  /** @param many the rows that come through a shuffle; null if there are none */
+  /** @param many the shuffled rows; null if there are none */
   GroupRdd(
       SparkContext spark, GroupTask task, ErrorChannel errors, SlotSizes sizes, List<GroupTask.Piece> pieces,
       RDD<Tuple2<Object, InternalRow>> many) {

@@ -24,25 +24,25 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.streaming.TimerValues;
 
 /**
- * The keyed operators of all members at one depth, over the rows of an epoch by partition of the state: each task reads one version of its partition and makes the next. Members have nothing of
- * each other's state. Groups of a slot that is no member are ignored.
+ * Runs the keyed operators of all members at one depth over the rows of an epoch, one task per partition of the state: each reads one version of its partition and commits the next. Members do not
+ * see each other's state. Groups of a slot without a member are ignored.
  *
- * <p>Event time: first the rows of the epoch are processed at the watermark before it, of which members that begin have none; then, at the watermark that the epoch reaches, the rows that operators of
- * smaller depths have made at that watermark, and the timers that are due. Each operator sees what it would see in two epochs, of which the second only moves time; so what an operator lets go when time
- * moves is not late for the next one.
+ * <p>Event time: first the task processes the rows of the epoch at the watermark before it (new members have none). Then, at the watermark that the epoch reaches, it processes the rows that operators
+ * of smaller depths emitted at that watermark, and the timers that are due. Each operator sees the same as in two epochs of which the second only advances time, so rows that one operator
+ * emits when time advances are not late for the next.
  */
 final class GroupTask implements Serializable {
   private static final long serialVersionUID = 1L;
 
-  /** What a task has done: what it has written, its rows for operators of greater depths, and its partition of the state as it is now. */
+  /** Result of a task: its output, its rows for operators of greater depths, and the new version of its partition of the state. */
   record Done(int partition, Written written, ArrayList<Onward.Part> onward, EpochState state) implements Serializable {}
 
   /**
-   * What a task is to do.
+   * The work of one task.
    *
    * @param partition of the state
-   * @param state it as it is now
-   * @param rows its rows; null if they come through a shuffle, {@code shuffled}
+   * @param state that partition's version before the task
+   * @param rows its rows; null if they come through a shuffle ({@code shuffled})
    * @param after its rows at the watermark that the epoch reaches
    */
   record Piece(
@@ -65,12 +65,12 @@ final class GroupTask implements Serializable {
     this.times = epoch.times();
   }
 
-  /** Where the state of a partition was last. */
+  /** The last location of the piece's partition of the state. */
   List<String> places(Piece piece) {
     return state.places(depth, piece.partition);
   }
 
-  /** Does a piece of the work; {@code groups}: its rows. */
+  /** Processes a piece; {@code groups}: its rows. */
   Done work(Piece piece, Groups groups, ErrorChannel errors, SlotSizes sizes) throws IOException {
     try (PackedOutput.Task out = output.task()) {
       return work(piece, groups, errors, sizes, out);
@@ -121,7 +121,7 @@ final class GroupTask implements Serializable {
 
   /** The members' code in one task. */
   private final class Members {
-    /** Rows that wait, over all members, until they are added up. */
+    /** Buffered rows of a member at which they are combined. */
     private static final int WAITING = 1 << 16;
 
     private final HostTable host;
@@ -140,13 +140,13 @@ final class GroupTask implements Serializable {
       this.onward = onward;
     }
 
-    /** From here on members work at the watermark that the epoch reaches. */
+    /** Moves all members to the watermark that the epoch reaches. */
     void advance(Onward.Writer to) {
       onward = to;
       reached = true;
     }
 
-    /** The member of a slot, as long as the task works, even if it leaves meanwhile; null if it is none. */
+    /** The member of a slot; null if there is none. A member that leaves during the task stays until its end. */
     private Turn turn(int slot) {
       return turns.computeIfAbsent(slot, s -> host.entry(s) == null ? null : new Turn(s, host.entry(s)));
     }
@@ -174,7 +174,7 @@ final class GroupTask implements Serializable {
       }
     }
 
-    /** A group has waited for this time. */
+    /** Fires a timer of a group. */
     void expire(SlotTimers.Timer timer) {
       TaskContext.get().killTaskIfInterrupted();
       Turn turn = turn(timer.slot());
@@ -183,12 +183,12 @@ final class GroupTask implements Serializable {
       }
     }
 
-    /** Emits what waits. */
+    /** Emits the buffered rows. */
     void flush() {
       turns.values().forEach(turn -> turn.work(code -> code.flush(turn)));
     }
 
-    /** Hands the code on to the tasks that come. */
+    /** Returns the code for use by later tasks. */
     void release() {
       turns.values().forEach(Turn::release);
     }

@@ -23,26 +23,26 @@ import org.apache.spark.unsafe.types.ByteArray;
 import org.apache.spark.util.collection.unsafe.sort.PrefixComparators;
 import org.apache.spark.util.collection.unsafe.sort.RecordComparator;
 
-/** The rows of a task by who reads them and by key. */
+/** The rows of a task, grouped by member, operator and key. */
 interface Groups {
-  /** Takes the rows of one group, as many as it wants, in the order in which they came. */
+  /** Reads the rows of one group in arrival order; it may stop early. */
   interface Reader {
     void read(int slot, int operator, byte[] key, Iterator<byte[]> rows) throws IOException;
   }
 
   void each(Reader reader) throws IOException;
 
-  /** So many bytes are few. */
+  /** Up to this many bytes are grouped in memory. */
   int FEW = 1 << 22;
 
-  /** The rows of some parts. */
+  /** Groups the rows of some parts. */
   static Groups of(List<Onward.Part> parts) {
     return parts.stream().mapToLong(Onward.Part::length).sum() <= FEW
         ? few(parts)
         : many(scala.jdk.javaapi.CollectionConverters.asScala(travelling(parts)));
   }
 
-  /** Few rows, in memory. */
+  /** Groups few rows, in memory. */
   private static Groups few(List<Onward.Part> parts) {
     record Key(int slot, int operator, ByteBuffer bytes) {}
 
@@ -119,10 +119,10 @@ interface Groups {
     };
   }
 
-  /** Any number of rows of {@link Packed#SCHEMA}, each of which is gone when the next one is asked for. They are sorted, on disk if need be. */
+  /** Groups any number of rows of {@link Packed#SCHEMA}, each valid until the next is fetched. It sorts them, on disk if need be. */
   static Groups many(scala.collection.Iterator<InternalRow> rows) {
     return reader -> {
-      // Keys begin with a hash, so their first bytes tell most of them apart.
+      // Keys begin with a hash, so the prefix distinguishes most of them.
       UnsafeExternalRowSorter sorter = UnsafeExternalRowSorter.createWithRecordComparator(
           Packed.SCHEMA, Order::new, PrefixComparators.BINARY, new Prefixes(),
           SparkEnv.get().memoryManager().pageSizeBytes(), false);
@@ -157,7 +157,7 @@ interface Groups {
     };
   }
 
-  /** By reader, then by key: in the order in which state lies, so that a member's groups are looked up one after the other. */
+  /** By slot and operator, then by key: the order of the state, so that a member's groups are looked up one after another. */
   final class Order extends RecordComparator {
     private final UnsafeRow left = new UnsafeRow(Packed.SCHEMA.size());
     private final UnsafeRow right = new UnsafeRow(Packed.SCHEMA.size());
@@ -171,7 +171,7 @@ interface Groups {
       if (order != 0) {
         return order;
       }
-      // Where rows begin with the same bytes, mostly their whole keys are the same.
+      // Rows with the same prefix mostly have the same key.
       long a = left.getLong(0);
       long b = right.getLong(0);
       boolean same = (int) a == (int) b
@@ -180,7 +180,7 @@ interface Groups {
     }
   }
 
-  /** Slot, operator and the first bytes of the key in one number, as far as they fit: of greater slots and operators it says only that they come last. */
+  /** Slot, operator and the first bytes of the key in one number. Slots and operators that do not fit share the highest value, so they sort last. */
   final class Prefixes extends UnsafeExternalRowSorter.PrefixComputer {
     private static final int SLOTS = 0xFFFF;
     private static final int OPERATORS = 0xFF;

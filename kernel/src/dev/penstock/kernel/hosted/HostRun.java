@@ -38,18 +38,18 @@ import scala.runtime.AbstractFunction2;
 import scala.runtime.BoxedUnit;
 
 /**
- * A run of a job that queries share. What its epochs do depends only on the members, who can change while it runs; so there is no plan for Spark to
- * make, and an epoch costs the same whether there is one member or a hundred.
+ * A run of a job that queries share. The members, who can change while it runs, determine what its epochs do. So Spark plans nothing,
+ * and the overhead of an epoch is the same for one member or a hundred.
  *
- * <p>First the members' code makes rows for their operators ({@link Fan}). Then there is, for each depth, a task for each partition of that depth's state ({@link GroupTask}); its rows for
- * greater depths travel on ({@link Onward}). Of few rows, the driver makes what operators read, and writes what queries without operators emit; many go through tasks and a shuffle
- * ({@link FanRdd}), or, where no member has an operator, through tasks alone ({@link OutputRdd}). Tasks of one depth are a job of Spark ({@link GroupRdd}) where their rows come through a shuffle or executors are other
+ * <p>First the members' code produces rows for their operators ({@link Fan}). Then each depth has one task per partition of its state ({@link GroupTask}), whose rows for
+ * greater depths are passed on ({@link Onward}). If the input is small, the driver does the first step itself; otherwise Spark tasks do, followed by a shuffle
+ * ({@link FanRdd}) unless no member has an operator ({@link OutputRdd}). The tasks of one depth are a Spark job ({@link GroupRdd}) if their rows come through a shuffle or executors are other
  * processes than the driver; otherwise the driver runs them ({@link DriverTasks}).
  */
 public final class HostRun implements EpochLoop.Work {
-  /** The property with the number of the epoch that a task works for. */
+  /** The property with the number of a task's epoch. */
   private static final String EPOCH = "streaming.sql.batchId";
-  /** So many rows of input, each once for every member, are few, if they have not more bytes than this. */
+  /** An input is small up to this many rows, each counted once per member, and this many bytes. */
   private static final int FEW = 20_000;
   private static final int FEW_BYTES = 1 << 23;
 
@@ -101,17 +101,17 @@ public final class HostRun implements EpochLoop.Work {
     return loop != null && loop.active();
   }
 
-  /** Why it ended; null if it runs, or was stopped. */
+  /** Why it failed; null if it is running or was stopped. */
   public Throwable failure() {
     return loop == null ? null : loop.failure();
   }
 
-  /** How many milliseconds the last epoch was waited for, and took; empty if there was none. */
+  /** Milliseconds that the run waited for its last epoch, and that this epoch took; empty if there was none. */
   public long[] durations() {
     return loop == null ? new long[0] : loop.durations();
   }
 
-  /** Ends it and waits until it has ended. */
+  /** Stops the run and waits for its end. */
   public void stop() throws InterruptedException {
     if (loop != null) {
       loop.stop(() -> spark.cancelJobGroup(job));
@@ -122,7 +122,7 @@ public final class HostRun implements EpochLoop.Work {
   public void begin() {
     org.apache.spark.sql.SparkSession.setActiveSession(session);
     spark.setJobGroup(job, "epochs of queries that share a job", true);
-    // Tasks have the settings of the session from the properties of their job.
+    // Tasks read the session's settings from the properties of their job.
     CollectionConverters.asJava(session.sessionState().conf().getAllConfs()).forEach(spark::setLocalProperty);
     stored = new StoredState(session, folder.resolve("checkpoint").toUri().toString());
   }
@@ -191,7 +191,7 @@ public final class HostRun implements EpochLoop.Work {
     return rows * Math.max(1, host.members().size()) <= FEW && bytes <= FEW_BYTES;
   }
 
-  /** What there is to do at a depth. A partition without rows has nothing to do, unless a timer is due, or state is to be removed. */
+  /** The pieces of work at a depth. A partition without rows has none, unless a timer is due or state is to be removed. */
   private static List<GroupTask.Piece> pieces(
       int depth, List<Onward.Part> parts, List<EpochState> state, int partitions, RDD<?> many, EpochLoop.Times times,
       boolean all) {
@@ -214,7 +214,7 @@ public final class HostRun implements EpochLoop.Work {
     return new ArrayList<>(parts.stream().filter(part -> part.after() == after).toList());
   }
 
-  /** What the members make of few rows. */
+  /** Runs the members' first step in the driver. */
   private void fan(HostTable host, EpochLoop.Epoch epoch, List<Onward.Part> parts, List<Written> written)
       throws IOException {
     ErrorChannel here = errors.apart(epoch.number());
@@ -250,7 +250,7 @@ public final class HostRun implements EpochLoop.Work {
     errors.merge(here);
   }
 
-  /** Works in this process. What the tasks count is added when all are done. */
+  /** Runs the pieces in this process, and adds their counters when all have finished. */
   private void here(GroupTask task, long epoch, List<GroupTask.Piece> pieces, Consumer<GroupTask.Done> take)
       throws Exception {
     List<ErrorChannel> failed = new ArrayList<>();
@@ -268,7 +268,7 @@ public final class HostRun implements EpochLoop.Work {
     counted.forEach(sizes::merge);
   }
 
-  /** What members without operators make of many rows. */
+  /** Runs members without operators in Spark tasks. */
   private void spread(HostTable.Reference table, EpochLoop.Epoch epoch, List<Written> written) {
     List<EpochInput> pieces = pieces(epoch);
     Written[] all = new Written[pieces.size()];
@@ -277,12 +277,12 @@ public final class HostRun implements EpochLoop.Work {
           new OutputRdd(spark, table, errors, pieces, epoch.output()), new Only<>(),
           new Gather<Written>((piece, one) -> all[piece] = one), WRITTEN);
     } finally {
-      // In the order of the input.
+      // Output follows the order of the input.
       Arrays.stream(all).filter(Objects::nonNull).forEach(written::add);
     }
   }
 
-  /** The input of an epoch, cut for tasks. */
+  /** The input of an epoch, split for tasks. */
   private List<EpochInput> pieces(EpochLoop.Epoch epoch) {
     List<EpochInput> pieces = new ArrayList<>();
     epoch.inputs().forEach(input -> pieces.addAll(input.spread(parallelism)));
@@ -296,7 +296,7 @@ public final class HostRun implements EpochLoop.Work {
         .setSerializer(new UnsafeRowSerializer(Packed.SCHEMA.size(), null));
   }
 
-  /** What a task has done, which is all that its partition has. */
+  /** The result of a task: the only element of its partition. */
   private static final class Only<T> extends AbstractFunction2<TaskContext, scala.collection.Iterator<T>, T>
       implements Serializable {
     private static final long serialVersionUID = 1L;
@@ -307,7 +307,7 @@ public final class HostRun implements EpochLoop.Work {
     }
   }
 
-  /** Takes what the tasks have done, one after the other. */
+  /** Takes the results of the tasks one at a time. */
   private static final class Gather<T> extends AbstractFunction2<Object, T, BoxedUnit> {
     private final BiConsumer<Integer, T> to;
 

@@ -16,16 +16,16 @@ import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.SparkSession;
 
 /**
- * The members of one shared job, by their slots. Slots are never used twice in a job, so a query that begins again has state of its own.
+ * The members of one shared job, by slot. A job never reuses a slot, so a query that restarts from scratch has fresh state.
  *
- * <p>Members come and go while the job runs; its plan only names the table. Tasks work with copies of a member's code, which are compiled once
- * and handed from task to task. Where tasks run in other processes a reference to the table carries the members as broadcasts.
+ * <p>Members come and go while the job runs. Tasks work with copies of a member's code, which are compiled once
+ * and reused by later tasks. If tasks run in other processes, a reference to the table carries the members as broadcasts.
  */
 public final class HostTable {
   private static final Map<String, HostTable> ALL = new ConcurrentHashMap<>();
   private static final AtomicLong NEXT = new AtomicLong();
 
-  /** A member's code, and the copies that no task works with. */
+  /** A member's code, and its idle copies. */
   static final class Entry {
     final byte[] code;
     private final ConcurrentLinkedDeque<MemberCode> free = new ConcurrentLinkedDeque<>();
@@ -38,7 +38,7 @@ public final class HostTable {
       this.sent = sent;
     }
 
-    /** A copy that is free, or a new one. */
+    /** An idle copy, or a new one. */
     MemberCode borrow() {
       MemberCode copy = free.pollFirst();
       return copy != null ? copy : new MemberCode(Member.of(code));
@@ -56,7 +56,7 @@ public final class HostTable {
       return depths;
     }
 
-    /** The lookup tables that the member has replicas of. */
+    /** The lookup tables that the member reads from replicas. */
     List<Lookup.Table> tables() {
       if (tables == null) {
         tables = Member.of(code).tables;
@@ -66,17 +66,17 @@ public final class HostTable {
   }
 
   private final Map<Integer, Entry> members = new ConcurrentHashMap<>();
-  /** Tells the tables of one job apart, each of which was made for one run. */
+  /** The number of the run: each run of a job has its own table. */
   private final long run;
   private volatile List<Integer> sweep = List.of();
-  /** What members find in lookup tables in this epoch, by slot and table. */
+  /** The members' views of lookup tables in this epoch, by slot and table. */
   private volatile Map<Integer, Map<String, Replica.View>> views = Map.of();
 
   private HostTable(long run) {
     this.run = run;
   }
 
-  /** Rebuilds the table of a job. */
+  /** Creates the table for a new run of a job. */
   public static HostTable create(String job) {
     HostTable table = new HostTable(NEXT.incrementAndGet());
     ALL.put(job, table);
@@ -87,7 +87,7 @@ public final class HostTable {
     ALL.remove(job);
   }
 
-  /** Makes a query a member. */
+  /** Adds a member. */
   public void put(SparkSession spark, int slot, Member member) {
     byte[] code = member.bytes();
     SparkContext context = ((org.apache.spark.sql.classic.SparkSession) spark).sparkContext();
@@ -97,22 +97,22 @@ public final class HostTable {
     members.put(slot, new Entry(code, sent));
   }
 
-  /** A query is no member any more. Tasks that still work for it go on. */
+  /** Removes a member. Running tasks finish their work for it. */
   public void remove(int slot) {
     members.remove(slot);
   }
 
-  /** From here on tasks remove the state of these slots, which are no members. */
+  /** Makes tasks remove the state of these slots, which have no members. */
   public void sweep(List<Integer> slots) {
     sweep = List.copyOf(slots);
   }
 
-  /** From here on members find this in lookup tables, by slot and table. */
+  /** Sets the members' views of lookup tables, by slot and table. */
   void show(Map<Integer, Map<String, Replica.View>> found) {
     views = found;
   }
 
-  /** What a member finds in lookup tables. */
+  /** A member's views of lookup tables. */
   Map<String, Replica.View> views(int slot) {
     return views.getOrDefault(slot, Map.of());
   }
@@ -143,12 +143,12 @@ public final class HostTable {
       this.sweep = get().sweep;
     }
 
-    /** Of a job that has just ended, the table is empty. */
+    /** The table; an empty one if the job has just ended. */
     HostTable get() {
       return table != null ? table : ALL.getOrDefault(job, new HostTable(0));
     }
 
-    /** The slots whose state was nobody's, and was to go, when the reference was made. */
+    /** The slots whose state was to be removed when the reference was created. */
     List<Integer> sweeps() {
       return sweep;
     }
@@ -174,7 +174,7 @@ public final class HostTable {
       sweep = (List<Integer>) in.readObject();
       HashMap<Integer, Broadcast<byte[]>> sent = (HashMap<Integer, Broadcast<byte[]>>) in.readObject();
       if (!sent.isEmpty()) {
-        // In another process than the driver, which knows of the members what it was sent.
+        // In a process other than the driver, the members are those that were sent.
         table = ALL.compute(job, (name, known) -> known != null && known.run == run ? known : new HostTable(run));
         table.members.keySet().retainAll(sent.keySet());
         sent.forEach((slot, code) -> table.members.computeIfAbsent(slot, s -> new Entry(code.value(), null)));

@@ -9,7 +9,7 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.RDD;
 import scala.reflect.ClassTag$;
 
-/** What the members make of the input of an epoch, with one partition for each part of the input. */
+/** The members' output for the input of an epoch, with one partition per part of the input. */
 abstract class InputRdd<T> extends RDD<T> {
   private static final long serialVersionUID = 1L;
 
@@ -36,7 +36,7 @@ abstract class InputRdd<T> extends RDD<T> {
     return out;
   }
 
-  /** The rows of a partition. Those of members without operators go to {@code written}, if it is not null. */
+  /** The rows of a partition. Rows that members emit without an operator go to {@code written} if it is not null. */
   Fan fan(Partition split, Fan.Output written) {
     return new Fan(table.get(), errors, ((Piece) split).input, written);
   }

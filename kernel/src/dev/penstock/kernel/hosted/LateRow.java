@@ -19,8 +19,8 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Counts late rows of a member of a shared job: it is evaluated for late rows only, with their number, and is true. The number travels with what the member makes of the rows, so that of an epoch that is
- * run again nothing is counted twice.
+ * Counts late rows of a shared job's member: a condition that is evaluated for late rows only, takes their weight, and is always true. The count travels with the member's output, so a replayed epoch counts
+ * nothing twice.
  */
 public final class LateRow extends Expression implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -37,7 +37,7 @@ public final class LateRow extends Expression implements Serializable {
     return ExpressionUtils.column(new LateRow(ExpressionUtils.expression(rows)));
   }
 
-  /** From here on late rows of this thread are counted here; null: by nobody. */
+  /** Sets the counter for this thread's late rows; null: none. */
   static void enter(LongConsumer count) {
     if (count == null) {
       NOW.remove();

@@ -25,16 +25,16 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The row that a lookup table had for a key at an LSN, as a struct; NULL if it had none, or the key is NULL. The rows are in a {@link Replica}, so that rows with keys need not be shuffled to
- * where the table is kept.
+ * The row that a lookup table had for a key at an LSN, as a struct; NULL if it had none or the key is NULL. The table is in a {@link Replica}, so the rows that look up keys need no shuffle to
+ * the table.
  *
- * <p>It is not deterministic for Spark, which would otherwise evaluate it more than once for a row.
+ * <p>It is declared non-deterministic, or Spark might evaluate it more than once per row.
  */
 public final class Lookup extends Expression implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final ThreadLocal<Map<String, Replica.View>> NOW = new ThreadLocal<>();
 
-  /** A lookup table as a member sees it; {@code steps} make a packed key, a packed row and a weight of a row of the object. */
+  /** A lookup table as a member sees it; {@code steps} turn a row of the object into packed key, packed row and weight. */
   record Table(String id, int object, Steps steps) implements Serializable {}
 
   private final Expression key;
@@ -52,7 +52,7 @@ public final class Lookup extends Expression implements Serializable {
   }
 
   /**
-   * The rows of a frame with those of a lookup table. Keys of both sides have the same types.
+   * Joins a frame with a lookup table. Keys of both sides have the same types.
    *
    * @param left its keys and columns, and {@code __lsn}
    * @param right its keys and columns, and {@code __weight} if rows can be retracted
@@ -108,7 +108,7 @@ public final class Lookup extends Expression implements Serializable {
     return table;
   }
 
-  /** From here on lookups of this thread find these rows; null: none. */
+  /** Sets the views that this thread's lookups read; null: none. */
   static void enter(Map<String, Replica.View> views) {
     if (views == null) {
       NOW.remove();

@@ -36,15 +36,15 @@ import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * A query as a member of a shared job: its {@link Keyed} operators, and what becomes of the rows between them. Rows come from objects; each operator has a depth, which is greater than that of all
+ * A query as a member of a shared job: its {@link Keyed} operators, and the branches that carry rows between them. Rows come from objects; each operator has a greater depth than all
  * operators that it reads.
  *
- * <p>The plan must be filters, projections, generators and unions, and keyed operators, over scans and each other; a query without keyed operators has branches from its objects to its output
- * alone. Expressions must be deterministic and run in the JVM, and may not read the clock.
+ * <p>The plan may contain only filters, projections, generators, unions and keyed operators, over scans and each other. A query without keyed operators only has branches from its objects to its
+ * output. Expressions must be deterministic, run in the JVM, and not read the clock.
  */
 public final class Member implements Serializable {
   private static final long serialVersionUID = 1L;
-  /** In place of an operator: what the query emits. */
+  /** In place of an operator: the output of the query. */
   static final int OUTPUT = -1;
   /** In place of an operator: how many rows were late. */
   static final int LATE = -2;
@@ -61,7 +61,7 @@ public final class Member implements Serializable {
   /** A keyed operator, its number in the query, the schema of the rows that it reads, and its depth, from 1 on. */
   record Operator(Keyed keyed, int number, StructType input, int depth) implements Serializable {}
 
-  /** What becomes of the rows of an object, or of an operator ({@code object} is then negative), on their way to an operator or to the output. */
+  /** The steps from an object, or from an operator ({@code object} is then negative), to an operator or to the output. */
   record Branch(int object, int from, int to, Steps steps) implements Serializable {}
 
   final ArrayList<Operator> operators = new ArrayList<>();
@@ -128,7 +128,7 @@ public final class Member implements Serializable {
     }
   }
 
-  /** The source, with rows of its own. */
+  /** The source, extended so that it creates its rows instead of passing on the input's. */
   private static Source whole(Source source, LogicalPlan plan) {
     if (!source.steps.makesRows()) {
       source.steps.select(columns(plan), columns(plan));
@@ -145,7 +145,7 @@ public final class Member implements Serializable {
     return operators.stream().mapToInt(Operator::depth).toArray();
   }
 
-  /** Whether its state fits into that of a shared job. A copy is asked, because opening its state changes a processor. */
+  /** Checks that its state can be kept by a shared job. It opens the state of a copy, because that changes a processor. */
   private void checkState() {
     Member copy = of(bytes());
     for (int i = 0; i < operators.size(); i++) {
@@ -159,7 +159,7 @@ public final class Member implements Serializable {
     }
   }
 
-  /** Where rows of a part of the plan come from, and what has been done to them on the way. */
+  /** The origin of the rows of a part of the plan, and the steps applied to them since. */
   private record Source(int object, int operator, Steps steps) {
     Source copy() {
       return new Source(object, operator, steps.copy());
@@ -195,7 +195,7 @@ public final class Member implements Serializable {
       }
       List<Source> sources = new ArrayList<>();
       if (plan instanceof Union union) {
-        // What is above knows the columns of the union by their places.
+        // Nodes above refer to the columns of the union by position.
         CollectionConverters.asJava(union.children())
             .forEach(child -> rows(child).forEach(source -> sources.add(whole(source, child))));
         return sources;
@@ -213,7 +213,7 @@ public final class Member implements Serializable {
       return sources;
     }
 
-    /** A part that is read in several places; each knows its columns by their places. */
+    /** A part that is read in several places, each of which refers to its columns by position. */
     private List<Source> shared(SharedPart part) {
       List<Source> sources = known.get(part);
       if (sources == null) {
@@ -269,7 +269,7 @@ public final class Member implements Serializable {
     }
   }
 
-  /** Whether it is an expression itself, and not its arguments, that is another each time. The numbers of rows in a task are of no consequence. */
+  /** Whether the expression itself, not an argument, is non-deterministic in a way that matters. The row numbers of {@link Pack} do not matter. */
   private static boolean changes(Expression e) {
     return !e.deterministic() && e.children().forall(child -> ((Expression) child).deterministic()) && !(e instanceof Pack || e instanceof Lookup || e instanceof LateRow);
   }

@@ -23,14 +23,14 @@ import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.AbstractIterator;
 
-/** What a member does, compiled for one thread at a time. */
+/** The compiled code of a member, for one thread at a time. */
 final class MemberCode {
-  /** What takes the rows that the member has made. */
+  /** Takes the rows that the member produces. */
   interface Out {
     /** A row for an operator. */
     void add(int operator, byte[] key, byte[] row) throws IOException;
 
-    /** A row of the query, which is gone when this returns. */
+    /** A row of the query's output, only valid during the call. */
     void put(UnsafeRow row) throws IOException;
   }
 
@@ -54,13 +54,13 @@ final class MemberCode {
 
   // Before a shuffle
 
-  /** From here on it takes rows of a task that reads objects. */
+  /** Starts the rows of a task that reads objects. */
   void begin(int task) {
     ofObjects.values().forEach(branches -> branches.forEach(branch -> branch.steps().begin(task)));
     reads = task;
   }
 
-  /** Takes the rows of an object with these columns. */
+  /** Processes the rows of an object with these columns. */
   void read(int object, List<String> columns, Iterator<InternalRow> rows, Out out) throws IOException {
     List<Member.Branch> all = ofObjects.get(object);
     if (all == null) {
@@ -103,7 +103,7 @@ final class MemberCode {
     return sum;
   }
 
-  /** Emits what waits to be read by operators. */
+  /** Emits the buffered rows for operators. */
   void flush(Out out) throws Exception {
     for (int i = 0; i < gates.length; i++) {
       if (gates[i] != null) {
@@ -112,13 +112,13 @@ final class MemberCode {
     }
   }
 
-  /** What rows go through before they are shuffled to an operator. */
+  /** Buffers, combines and packs rows before the shuffle to an operator. */
   private static final class Gate {
     private final Keyed keyed;
     private final RowCodec input;
     private final RowCodec key;
     private final RowCodec rest;
-    /** What rows are added up in as they come; null where they wait until they can be added up together. */
+    /** Combines rows as they come; null where they are buffered and combined together. */
     private final Adding.Table table;
     private final List<Row> waiting = new ArrayList<>();
 
@@ -158,7 +158,7 @@ final class MemberCode {
     }
   }
 
-  /** The columns of the rows that travel, without the key if that is leading. */
+  /** The columns of the shuffled rows, without the key if that is leading. */
   private static StructType rest(Keyed keyed) {
     StructType rest = new StructType();
     for (int i = keyed.leading() ? keyed.key().size() : 0; i < keyed.travels().size(); i++) {
@@ -169,7 +169,7 @@ final class MemberCode {
 
   // After a shuffle
 
-  /** From here on it works on the state of a task. */
+  /** Switches to the state of a task. */
   void enter(int newSlot, SlotStates newStates) {
     slot = newSlot;
     states = newStates;
@@ -189,13 +189,13 @@ final class MemberCode {
     }
   }
 
-  /** An operator works on the packed rows of a group. */
+  /** Runs an operator on the packed rows of a group. */
   void apply(int operator, byte[] packedKey, Iterator<byte[]> rows, TimerValues time, Out out) throws IOException {
     Group group = group(operator);
     lead(operator, group, group.process(packedKey, rows, time), out);
   }
 
-  /** An operator hears that a group has waited long enough. */
+  /** Fires a timer of an operator. */
   void expire(SlotTimers.Timer timer, TimerValues time, Out out) throws IOException {
     Group group = group(timer.operator());
     lead(timer.operator(), group, group.expire(timer, time), out);

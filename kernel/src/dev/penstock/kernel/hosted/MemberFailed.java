@@ -5,7 +5,7 @@ import java.io.UncheckedIOException;
 import org.apache.spark.TaskKilledException;
 import org.rocksdb.RocksDBException;
 
-/** The code of one member has failed: its message names the slot, so that the driver knows whom to take out of the job. */
+/** Failure of one member's code. Its message names the slot, so that the driver knows which member to remove from the job. */
 final class MemberFailed extends RuntimeException {
   private static final long serialVersionUID = 1L;
 
@@ -13,7 +13,7 @@ final class MemberFailed extends RuntimeException {
     super("member " + slot + " of a shared job failed: " + cause, cause);
   }
 
-  /** What is thrown for an error in a member's code. The disk, the state store and the end of a task are nobody's fault. */
+  /** The exception to throw for an error in a member's code. Failures of the disk or the state store and cancelled tasks are not blamed on the member. */
   static RuntimeException of(int slot, Throwable error) {
     for (Throwable at = error; at != null; at = at.getCause()) {
       if (at instanceof IOException

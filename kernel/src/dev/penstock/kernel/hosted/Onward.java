@@ -17,15 +17,15 @@ import java.util.List;
 import java.util.UUID;
 
 /**
- * Packed rows on their way to the operators of a depth, by partition of the state: inline while they are few, in files when they are many. Files are in the job's folder of outputs,
- * which is swept when the database is opened.
+ * Packed rows on their way to the operators of a depth, by partition of the state: inline while there are few, in files otherwise. The files are in the job's output folder,
+ * which is cleaned when the database is opened.
  */
 final class Onward {
   private static final int INLINE_BYTES = 1 << 18;
 
   private Onward() {}
 
-  /** Rows of one partition at one depth: {@code bytes}, or a file. {@code after}: they were made at the watermark that the epoch reaches, see {@link GroupTask}. */
+  /** Rows of one partition at one depth: {@code bytes}, or a file. {@code after}: emitted at the watermark that the epoch reaches, see {@link GroupTask}. */
   record Part(int depth, int partition, boolean after, byte[] bytes, String path, long length) implements Serializable {
     DataInputStream open() throws IOException {
       InputStream in = path == null ? new ByteArrayInputStream(bytes) : Files.newInputStream(Path.of(path));
@@ -37,13 +37,13 @@ final class Onward {
         try {
           Files.deleteIfExists(Path.of(path));
         } catch (IOException e) {
-          // It is swept with the folder.
+          // It is removed when the folder is cleaned.
         }
       }
     }
   }
 
-  /** Writes the rows that one thread makes. */
+  /** Writes the rows of one thread. */
   static final class Writer {
     private final String folder;
     private final int partitions;
@@ -51,7 +51,7 @@ final class Onward {
     /** By depth, then by partition. */
     private final List<Pile[]> piles = new ArrayList<>();
 
-    /** @param after whether the rows are made at the watermark that the epoch reaches */
+    /** @param after whether the rows are emitted at the watermark that the epoch reaches */
     Writer(String folder, int partitions, boolean after) {
       this.folder = folder;
       this.partitions = partitions;
@@ -88,7 +88,7 @@ final class Onward {
       return parts;
     }
 
-    /** Removes its files: the task has failed. */
+    /** Removes its files after the task has failed. */
     void discard() throws IOException {
       for (Pile[] some : piles) {
         for (Pile pile : some) {

@@ -11,7 +11,7 @@ import org.apache.spark.Partition;
 import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
 
-/** What members without operators make of the input of an epoch: each task writes the rows that it makes of its own. */
+/** The output of members without operators for the input of an epoch: each task writes its own rows. */
 final class OutputRdd extends InputRdd<Written> {
   private static final long serialVersionUID = 1L;
 

@@ -15,11 +15,11 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 
 /**
- * A row on its way to the state of a member: the member's slot, the operator that reads it ({@link Member#OUTPUT}: none; {@link Member#LATE}: it is a number of late rows), the packed key, and the rest of
- * the packed row.
+ * A row on its way to the state of a member: the member's slot, the operator that reads it ({@link Member#OUTPUT}: none; {@link Member#LATE}: the row is a count of late rows), the packed key, and the rest
+ * of the packed row.
  */
 record Packed(int slot, int operator, byte[] key, byte[] row) {
-  /** As it travels through a shuffle: the key, who reads it, the row. */
+  /** Its schema in a shuffle: key, reader, row. */
   static final StructType SCHEMA = new StructType()
       .add("key", DataTypes.BinaryType, false)
       .add("reader", DataTypes.LongType, false)
@@ -32,7 +32,7 @@ record Packed(int slot, int operator, byte[] key, byte[] row) {
     return new Packed(slot, Member.OUTPUT, NO_KEY, RowCodec.copy(row, 0));
   }
 
-  /** How many rows of a member were late. */
+  /** A count of late rows of a member. */
   static Packed late(int slot, long rows) {
     return new Packed(slot, Member.LATE, NO_KEY, ByteBuffer.allocate(Long.BYTES).putLong(rows).array());
   }
@@ -60,7 +60,7 @@ record Packed(int slot, int operator, byte[] key, byte[] row) {
     return slot == other.slot && operator == other.operator && Arrays.equals(key, other.key);
   }
 
-  /** The partition of the state that the key belongs to. It must never become another: state stays where it is. */
+  /** The partition of the state that the key belongs to. This mapping must never change, because existing state is not moved. */
   int partition(int partitions) {
     byte[] bytes = operator == Member.OUTPUT ? row : key;
     int hash = Murmur3_x86_32.hashUnsafeBytes(bytes, Platform.BYTE_ARRAY_OFFSET, bytes.length, slot);
@@ -76,7 +76,7 @@ record Packed(int slot, int operator, byte[] key, byte[] row) {
     out.write(row);
   }
 
-  /** How many bytes {@link #write} writes. */
+  /** Number of bytes that {@link #write} writes. */
   int length() {
     return 4 * Integer.BYTES + key.length + row.length;
   }

@@ -8,18 +8,18 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * The contents of a lookup table at an LSN, and its changes up to another, each with its own: of a key, the rows at all LSNs in between. There is at most one row of a key after a commit.
+ * The contents of a lookup table at one LSN and its changes up to another, each with its LSN: so it knows a key's row at every LSN in between. A key has at most one row after a commit.
  *
  * <p>Tasks read it while nobody changes it.
  */
 final class Replica implements AutoCloseable {
-  /** What tasks see of it. */
+  /** The tasks' read access. */
   interface View {
-    /** The packed row of a key when everything up to an LSN is in; null if there is none. */
+    /** The packed row of a key at an LSN; null if there is none. */
     byte[] find(byte[] key, long lsn);
   }
 
-  /** A row from an LSN on, and what was before; {@code row} null: none. */
+  /** A row as of an LSN ({@code row} null: none), and the version before it. */
   private record Version(long lsn, byte[] row, Version before) {}
 
   /** The sum of the changes of a key in one commit. */
@@ -73,20 +73,20 @@ final class Replica implements AutoCloseable {
     return until;
   }
 
-  /** Its changes become contents; it has none after that. */
+  /** Merges its changes into its contents. */
   void settle() {
     changes.forEach((key, newest) -> rows.put(key, newest.row));
     changes = Map.of();
     from = until;
   }
 
-  /** Forgets its changes. */
+  /** Discards its changes. */
   void back() {
     changes = Map.of();
     until = from;
   }
 
-  /** Adds a change of a row. Those of a commit come together, commits in their order. */
+  /** Adds a change of a row. Changes must come commit by commit, in commit order. */
   void change(long at, byte[] key, byte[] row, long weight) {
     if (at != lsn) {
       take();
@@ -95,7 +95,7 @@ final class Replica implements AutoCloseable {
     commit.computeIfAbsent(new Bytes(key), k -> new Net()).add(row, weight);
   }
 
-  /** All changes up to an LSN are in. */
+  /** Marks all changes up to an LSN as added. */
   void changed(long upTo) {
     take();
     until = upTo;
@@ -116,7 +116,7 @@ final class Replica implements AutoCloseable {
     commit.clear();
   }
 
-  /** Takes changes back that its contents have, whatever their commits, and is at an earlier LSN. */
+  /** Applies the added changes, inverses of those that its contents have, to these contents whatever their commits; it is then at an earlier LSN. */
   void undone(long at) {
     commit.forEach((key, net) -> {
       byte[] now = rows.get(key);

@@ -12,12 +12,12 @@ import org.rocksdb.RocksDB;
 import org.rocksdb.RocksDBException;
 import org.rocksdb.WriteOptions;
 
-/** Packed rows by packed key. They are in memory while they are small, and otherwise on disk, in a folder that goes with the process. One thread writes while others read. */
+/** Packed rows by packed key: in memory while they are small, otherwise on disk, in a temporary folder of the process. One thread writes while others read. */
 final class ReplicaRows implements AutoCloseable {
   private static final long IN_MEMORY = 128L << 20;
-  /** The property with another number of bytes, for tests. */
+  /** The property that overrides {@link #IN_MEMORY}, for tests. */
   private static final String LIMIT = "penstock.replica.bytes";
-  /** What an entry takes besides its bytes. */
+  /** Memory of an entry besides its bytes. */
   private static final int OVERHEAD = 120;
 
   /** Bytes as the key of a map; those of packed keys begin with their hash. */
@@ -60,7 +60,7 @@ final class ReplicaRows implements AutoCloseable {
     }
   }
 
-  /** {@code row} null: there is none. */
+  /** Sets the row of a key; {@code row} null: removes it. */
   void put(Bytes key, byte[] row) {
     if (rows == null) {
       store(key, row);
@@ -100,7 +100,7 @@ final class ReplicaRows implements AutoCloseable {
     }
   }
 
-  /** Tasks that were cancelled may still read. */
+  /** Safe while cancelled tasks still read. */
   @Override
   public void close() {
     open.writeLock().lock();

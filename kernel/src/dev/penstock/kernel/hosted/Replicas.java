@@ -13,22 +13,22 @@ import java.util.stream.Collectors;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * The lookup tables of a job's members, each at the LSN at which an epoch begins, with the changes of that epoch. They follow from epoch to epoch; a run begins with the contents that Python has
- * given, from which it takes back what the job has yet to read. So the rows of an epoch that is repeated find what they found before.
+ * The lookup tables of a job's members, each at the LSN at which an epoch begins, with the changes of that epoch. They advance with each epoch. A run starts from the contents that Python
+ * supplies, from which it undoes the changes that the job has yet to read. So the rows of a replayed epoch find the same rows as before.
  *
- * <p>A member that begins has replicas of its own in that epoch, because it reads the past of the table with the past of all else.
+ * <p>A new member has replicas of its own in its first epoch, because it reads the history of the table together with that of its other inputs.
  */
 final class Replicas implements AutoCloseable {
   private final EpochLoop loop;
   private final Map<String, Replica> shared = new HashMap<>();
-  /** Those of the last epoch that only a member that began with it has read. */
+  /** Replicas that only a new member of the last epoch has read. */
   private final List<Replica> own = new ArrayList<>();
 
   Replicas(EpochLoop loop) {
     this.loop = loop;
   }
 
-  /** What the members find in an epoch, by slot and table. */
+  /** The members' views for an epoch, by slot and table. */
   Map<Integer, Map<String, Replica.View>> prepare(HostTable host, EpochLoop.Epoch epoch) throws IOException {
     own.forEach(Replica::close);
     own.clear();
@@ -71,7 +71,7 @@ final class Replicas implements AutoCloseable {
       if (known.containsKey(id)) {
         own.add(replica);
       } else {
-        // After this epoch it is what all members have.
+        // After this epoch it is the replica for all members.
         Replica old = shared.put(id, replica);
         if (old != null) {
           old.close();
@@ -101,7 +101,7 @@ final class Replicas implements AutoCloseable {
 
   private Replica beginning(int slot, Lookup.Table table, EpochLoop.Epoch epoch) throws IOException {
     long goesOn = loop.goesOn(slot, table.object());
-    // Where it reads all that there was, the table begins empty, before every LSN.
+    // A member that reads all history starts with an empty table, before every LSN.
     Replica replica = goesOn > 0 ? at(table, goesOn) : new Replica(-1);
     read(replica, table, epoch.inputs(), to -> to == -slot);
     replica.changed(epoch.upTo());
@@ -152,7 +152,7 @@ final class Replicas implements AutoCloseable {
     void take(long lsn, Change change);
   }
 
-  /** The changes of a table, as far as their keys are not NULL. */
+  /** Visits the changes of a table whose keys are not NULL. */
   private static void each(Lookup.Table table, EpochInput input, IntPredicate whose, Each to) throws IOException {
     Steps steps = table.steps().copy();
     List<String> columns = input.columns();

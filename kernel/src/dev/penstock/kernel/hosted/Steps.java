@@ -34,13 +34,13 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Filters, projections and generators of a query, one after the other, as a function of a row. Spark has resolved and optimised the expressions on the
- * driver; they are compiled where they run. For one thread.
+ * A sequence of filters, projections and generators as a function of a row, for one thread. Spark has resolved and optimised the expressions on the
+ * driver; they are compiled where they run.
  */
 final class Steps implements Serializable {
   private static final long serialVersionUID = 1L;
 
-  /** What takes the rows that come out. Each is gone when it returns. */
+  /** Takes the resulting rows, each only valid during the call. */
   interface Rows {
     void take(InternalRow row) throws IOException;
   }
@@ -48,10 +48,10 @@ final class Steps implements Serializable {
   private sealed interface Step extends Serializable permits Where, Select, Attempted, Generated {
     void bind(List<Attribute> input);
 
-    /** What becomes of a row, until the next call; null: nothing. */
+    /** The resulting row, valid until the next call; null: none. */
     InternalRow apply(InternalRow row);
 
-    /** The rows that come are those of a task. */
+    /** Starts the rows of a task. */
     default void begin(int task) {}
   }
 
@@ -91,7 +91,7 @@ final class Steps implements Serializable {
       compiled.initialize(0);
     }
 
-    /** The same columns as these attributes: what reads a union, or a shared part, knows columns by their places. */
+    /** The same columns under these attributes: readers of a union or a shared part refer to columns by position. */
     Select as(List<Attribute> attributes) {
       List<Expression> out = new ArrayList<>();
       for (int i = 0; i < columns.size(); i++) {
@@ -106,7 +106,7 @@ final class Steps implements Serializable {
       return new Select(out);
     }
 
-    /** Whether columns over these evaluate each of them at most once, but for those that cost nothing. */
+    /** Whether the columns above evaluate each of these at most once, free ones aside. */
     boolean foldsInto(List<? extends Expression> above) {
       Map<ExprId, int[]> uses = new HashMap<>();
       for (Expression column : above) {
@@ -127,7 +127,7 @@ final class Steps implements Serializable {
       return true;
     }
 
-    /** Nothing is copied to unpack a row. */
+    /** Unpacking a row is also free: it copies nothing. */
     private static boolean isFree(Expression column) {
       Expression e = column instanceof Alias alias ? alias.child() : column;
       return Nodes.isFree(e instanceof Unpack unpack ? unpack.children().head() : e);
@@ -163,7 +163,7 @@ final class Steps implements Serializable {
     }
   }
 
-  /** Rows for each row, which follow its columns that are wanted. */
+  /** Any number of rows per row, appended to the columns that are needed. */
   private static final class Generated implements Step {
     private static final long serialVersionUID = 1L;
     private final Generator generator;
@@ -203,7 +203,7 @@ final class Steps implements Serializable {
       throw new UnsupportedOperationException("a generator makes any number of rows");
     }
 
-    /** The rows that it makes of a row, each of which is gone when the next one is asked for. */
+    /** The rows for a row, each valid until the next one is fetched. */
     Iterator<InternalRow> rows(InternalRow row) {
       scala.collection.Iterator<InternalRow> made = bound.eval(row).iterator();
       boolean lonely = outer && made.isEmpty();
@@ -227,11 +227,11 @@ final class Steps implements Serializable {
 
   private final ArrayList<Step> steps = new ArrayList<>();
   /**
-   * A copy of a row in columns, if it has nested values; otherwise null. Spark's functions with lambdas ask an array for its elements whether or not these are NULL, and
-   * the array of a column has none to give.
+   * Copies a columnar row; null if it has no nested values. Spark's higher-order functions read the elements of an array even where these are NULL, and
+   * a columnar array fails on that.
    */
   private transient UnsafeProjection held;
-  /** The columns that each step reads; those of the first are by name. */
+  /** The columns that each step reads; the first step's are resolved by name. */
   private final ArrayList<ArrayList<Attribute>> inputs = new ArrayList<>();
 
   /** The same steps, to which others can be added. */
@@ -248,7 +248,7 @@ final class Steps implements Serializable {
     add(new Where(condition), input);
   }
 
-  /** Columns over columns are computed at once, unless an expression would have to be evaluated more often. */
+  /** Merges a projection over another one, unless that would evaluate an expression more often. */
   void select(List<? extends Expression> columns, List<Attribute> input) {
     int last = steps.size() - 1;
     if (last >= 0 && steps.get(last) instanceof Select select) {
@@ -286,12 +286,12 @@ final class Steps implements Serializable {
     add(new Generated(generator, outer, makes, output), input);
   }
 
-  /** Whether what comes out is a row of its own, and not one of the input's. */
+  /** Whether the steps create rows, instead of passing on the input's. */
   boolean makesRows() {
     return !steps.isEmpty() && !(steps.get(steps.size() - 1) instanceof Where);
   }
 
-  /** Compiles all steps. The first filters pass rows on as they are, so they read the input's columns as well. */
+  /** Compiles all steps. Leading filters pass rows on unchanged, so the step after them also reads the input's columns. */
   void bind(List<String> columns) {
     List<Attribute> nested = read();
     held = null;
@@ -308,7 +308,7 @@ final class Steps implements Serializable {
     }
   }
 
-  /** The columns of the input that are read, by name: those of the first filters, and of the step after them. */
+  /** The input columns to bind by name: those of the leading filters and of the step after them. */
   private List<Attribute> read() {
     Map<String, Attribute> found = new LinkedHashMap<>();
     for (int i = 0; i < steps.size(); i++) {
@@ -330,12 +330,12 @@ final class Steps implements Serializable {
     }
   }
 
-  /** From here on rows of a task are numbered: those of one with a greater number come later. */
+  /** Starts the rows of a task with this number. */
   void begin(int task) {
     steps.forEach(step -> step.begin(task));
   }
 
-  /** The attributes in the places in which their columns stand; a column that nobody reads has any other attribute. */
+  /** The attributes in column order; a column that nobody reads gets a placeholder. */
   private static List<Attribute> named(List<Attribute> attributes, List<String> columns) {
     List<Attribute> out = new ArrayList<>();
     for (String column : columns) {
@@ -348,7 +348,7 @@ final class Steps implements Serializable {
     return out;
   }
 
-  /** Hands on what becomes of a row. */
+  /** Passes the rows that a row becomes to {@code to}. */
   void apply(InternalRow row, Rows to) throws IOException {
     if (held == null) {
       apply(0, row, to);

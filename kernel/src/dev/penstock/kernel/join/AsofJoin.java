@@ -19,12 +19,12 @@ import org.apache.spark.sql.types.StructType;
  * Each left row with the one right row of its key that is closest in time.
  *
  * <ul>
- *   <li>Result: one row per left row; where nothing matches, NULLs ({@code left}) or nothing ({@code inner}). An answer once
- *       given never changes. Retracting a left row retracts its answers, the latest first.
+ *   <li>Result: one row per left row; without a match, NULLs ({@code left}) or nothing ({@code inner}). An emitted
+ *       answer never changes. Retracting a left row retracts its answers, the latest first.
  *   <li>Directions: {@code backward} the last right time ≤ left time ({@code strict}: &lt;), {@code forward} the first ≥
  *       (&gt;), {@code nearest} the smaller distance. {@code toleranceMicros} is the largest distance that counts.
- *   <li>Ties: {@code nearest} takes the earlier one of two at the same distance; of right rows with the same time the last
- *       arrived counts.
+ *   <li>Ties: {@code nearest} takes the earlier of two at the same distance; of right rows with the same time the last
+ *       to arrive counts.
  *   <li>NULLs: a NULL key or time matches nothing; such a left row is answered immediately.
  *   <li>{@code eager}: answered on arrival with the right rows of this and earlier epochs. State: the right rows, for ever.
  *   <li>{@code watermark}: answered in the epoch after which no future right row can change the answer; future right rows have times ≥ the watermark.
@@ -32,11 +32,11 @@ import org.apache.spark.sql.types.StructType;
  *       time + the candidate's distance. Without a candidate forward and nearest wait until watermark &gt; left time + tolerance; without
  *       a tolerance, until there is one. State: waiting left rows, and the right rows that they or left rows with times ≥ the watermark
  *       may need: looking backward, for each key the last one at or before the watermark and those after.
- *   <li>Late rows: a late left row is answered immediately from the rows that are kept. A late right row counts for left rows that are
- *       not answered yet. What is kept and answered depends on the watermark in force when the row arrived; if a side is the output of an
- *       operator below, which knows no commits, on that of the epoch.
- *   <li>A right side that can retract ({@code rightWeight}) is kept completely. A left side that can ({@code leftWeight}) is
- *       kept with its answers.
+ *   <li>Late rows: a late left row is answered immediately from the rows still in the state. A late right row counts for left rows that are
+ *       not answered yet. Both depend on the watermark in force when the row arrived or, if a side is the output of an
+ *       operator below, which has no commits, on that of the epoch.
+ *   <li>Retractions: the state has all of a right side that can retract ({@code rightWeight}), and all rows of a left side that can
+ *       ({@code leftWeight}), with their answers.
  *   <li>Ordering: none.
  * </ul>
  *
@@ -53,7 +53,7 @@ public final class AsofJoin {
     NEAREST
   }
 
-  /** The join of two frames. Output: left columns, right columns, {@code __weight}. */
+  /** Joins two frames. Output: left columns, right columns, {@code __weight}. */
   public static Dataset<Row> apply(Dataset<Row> left, Dataset<Row> right, String specJson) {
     JoinSpec spec = new JoinSpec(specJson);
     Direction direction =
@@ -101,7 +101,7 @@ public final class AsofJoin {
     private final boolean rightRetracts;
     private final boolean moments;
     private transient JoinHistory right;
-    /** Left rows that wait, by time. */
+    /** Pending left rows, by time. */
     private transient JoinStore waiting;
     private transient JoinAnswers answers;
 
@@ -171,7 +171,7 @@ public final class AsofJoin {
         }
       });
       out.at(Moment.ON_TIME);
-      // All rows before the watermark that this epoch reaches are here, and later ones count as late at that watermark: what is due then need not wait for the next epoch.
+      // All rows before the watermark that this epoch reaches have arrived; any that follow are late at that watermark. So rows due by then need not wait for the next epoch.
       close(moments && !eager ? Math.max(inForce, JoinTimer.atEnd()) : inForce, out);
       return out.iterator();
     }
@@ -238,7 +238,7 @@ public final class AsofJoin {
       return found == null ? null : found.row;
     }
 
-    /** The right row that answers a left row at {@code at}, as far as is known. */
+    /** The right row that would answer a left row at {@code at} now. */
     private JoinStore.Entry best(long at) {
       JoinStore.Entry found = switch (direction) {
         case BACKWARD -> right.before(at, !strict);
@@ -271,7 +271,7 @@ public final class AsofJoin {
       answers.flush();
     }
 
-    /** Answers all rows due at a watermark and evicts rows that are no longer needed; returns when (ms) there will be work again. */
+    /** Answers all rows due at a watermark and evicts rows that are no longer needed; returns the watermark (ms) at which rows are due next. */
     private long advance(long watermark, JoinOutput out) {
       long due = direction == Direction.BACKWARD ? settleBackward(watermark, out) : settle(watermark, out);
       if (right.evicts() && watermark != JoinTimer.UNKNOWN) {
@@ -285,7 +285,7 @@ public final class AsofJoin {
       return due;
     }
 
-    /** Rows are due in the order of their times, and so are their answers: both sides are read once. */
+    /** Left rows become due in time order, and their answers are in the same order, so one pass over both sides suffices. */
     private long settleBackward(long watermark, JoinOutput out) {
       JoinStore.Cursor cursor = waiting.start();
       JoinStore.Walk history = right.store().new Walk();
@@ -324,7 +324,7 @@ public final class AsofJoin {
       return due;
     }
 
-    /** When right rows can be evicted if nothing else happens to the key. */
+    /** The watermark (ms) at which right rows can be evicted if the key gets no more rows. */
     private long evictionDue(long watermark) {
       JoinStore store = right.store();
       if (!right.evicts() || store.isEmpty()) {

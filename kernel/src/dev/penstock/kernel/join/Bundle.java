@@ -7,10 +7,10 @@ import org.apache.spark.unsafe.Platform;
 import scala.collection.AbstractIterator;
 
 /**
- * The rows of a task that have the same key, as one row: Spark then shuffles, sorts and decodes a row for each key of a task, not for each of its rows.
+ * The rows of a task that have the same key, as one row: Spark then shuffles, sorts and decodes one row per key of a task instead of one per row.
  *
- * <p>A row of {@link JoinPlan#INPUT} without its key is a byte with its side and what of it is there, its time, its sequence, its count unless that is one, its moment if it
- * has one, and its bytes behind their length. {@link Bundles} writes this form.
+ * <p>It encodes a row of {@link JoinPlan#INPUT}, without the key, as a byte with its side and flags, its time if not NULL, its sequence, its count unless that is one, its moment if it
+ * has one, and its length and bytes. {@link Bundles} writes this form.
  */
 final class Bundle {
   static final StructType SCHEMA = new StructType()
@@ -27,7 +27,7 @@ final class Bundle {
 
   private Bundle() {}
 
-  /** The rows of bundles, as a processor gets them. */
+  /** Unpacks bundles to a processor's input rows. */
   static scala.collection.Iterator<Row> rows(byte[] key, scala.collection.Iterator<Row> bundles, boolean moments) {
     return new AbstractIterator<>() {
       private byte[] bytes = {};

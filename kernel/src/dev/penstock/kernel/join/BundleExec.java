@@ -22,15 +22,15 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Makes the {@link Bundle}s of each task.
+ * Packs the rows of each task into {@link Bundle}s.
  *
- * <p>With generated code, the code that computes a row's columns adds them to the bundles itself, so that no row is written only to be read by this node.
+ * <p>With generated code, the code that computes a row's columns adds them to the bundles directly, so no intermediate row is written.
  */
 public final class BundleExec extends ExecNode implements CodegenSupport {
   private static final long serialVersionUID = 1L;
 
   private CodegenSupport parent;
-  /** The names in the generated code of the bundles and of the function that emits them. */
+  /** Names, in the generated code, of the bundles and of the function that emits them. */
   private String bundles;
   private String emit;
 
@@ -45,7 +45,7 @@ public final class BundleExec extends ExecNode implements CodegenSupport {
     return ((CodegenSupport) child()).inputRDDs();
   }
 
-  /** A row of input can cause many rows of output. */
+  /** One input row can cause many output rows. */
   @Override
   public boolean needCopyResult() {
     return true;
@@ -71,7 +71,7 @@ public final class BundleExec extends ExecNode implements CodegenSupport {
             + "byte[] " + rows + " = " + bundles + ".rows();\n"
             + consume(context, Nodes.list(columns), null) + "\n}\n}\n",
         false);
-    // The child's code returns when there is output to take, and goes on where it was when it is called again.
+    // The child's code returns when output is ready, and resumes when it is called again.
     return ((CodegenSupport) child()).produce(context, this) + "\n" + emit + "();\n";
   }
 

@@ -15,7 +15,7 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkStrategy;
 import scala.collection.immutable.Seq;
 
-/** The {@link Bundle}s of a join's input, made in each task before the rows travel. */
+/** Packs a join's input into {@link Bundle}s in each task, before the shuffle. */
 public final class BundlePlan extends PlanNode {
   public BundlePlan(Seq<Attribute> output, LogicalPlan child) {
     super(output, child);

@@ -15,7 +15,7 @@ import org.apache.spark.unsafe.array.ByteArrayMethods;
 public final class Bundles {
   private static final int START = Platform.BYTE_ARRAY_OFFSET;
   private static final int LARGEST_HEAD = 1 + 5 * Long.BYTES + Integer.BYTES;
-  /** So many bytes are collected before they travel. */
+  /** Bundles are emitted at this size. */
   private static final int MOST_BYTES = 8 << 20;
   private static final int BUCKETS = 1 << 12;
 
@@ -69,7 +69,7 @@ public final class Bundles {
     boolean noLsn = !moments || row.isNullAt(JoinPlan.LSN);
     boolean noBefore = !moments || row.isNullAt(JoinPlan.BEFORE);
     int side = row.getInt(JoinPlan.SIDE);
-    // Bytes lie behind the row, in a place of 32 bits, with a length of 32 bits.
+    // The field of a binary column is its offset in the row (upper 32 bits) and its length (lower 32 bits).
     Object base = row.getBaseObject();
     long key = row.getLong(JoinPlan.KEY);
     long packed = row.getLong(JoinPlan.ROW);
@@ -107,12 +107,12 @@ public final class Bundles {
     bytes += own.size - was;
   }
 
-  /** Whether the bundles should travel before another row is added. */
+  /** Whether to emit the bundles before adding another row. */
   public boolean full() {
     return bytes >= MOST_BYTES;
   }
 
-  /** How much has been collected. */
+  /** The size of the collected rows. */
   long bytes() {
     return bytes;
   }

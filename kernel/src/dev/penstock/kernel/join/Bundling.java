@@ -9,10 +9,10 @@ import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
-/** Collects the rows of a join in a shared job into {@link Bundle}s before they travel. */
+/** Collects the rows of a join in a shared job into {@link Bundle}s before the shuffle. */
 final class Bundling implements Adding {
   private static final long serialVersionUID = 1L;
-  /** So many bytes are as good as a row, for those who limit rows in memory. */
+  /** Bytes that count as one row towards limits of buffered rows. */
   private static final int ROW = 64;
 
   @Override

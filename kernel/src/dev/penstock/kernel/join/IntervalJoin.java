@@ -30,9 +30,9 @@ import org.apache.spark.sql.types.StructType;
  *   <li>State: the rows that can still match. A left row is removed when left time + upper &lt; watermark − right lag, a right
  *       row when right time − lower &lt; watermark − left lag: a row whose time equals the watermark may still arrive. A lag is how
  *       far behind the watermark the rows of a side may be without being late.
- *   <li>Late rows: a row that is past this bound when it arrives is joined with the rows that are kept at the watermark in force then,
- *       and with its own commit, and is not kept. A retraction of a row that was removed is ignored. If a side is the output of an
- *       operator below, which knows no commits, the watermark of the epoch and the rows of the same epoch are used instead: so rows that
+ *   <li>Late rows: a row that is past this bound when it arrives is joined with the rows kept at the watermark in force at that time
+ *       and with the rows of its own commit, and is not kept. A retraction of a removed row is ignored. If a side is the output of an
+ *       operator below, which has no commits, the watermark of the epoch and the rows of the same epoch are used instead, so rows that
  *       this operator emits when the watermark advances match each other.
  *   <li>Ordering: none.
  * </ul>
@@ -44,7 +44,7 @@ import org.apache.spark.sql.types.StructType;
 public final class IntervalJoin {
   private IntervalJoin() {}
 
-  /** The join of two frames. Output: left columns, right columns (not for semi and anti), {@code __weight}. */
+  /** Joins two frames. Output: left columns, right columns (not for semi and anti), {@code __weight}. */
   public static Dataset<Row> apply(Dataset<Row> left, Dataset<Row> right, String specJson) {
     JoinSpec spec = new JoinSpec(specJson);
     JoinKind kind = JoinKind.of(spec);
@@ -171,8 +171,8 @@ public final class IntervalJoin {
     }
 
     /**
-     * The rows of one moment. A row behind the watermark matches the rows that are still kept at the watermark in force then, which may be fewer than
-     * the state holds, and the rows of its own commit.
+     * The rows of one moment. A row behind the watermark matches the rows of its own commit, and the rows kept at the watermark in force at that moment, which may be
+     * fewer than the state holds.
      */
     private static final class Changes {
       final Moment moment;
@@ -180,7 +180,7 @@ public final class IntervalJoin {
       final long watermark;
       private final List<Map<PackedRow, long[]>> sides =
           List.of(new LinkedHashMap<>(), new LinkedHashMap<>(), new LinkedHashMap<>(), new LinkedHashMap<>());
-      /** The rows of this commit that later rows do not match. */
+      /** Rows of this commit that are too old to be kept: only rows of the same commit match them. */
       final Set<JoinStore.Entry> fresh = Collections.newSetFromMap(new IdentityHashMap<>());
 
       Changes(Moment moment) {

@@ -18,34 +18,34 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Regular join of two changing collections, kept up to date for ever.
+ * Regular join of two changing collections.
  *
  * <ul>
  *   <li>Result: after every epoch the summed output is what SQL's join of the two summed inputs gives. One epoch's output is
  *       consolidated per key.
- *   <li>NULLs: a NULL key matches nothing, except where {@code nullSafe} says so; such a row still comes out where the
+ *   <li>NULLs: a NULL key matches nothing, except where {@code nullSafe} says so; such a row is still emitted if the
  *       kind keeps unmatched rows. A residual that is NULL is false. The residual belongs to ON.
- *   <li>Errors: a pair for which the residual fails is no match; it is reported while both of its rows are there.
- *   <li>Late rows: there are none; the join knows no time.
+ *   <li>Errors: a pair for which the residual fails is no match; it is reported while both of its rows exist.
+ *   <li>Late rows: none, because the join has no event time.
  *   <li>Ordering: none.
- *   <li>{@code mark}: each left row once, with a BOOLEAN column beside it that says whether it has a match; never NULL.
- *   <li>State: each row of both sides once, with its weight, and (outer, semi, anti, mark with a residual) its number of matches. A row whose weight becomes zero leaves
- *       nothing. An epoch reads the keys that it touches; rows of a side are read only when the other side has changed, or
+ *   <li>{@code mark}: each left row once, with a BOOLEAN column, never NULL, that says whether it has a match.
+ *   <li>State: each row of both sides once, with its weight, and (outer, semi, anti, mark with a residual or {@code ttlMs}) its number of matches. A row whose weight becomes zero leaves
+ *       nothing. An epoch reads only the keys that it touches, and rows of a side only if the other side has changed, or
  *       to find the changed rows themselves.
  *   <li>{@code ttlMs}: a row that has not changed for that long (by the wall clock at the beginning of an epoch, which a replay
- *       sees again) is forgotten: it matches nothing that comes later, its own late retraction is ignored, and what it has put
- *       out stays. Its state goes in the first epoch after that. Spark takes every look at the clock for a reason to
- *       run an epoch, so the query must be started with {@code spark.sql.streaming.noDataMicroBatches.enabled = false}.
+ *       sees again) expires: it matches no later row, its own late retraction is ignored, and its output is not
+ *       retracted. The first epoch after that removes its state. With a processing-time timer Spark would run no-data
+ *       batches without end, so the query must be started with {@code spark.sql.streaming.noDataMicroBatches.enabled = false}.
  * </ul>
  *
  * <p>Spec: {@code kind}, {@code leftKeys}, {@code rightKeys}, {@code nullSafe}, {@code leftColumns}, {@code rightColumns},
  * {@code leftWeight}, {@code rightWeight}, {@code residual}, {@code errors} (see {@link Residual}), {@code ttlMs}, {@code mark} (the name of the column),
- * {@code copies} (a row of weight n comes out n times, for a result that is never taken back).
+ * {@code copies} (a row of weight n is emitted n times, for a result without retractions).
  */
 public final class Join {
   private Join() {}
 
-  /** The join of two frames. Output: left columns, right columns (not for semi and anti; for mark its column), {@code __weight}. */
+  /** Joins two frames. Output: left columns, right columns (not for semi and anti; for mark its column), {@code __weight}. */
   public static Dataset<Row> apply(Dataset<Row> left, Dataset<Row> right, String specJson) {
     JoinSpec spec = new JoinSpec(specJson);
     JoinKind kind = JoinKind.of(spec);
@@ -185,7 +185,7 @@ public final class Join {
       return oldest;
     }
 
-    /** A key has a timer if it has rows. */
+    /** Ensures that the key has a timer if and only if it has rows. */
     private void wake(long now) {
       boolean rows = !left.isEmpty() || !right.isEmpty();
       if (rows && left.timer() == JoinStore.NO_TIMER) {
@@ -268,7 +268,7 @@ public final class Join {
       }
     }
 
-    /** What changes in the result when a row's weight and number of matches go from {@code w0}, {@code m0} to {@code w1}, {@code m1}. */
+    /** Emits the change of a single row's result when its weight and number of matches change from {@code w0}, {@code m0} to {@code w1}, {@code m1}. */
     private static void alone(
         boolean isLeft, byte[] row, JoinKind.Alone kind, long w0, long m0, long w1, long m1, JoinOutput out) {
       if (kind == JoinKind.Alone.MARKED) {

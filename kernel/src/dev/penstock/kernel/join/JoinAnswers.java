@@ -5,8 +5,8 @@ import java.util.Arrays;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 
 /**
- * The answers to left rows, in a join that answers each of them once. If left rows can be retracted, each is stored with its
- * answer, because the retraction must equal the answer, whatever the right side holds by then.
+ * The answers to left rows, in a join that answers each once. If left rows can be retracted, each is stored with its
+ * answer, because the retraction must equal that answer even if the right side has changed.
  */
 final class JoinAnswers {
   private final boolean inner;

@@ -7,7 +7,7 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 
 /**
- * Combines packed rows of one side of a join. For the right side of a semi or anti join, of which only the keys remain: a key that occurs a
+ * Combines packed rows of one side of a join: the right side of a semi or anti join, which is reduced to its keys, so a key that occurs a
  * thousand times is shuffled once.
  */
 final class JoinCombiner extends Combining<PackedRow> {

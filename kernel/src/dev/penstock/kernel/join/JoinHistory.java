@@ -10,10 +10,10 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 
 /**
- * The right side of a join that looks rows up by time: all rows of each key, by time. Among rows with the same
- * time the last arrived counts; within an epoch that is the order in which they were read.
+ * The right side of a join that looks rows up by time: all rows of each key, by time. Of rows with the same
+ * time the last to arrive counts; within an epoch, arrival order is the order of reading.
  *
- * <p>If the right side cannot retract, a row that is followed by another one with the same time is not kept.
+ * <p>If the right side cannot retract, a row is replaced by the next one with the same time.
  */
 final class JoinHistory {
   private final boolean retracts;
@@ -98,7 +98,7 @@ final class JoinHistory {
     } else if (arrival.weight < 0) {
       known.add(Math.max(arrival.weight, -known.get().weight));
     } else {
-      // It has arrived again, so it is now the last one of its time.
+      // It has arrived again, so it is now the last of its time.
       long weight = known.get().weight + arrival.weight;
       known.remove();
       store.put(new JoinStore.Entry(arrival.at, arrival.row, weight));
@@ -116,12 +116,12 @@ final class JoinHistory {
     return first == null || !retracts ? first : store.last(first.at, true);
   }
 
-  /** Whether rows may be evicted: the retraction of a row may uncover any earlier one. */
+  /** Whether rows may be evicted. They may not if rows can be retracted, because that may expose any earlier row. */
   boolean evicts() {
     return !retracts;
   }
 
-  /** Evicts rows that no lookup at {@code at} or later needs, which looks {@code reach} (or without limit) back from there. */
+  /** Evicts rows that no lookup at {@code at} or later needs, if lookups go back at most {@code reach} ({@link JoinTimer#NEVER}: without limit). */
   void evict(long at, boolean inclusive, long reach) {
     if (retracts || store.isEmpty() || store.firstAt() >= at) {
       return;

@@ -18,7 +18,7 @@ enum JoinKind {
     UNMATCHED,
     MARKED;
 
-    /** Whether it is emitted if it cannot match anything. */
+    /** Whether a row that cannot match anything is emitted. */
     boolean unmatched() {
       return this == UNMATCHED || this == MARKED;
     }

@@ -10,8 +10,8 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 
 /**
- * The output of a join for one key in one epoch. Consolidated: no row twice, no weight of zero. If weights are not read,
- * because rows are never retracted, a row of weight n is emitted n times.
+ * The output of a join for one key in one epoch, consolidated: no row twice, no weight of zero. If rows are never retracted,
+ * so that weights are not read, a row of weight n is emitted n times.
  */
 final class JoinOutput {
   private final List<Row> rows = new ArrayList<>();
@@ -26,7 +26,7 @@ final class JoinOutput {
   }
 
   /**
-   * @param repeats whether the same output row may be added more than once, and has to be summed up
+   * @param repeats whether the same output row may be added more than once, so that weights must be summed
    * @param copies whether a row of weight n is emitted n times
    * @param moments whether rows are emitted with the watermark of the moment that caused them
    */

@@ -23,15 +23,15 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The frame around every join processor: both sides packed and united before it, its output unpacked after it.
+ * The plan around every join processor: it packs and unites both sides before the processor, and unpacks its output.
  *
  * <p>The processor's input has the columns of {@link #INPUT}: the packed key, the side, the time, the arrival number, the
- * weight and the packed row; where the sides have them also the two columns of the row's {@link Moment}. Rows of a key travel together, as a {@link Bundle}. A row that can match nothing (a key that is NULL, a time that is NULL) has a side of
+ * weight, the packed row and, if the sides have them, the two columns of the row's {@link Moment}. Rows of a key are shuffled together, as a {@link Bundle}. A row that can match nothing (its key or time is NULL) has the side
  * {@link #LEFT_ALONE} or {@link #RIGHT_ALONE} and its own bytes as its key, so such rows are spread over the partitions.
  *
- * <p>Event time: the watermark of a query is one for all operators, the smallest over its {@code withWatermark} nodes
- * ({@code spark.sql.streaming.multipleWatermarkPolicy = min}), and reaches a processor behind a union without an event-time
- * column in its input. As that column is dropped here, Spark filters no late rows: the processors decide which rows
+ * <p>Event time: all operators of a query have one watermark, the smallest over its {@code withWatermark} nodes
+ * ({@code spark.sql.streaming.multipleWatermarkPolicy = min}). It reaches a processor after a union even without an event-time
+ * column in its input. Because this plan drops that column, Spark filters no late rows; the processors decide which rows
  * are late.
  */
 public final class JoinPlan {
@@ -58,7 +58,7 @@ public final class JoinPlan {
       .add("__count", DataTypes.LongType, false)
       .add("__row", DataTypes.BinaryType, false);
 
-  /** The column of an output with the watermark that was in force when a row behind it caused the output; NULL for all other rows. */
+  /** The output column with the watermark that was in force for the late row that caused the output; NULL for all other rows. */
   static final String WATERMARK = "__pwm";
 
   /** The output of a processor. */
@@ -69,12 +69,12 @@ public final class JoinPlan {
 
   private JoinPlan() {}
 
-  /** The output of a processor that processes rows behind the watermark by their moments, if the sides have these. */
+  /** The output of a processor that handles late rows by their moments, if the sides have these. */
   static StructType output(JoinSpec spec) {
     return spec.moments ? OUTPUT.add(WATERMARK, DataTypes.LongType, true) : OUTPUT;
   }
 
-  /** The names of columns that {@link #output} has and {@link #OUTPUT} has not. */
+  /** The names of the columns of {@link #output} that are not in {@link #OUTPUT}. */
   static String[] more(JoinSpec spec) {
     return spec.moments ? new String[] {WATERMARK} : new String[0];
   }
@@ -102,8 +102,8 @@ public final class JoinPlan {
   /**
    * One side as processor input.
    *
-   * @param time the column with the side's time, or null where the join has none
-   * @param alone whether rows that can match nothing are wanted
+   * @param time the column with the side's time, or null if the join has none
+   * @param alone whether to keep rows that can match nothing
    * @param sequenced whether the order of arrival within an epoch matters
    * @param moment the two columns of the row's moment, or none
    */
@@ -133,7 +133,7 @@ public final class JoinPlan {
     Column key = Pack.of(Pack.Mode.KEY, parts);
     Column found = functions.not(lost);
     if (!spec.hosted) {
-      // Spark pushes a deterministic condition below withWatermark, where the rows that it drops would not
+      // Spark would push a deterministic condition below withWatermark, and the rows that it drops there would not
       // advance the watermark.
       found = found.or(Pack.of(Pack.Mode.SEQUENCE, List.of()).lt(0L));
     }
@@ -154,7 +154,7 @@ public final class JoinPlan {
     return side.mapPartitions((MapPartitionsFunction<Row, Row>) JoinCombiner::new, Encoders.row(INPUT));
   }
 
-  /** The packed output of a processor over both sides. */
+  /** Runs a processor over both sides; returns its packed output. */
   static Dataset<Row> run(
       JoinSpec spec, Dataset<Row> left, Dataset<Row> right, StatefulProcessor<byte[], Row, Row> processor,
       TimeMode time, StructType output) {
@@ -173,7 +173,7 @@ public final class JoinPlan {
             StateSize.counted(spec.size, key -> key, own), time, OutputMode.Append(), Encoders.row(output));
   }
 
-  /** The columns of both sides ({@code right} null: of the left alone), then {@code more}, then the weight. */
+  /** The columns of both sides ({@code right} null: only the left), then {@code more}, then the weight. */
   public static Dataset<Row> unpack(Dataset<Row> packed, StructType left, StructType right, String... more) {
     List<Column> structs = new ArrayList<>();
     structs.add(Unpack.of(functions.col("__left"), left).as("__left"));

@@ -19,17 +19,17 @@ final class JoinSpec {
   final List<String> rightColumns;
   final String leftWeight;
   final String rightWeight;
-  /** Whether the rows of both sides have their moments, if they are behind the watermark. */
+  /** Whether late rows of both sides have their moments. */
   final boolean moments;
   final List<String> leftMoment;
   final List<String> rightMoment;
-  /** The number of the counter of its state; 0: none. */
+  /** The id of its state counter; 0: none. */
   final long size;
-  /** Whether the join is that of a query that shares its job. */
+  /** Whether the join's query shares its job. */
   final boolean hosted;
   /** Its number in the query. */
   final int operator;
-  /** Whether all rows come in one epoch, and nothing is kept. */
+  /** Whether all rows come in one epoch, so that no state is kept. */
   final boolean atOnce;
 
   JoinSpec(String text) {
@@ -92,7 +92,7 @@ final class JoinSpec {
     return value == null ? null : value.longValue();
   }
 
-  /** A number that must be there. */
+  /** A mandatory number. */
   long required(String field) {
     Long value = number(field);
     if (value == null) {
@@ -101,13 +101,13 @@ final class JoinSpec {
     return value;
   }
 
-  /** A flag; false when it is not there. */
+  /** A flag; false if missing. */
   boolean flag(String field) {
     JsonNode value = get(field);
     return value != null && value.asBoolean();
   }
 
-  /** A list of names; empty when it is not there. */
+  /** A list of names; empty if missing. */
   List<String> names(String field) {
     List<String> list = new ArrayList<>();
     JsonNode value = get(field);
@@ -117,7 +117,7 @@ final class JoinSpec {
     return list;
   }
 
-  /** A list of numbers that must be there. */
+  /** A mandatory list of numbers. */
   long[] numbers(String field) {
     JsonNode value = get(field);
     if (value == null || value.isEmpty()) {
@@ -130,7 +130,7 @@ final class JoinSpec {
     return list;
   }
 
-  /** Which keys compare with {@code <=>}; none when it is not there. */
+  /** Which keys compare with {@code <=>}; none if missing. */
   boolean[] nullSafe() {
     JsonNode value = get("nullSafe");
     boolean[] flags = new boolean[leftKeys.size()];
@@ -145,7 +145,7 @@ final class JoinSpec {
     return flags;
   }
 
-  /** To be called when everything has been read: refuses fields that were not read. */
+  /** Call it after reading all fields: throws if the specification has others. */
   void done() {
     Iterator<String> fields = json.fieldNames();
     while (fields.hasNext()) {

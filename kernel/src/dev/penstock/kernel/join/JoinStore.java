@@ -20,8 +20,8 @@ import org.apache.spark.sql.streaming.ValueState;
  * same number are in insertion order.
  *
  * <p>Rows are stored in chunks of up to {@value #CHUNK_ROWS}. A key with one chunk is one value of the state store: one read and
- * one write per epoch. A key with more has an index (16 bytes a chunk and more) as that value and its chunks in a map; a lookup reads
- * the index and one chunk, however many rows there are. A key without rows leaves nothing behind.
+ * one write per epoch. A key with more has an index (at least 16 bytes per chunk) as that value, and its chunks in a map; a lookup reads
+ * the index and one chunk, however many rows there are. A key without rows has no state.
  *
  * <p>Use: {@link #open} for every key, changes in memory, {@link #flush}. A changed {@link Entry} must be passed to
  * {@link #touch}.
@@ -48,7 +48,7 @@ final class JoinStore {
     long stamp;
     /** Its answer, if answers are stored. */
     byte[] beside;
-    /** A change of {@link #matches} that is being collected. */
+    /** The change of {@link #matches} so far. */
     transient long change;
     private transient Chunk chunk;
 
@@ -83,7 +83,7 @@ final class JoinStore {
 
   private final ArrayList<Chunk> index = new ArrayList<>();
   private final ArrayList<Long> removed = new ArrayList<>();
-  /** Rows by their bytes, of the numbers that many rows have and that were searched since the key was opened. */
+  /** Index of rows by their bytes, for numbers with many rows that were searched since the key was opened. */
   private final HashMap<Long, Map<PackedRow, Entry>> known = new HashMap<>();
   private boolean dirty;
   private long nextId;
@@ -91,7 +91,7 @@ final class JoinStore {
   private long timer;
   private long rows;
 
-  /** Opens the state called {@code name}; to be called in a processor's {@code init}. */
+  /** Opens the state called {@code name}. Call it in a processor's {@code init}. */
   JoinStore(StatefulProcessorHandle handle, String name) {
     this.handle = CountedHandle.packed(handle);
     head = this.handle.getValueState(name, Encoders.BINARY(), TTLConfig.NONE());
@@ -320,7 +320,7 @@ final class JoinStore {
     return (inclusive ? after(at) : from(at)).previous();
   }
 
-  /** Finds the last entry at or before times that rise from call to call; the store must not change meanwhile. */
+  /** Finds the last entry at or before each of a series of increasing times; the store must not change meanwhile. */
   final class Walk {
     private final Cursor next = start();
     private Entry last;
@@ -356,13 +356,13 @@ final class JoinStore {
     return found == null ? null : new Cursor(index.indexOf(found.chunk), found.chunk.entries.indexOf(found));
   }
 
-  /** The same, of the first {@value #CHUNK_ROWS} entries with this number: a search whose cost does not depend on how many there are. */
+  /** As {@link #find}, but only among the first {@value #CHUNK_ROWS} entries with this number, so the cost is bounded. */
   Cursor findNear(long at, byte[] row) {
     Cursor near = near(at, row);
     return near == null || near.is(at, row) ? near : null;
   }
 
-  /** Null if no entry with this number has the row; otherwise the one that has it, or the one up to which none has it. */
+  /** Null if no entry with this number has the row; otherwise the entry that has it, or the first one not searched. */
   private Cursor near(long at, byte[] row) {
     Cursor cursor = from(at);
     for (int i = 0; i < CHUNK_ROWS; i++) {
@@ -439,7 +439,7 @@ final class JoinStore {
     dirty = true;
     total += entry.weight;
     if (chunk.count > CHUNK_ROWS || (chunk.bytes > CHUNK_BYTES && chunk.count > 1)) {
-      // Rows that arrive in order fill their chunks; others leave space on both sides.
+      // Rows that arrive in order fill chunks completely; otherwise both halves keep space.
       split(number, atEnd ? chunk.count - 1 : chunk.count / 2);
     }
   }

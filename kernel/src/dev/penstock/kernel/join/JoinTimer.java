@@ -9,7 +9,7 @@ import org.apache.spark.sql.streaming.TimerValues;
  * Event time for join processors: the watermark in microseconds, and one timer per key.
  *
  * <p>Spark fires a timer once the watermark is at or past it, and looks only at timers between the previous and the current
- * watermark. So work that is already due is done immediately, and a timer is always in the future.
+ * watermark. So processors do due work immediately and only register timers in the future.
  */
 final class JoinTimer {
   /** No watermark yet. */
@@ -52,8 +52,8 @@ final class JoinTimer {
   }
 
   /**
-   * Ensures that the key is woken at {@code due} (ms) or before. The timer is stored in {@code store}; a timer that is
-   * earlier than needed is kept, because moving it would cost more than one unnecessary wake-up.
+   * Ensures that the key has a timer at {@code due} (ms) or earlier. The timer is stored in {@code store}; one that is
+   * earlier than needed stays, because moving it would cost more than one unnecessary call.
    */
   static void wake(StatefulProcessorHandle handle, JoinStore store, long due, long watermark) {
     long registered = store.timer();

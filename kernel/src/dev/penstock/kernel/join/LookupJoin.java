@@ -14,11 +14,11 @@ import org.apache.spark.sql.streaming.TimerValues;
  * Each left row with the row that a keyed right side holds for its key when the left row arrives.
  *
  * <ul>
- *   <li>Result: one row per left row; without a match, NULLs ({@code left}) or nothing ({@code inner}). An answer once
- *       given never changes. Retracting a left row retracts its answers, the latest first.
- *   <li>Arrival: {@code leftTime} and {@code rightTime} number the commits. Both sides are processed in that order, within one commit
- *       the right side first, so the answer does not depend on which commits share an epoch.
- *   <li>Keys: at most one right row of a key is alive after a commit; of several the last arrived would count. NULL matches nothing.
+ *   <li>Result: one row per left row; without a match, NULLs ({@code left}) or nothing ({@code inner}). An emitted
+ *       answer never changes. Retracting a left row retracts its answers, the latest first.
+ *   <li>Arrival: {@code leftTime} and {@code rightTime} number the commits. Both sides are processed in that order, the right side first
+ *       within a commit, so the answer does not depend on which commits share an epoch.
+ *   <li>Keys: a key has at most one right row after a commit; of several the last to arrive would count. NULL matches nothing.
  *   <li>State: the right rows; with {@code leftWeight} the left rows with their answers.
  *   <li>Ordering: none.
  * </ul>
@@ -29,7 +29,7 @@ import org.apache.spark.sql.streaming.TimerValues;
 public final class LookupJoin {
   private LookupJoin() {}
 
-  /** The join of two frames. Output: left columns, right columns, {@code __weight}. */
+  /** Joins two frames. Output: left columns, right columns, {@code __weight}. */
   public static Dataset<Row> apply(Dataset<Row> left, Dataset<Row> right, String specJson) {
     JoinSpec spec = new JoinSpec(specJson);
     boolean inner = spec.oneOf("kind", "inner", "left").equals("inner");

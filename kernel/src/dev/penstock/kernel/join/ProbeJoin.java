@@ -17,21 +17,21 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The right side of a key as it was at several times around each left row.
+ * Looks up the right side of a key at several times around each left row.
  *
  * <ul>
  *   <li>Result: one row per left row and offset, with the offset in milliseconds, the probe time (left time + offset, microseconds) and
  *       the last right row with a time ≤ the probe time, or NULLs. An emitted row never changes. Weights are 1; a left side that retracts
  *       is refused.
- *   <li>Ties: of right rows with the same time the last arrived counts.
+ *   <li>Ties: of right rows with the same time the last to arrive counts.
  *   <li>NULLs: a NULL key matches nothing: its probes are emitted immediately, with NULLs. A NULL left time gives no rows.
  *   <li>{@code watermark}: a probe is emitted when the watermark has reached its time (≥). It does not see a right row with exactly that
  *       time that arrives later.
  *   <li>{@code eager}: all probes are emitted on arrival, with the right rows of this and earlier epochs.
  *   <li>State ({@code watermark}): left rows with pending probes, one entry each; right rows from the last one at or before
  *       min(next probe, watermark + smallest offset). {@code eager}: the right rows, for ever. A right side that can retract is kept completely.
- *   <li>Late rows: due probes are emitted immediately, from the rows that are kept. What is due and kept depends on the watermark in force when the
- *       row arrived; if a side is the output of an operator below, which knows no commits, on that of the epoch.
+ *   <li>Late rows: due probes are emitted immediately, from the rows still in the state. Both depend on the watermark in force when the
+ *       row arrived or, if a side is the output of an operator below, which has no commits, on that of the epoch.
  *   <li>Ordering: none.
  * </ul>
  *
@@ -44,7 +44,7 @@ public final class ProbeJoin {
 
   private ProbeJoin() {}
 
-  /** The join of two frames. Output: left columns, right columns, the offset, the probe time, {@code __weight}. */
+  /** Joins two frames. Output: left columns, right columns, the offset, the probe time, {@code __weight}. */
   public static Dataset<Row> apply(Dataset<Row> left, Dataset<Row> right, String specJson) {
     JoinSpec spec = new JoinSpec(specJson);
     long[] offsets = spec.numbers("offsetsMicros");
@@ -169,7 +169,7 @@ public final class ProbeJoin {
       return out.iterator();
     }
 
-    /** The output rows, and the moment of the rows that cause the rows added now. */
+    /** The output rows, and the moment of the rows that cause the next ones. */
     private static final class Output {
       final List<Row> rows = new ArrayList<>();
       Moment moment = Moment.ON_TIME;

@@ -7,7 +7,7 @@ import java.io.Serializable;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.types.StructType;
 
-/** The part of a join's ON that is not an equality. A pair for which it fails is not a match, and is reported with the weight that it would have. */
+/** The part of a join's ON that is not an equality. A pair for which it fails is not a match, and is reported with the weight that its result would have. */
 final class Residual implements Serializable {
   private static final long serialVersionUID = 1L;
 

@@ -7,7 +7,7 @@ import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 
-/** A processor of the rows of {@link Bundle}s. */
+/** Runs a processor on the rows of {@link Bundle}s. */
 final class Unbundled extends StatefulProcessor<byte[], Row, Row> {
   private static final long serialVersionUID = 1L;
   private final StatefulProcessor<byte[], Row, Row> inner;

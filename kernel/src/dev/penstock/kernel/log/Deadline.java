@@ -1,6 +1,6 @@
 package dev.penstock.kernel.log;
 
-/** A moment to wait for, on the monotonic clock: setting the wall clock neither shortens nor lengthens a wait. */
+/** A deadline on the monotonic clock: setting the wall clock neither shortens nor lengthens a wait. */
 final class Deadline {
   private static final long NANOS = 1_000_000L;
 
@@ -15,7 +15,7 @@ final class Deadline {
     return new Deadline(System.nanoTime() + millis * NANOS);
   }
 
-  /** Milliseconds until then, rounded up; zero or less when it has passed. */
+  /** Milliseconds left, rounded up; zero or less when it has passed. */
   long left() {
     return -Math.floorDiv(System.nanoTime() - at, NANOS);
   }

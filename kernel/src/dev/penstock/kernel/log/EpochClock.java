@@ -22,7 +22,7 @@ import java.util.concurrent.ConcurrentHashMap;
  * Decides what the next epoch of a job contains. One per job, in the driver.
  *
  * <p>Spark asks each scan of a query for its latest offset in turn; the clock gives all scans of one round the same offset, so
- * that no epoch holds half a commit and all scans carry one watermark ({@link JobTime}).
+ * that every epoch has whole commits and all scans have one watermark ({@link JobTime}).
  *
  * <p>A round without work returns immediately the first time, because Spark then checks whether the last epoch's
  * watermark requires a no-data batch; after that it blocks until the log grows or the poll timeout expires.
@@ -30,9 +30,9 @@ import java.util.concurrent.ConcurrentHashMap;
 public final class EpochClock {
   private static final Map<String, EpochClock> ALL = new ConcurrentHashMap<>();
   private static final ObjectMapper JSON = new ObjectMapper();
-  /** The object that always holds one row, which nobody has inserted. */
+  /** The built-in object that always has one row. */
   private static final int UNIT = 0;
-  /** An epoch of so many rows costs less for a row than one of fewer, and not less than one of more. */
+  /** The number of rows beyond which larger epochs do not reduce the cost per row. */
   private static final long GATHERED_ROWS = 50_000;
 
   private final LogIndex index;
@@ -49,15 +49,15 @@ public final class EpochClock {
 
   private final Map<Integer, Contents> contents = new HashMap<>();
   private final Set<Integer> asked = new HashSet<>();
-  /** Where epochs end in any case. */
+  /** LSNs at which an epoch must end. */
   private final TreeSet<Long> ends = new TreeSet<>();
-  /** How far epochs may read. */
+  /** The LSN up to which epochs may read. */
   private long held = Long.MAX_VALUE;
   private LogOffset initial;
   private LogOffset target;
-  /** When the target was chosen, by the monotonic clock; 0 if it was not. */
+  /** When the target was chosen, by the monotonic clock; 0: it was not, or {@link #age} has been read. */
   private long chosen;
-  /** Somebody waits for everything up to this LSN. */
+  /** The LSN that {@link #awaitSettled} waits for. */
   private long wanted;
   private boolean looked;
   private boolean resume;
@@ -121,20 +121,20 @@ public final class EpochClock {
     ALL.remove(job);
   }
 
-  /** From the next epoch on, an epoch has at most so many rows, or one commit. */
+  /** Limits the rows of later epochs; an epoch has at least one commit. */
   public void limit(long rows) {
     inputs.limit(rows);
   }
 
-  /** Contents of an object as of an LSN, read before what the log has after it. */
+  /** Adds the contents of an object as of an LSN, to be read before its later log entries. */
   public void seed(int object, long lsn, int columns, String path, String slices) {
     inputs.seed(object, lsn, LogSlice.parse(path, lsn, columns, slices));
   }
 
-  /** Contents of an object at an LSN. What the job reads of the object is after it, or the log has what was between. */
+  /** Contents of an object at an LSN. The job reads the object after this LSN, or the log still has the entries in between. */
   record Contents(long lsn, List<LogSlice> slices) {}
 
-  /** Tells the contents of an object at an LSN, which nobody reads as rows. */
+  /** Sets the contents of an object at an LSN, which are not read as input rows. */
   public void contents(int object, long lsn, int columns, String path, String slices) {
     synchronized (index) {
       contents.put(object, new Contents(lsn, LogSlice.parse(path, lsn, columns, slices)));
@@ -147,7 +147,7 @@ public final class EpochClock {
     }
   }
 
-  /** The slices of an object after one LSN, up to another; waits until the index has the latter. */
+  /** The slices of an object in (after, upTo]; waits until the index has reached {@code upTo}. */
   List<LogSlice> changes(int object, long after, long upTo) {
     synchronized (index) {
       while (index.head() < upTo) {
@@ -167,7 +167,7 @@ public final class EpochClock {
     }
   }
 
-  /** The log has an epoch of the job that has read the commits in (after, reach]. One that repeats it must not read a part of them, or others besides. */
+  /** Notes that the log has the output of an epoch that read the commits in (after, reach]. A replay must read exactly these. */
   public void recorded(long after, long reach) {
     synchronized (index) {
       ends.add(after);
@@ -175,7 +175,7 @@ public final class EpochClock {
     }
   }
 
-  /** No epoch that is chosen from now on reads anything after an LSN, so that two jobs can come to rest at the same one; negative: they go on. */
+  /** Stops later epochs from reading beyond an LSN, so that two jobs can stop at the same one; negative: removes the limit. */
   public void hold(long lsn) {
     synchronized (index) {
       held = lsn < 0 ? Long.MAX_VALUE : lsn;
@@ -185,14 +185,14 @@ public final class EpochClock {
 
   // Members of a shared job
 
-  /** Contents of an object as of an LSN, with which a member begins; to be told before {@link #join}. */
+  /** Sets the contents of an object as of an LSN from which a member starts. Call it before {@link #join}. */
   public void seedOf(int slot, int object, long lsn, int columns, String path, String slices) {
     synchronized (index) {
       roster.seed(slot, object, lsn, LogSlice.parse(path, lsn, columns, slices));
     }
   }
 
-  /** A query is a member: unless it has begun before, it begins with the next epoch. {@code layout} is that of its rows ({@link PackedOutput}), {@code limit} that of its state in bytes; 0: none. {@code closings}: the watermarks before which it emits nothing, as JSON; none: it can emit at any time. */
+  /** Adds a member. Unless it has started before, it starts with the next epoch. {@code layout}: of its rows ({@link PackedOutput}); {@code limit}: of its state in bytes, 0: none; {@code closings}: the watermarks before which it emits nothing, as JSON, empty: it can emit at any time. */
   public void join(int slot, String layout, long limit, String closings) throws IOException {
     synchronized (index) {
       roster.join(slot, layout, limit, closings(JSON.readTree(closings)));
@@ -201,7 +201,7 @@ public final class EpochClock {
     }
   }
 
-  /** A query is no member any more. */
+  /** Removes a member. */
   public void leave(int slot) {
     synchronized (index) {
       roster.leave(slot);
@@ -210,21 +210,21 @@ public final class EpochClock {
     }
   }
 
-  /** The state of a slot is gone. */
+  /** Notes that the state of a slot has been removed. */
   public void swept(int slot) {
     ledger.leave(slot);
   }
 
-  /** What the members' rows look like, by slot. */
+  /** The layouts of the members' rows, by slot. */
   Map<Integer, String> layouts() {
     synchronized (index) {
       return roster.layouts();
     }
   }
 
-  // What Spark asks
+  // Called by Spark
 
-  /** Where a job without a checkpoint begins: after everything up to the LSN that it was given. */
+  /** The offset at which a job without a checkpoint starts: that of its start LSN. */
   LogOffset initial() {
     synchronized (index) {
       if (initial == null) {
@@ -252,7 +252,7 @@ public final class EpochClock {
     }
   }
 
-  /** How many milliseconds ago the input of the epoch was chosen; -1 of an epoch that is repeated. */
+  /** Milliseconds since the input of the epoch was chosen; -1 for a replayed epoch. */
   double age() {
     synchronized (index) {
       double ms = chosen == 0 ? -1 : (System.nanoTime() - chosen) / 1e6;
@@ -273,7 +273,7 @@ public final class EpochClock {
     }
   }
 
-  /** Everything up to an LSN is in a checkpoint that is on disk, and so are all members up to a slot. */
+  /** Notes that a checkpoint on disk covers everything up to an LSN and all members up to a slot. */
   public void durable(long lsn, int slot) {
     synchronized (index) {
       progress.durable(lsn);
@@ -281,7 +281,7 @@ public final class EpochClock {
     }
   }
 
-  /** The job goes on after this offset, that of the last epoch that Spark committed. Spark does not tell it when it repeats an epoch that reads nothing. */
+  /** Resumes the job after this offset, that of the last committed epoch. Spark does not pass it on when it replays an epoch that reads nothing. */
   public void resumeAfter(String offset) {
     resumeAfter(parse(offset));
   }
@@ -345,14 +345,14 @@ public final class EpochClock {
     }
   }
 
-  /** Where the next epoch must end; null: anywhere. An epoch in which members began may have read nothing new. */
+  /** The LSN at which the next epoch must end; null: any. An epoch in which members started may have read nothing new. */
   private Long end(LogOffset base) {
     boolean begins = ends.contains(base.lsn) && roster.ready(base.roster, base.lsn) > base.roster;
     return begins ? Long.valueOf(base.lsn) : ends.higher(base.lsn);
   }
 
   /**
-   * Milliseconds for which rows can wait that an epoch would read: it would emit nothing, because it closes no window, and nobody waits for it. Zero or less: an epoch begins.
+   * Milliseconds for which the next epoch can be delayed, because it would close no window and so emit nothing, and no caller waits for it. Zero or less: start it.
    */
   private long gathers(LogOffset base, LogOffset ahead) {
     long left = pace.gathers();
@@ -389,7 +389,7 @@ public final class EpochClock {
     }
   }
 
-  /** What the epoch reads that is being written now, and the newest slot of a shared job that has begun. */
+  /** The input of the epoch that is being written, and the newest slot of a shared job that has started. */
   record Reach(long after, long lsn, long watermark, long beat, boolean idle, int roster, boolean news) {}
 
   /** The position of the output of the epoch that is being written, and whether it is new. */
@@ -397,13 +397,13 @@ public final class EpochClock {
     synchronized (index) {
       return new Reach(
           progress.epochAfter(), progress.epochLsn(), progress.epochWatermark(),
-          // Where rows expire by the wall clock, an epoch that reads nothing and has no new watermark has news all the same.
+          // Where rows expire by the wall clock, even an epoch without input and without a new watermark has output.
           pace.expires() ? progress.epochBeat() : 0,
           progress.epochIdle(), progress.epochRoster(), progress.tells());
     }
   }
 
-  /** The output of the epoch is recorded. */
+  /** Notes that the output of the epoch is recorded. */
   void recorded() {
     synchronized (index) {
       progress.recorded();
@@ -411,7 +411,7 @@ public final class EpochClock {
     }
   }
 
-  // What Python asks
+  // Called by Python
 
   /** {@code slot, operator, rows, bytes} of each operator of each member of a shared job. */
   public long[] slots() {
@@ -457,11 +457,11 @@ public final class EpochClock {
       return false;
     }
     long wm = progress.committed().wm();
-    // A watermark before all times closes nothing and requires no epoch.
+    // The earliest watermark closes nothing and requires no epoch.
     return !eventTime || progress.inForce() >= wm || wm <= -EventTime.SHIFT;
   }
 
-  /** {@code lsn, watermark after, watermark in force} of the last recorded epoch, and how many epochs and rows of input there were. */
+  /** {@code lsn, watermark after, watermark in force} of the last recorded epoch, then the numbers of epochs and of input rows. */
   public long[] position() {
     synchronized (index) {
       return progress.position();

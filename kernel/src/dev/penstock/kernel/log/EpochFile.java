@@ -17,21 +17,21 @@ import java.util.List;
 import java.util.zip.CRC32C;
 
 /**
- * How far a job without Spark's engine for streams has come: its newest epoch, and whether that is done. It is replaced before each epoch and after it, so an epoch that was
- * begun is repeated with the same input and on the same state.
+ * The progress of a job that runs outside Spark's streaming engine: its newest epoch, and whether that is done. It is rewritten before and after each epoch, so an interrupted epoch
+ * is replayed with the same input and on the same state.
  */
 final class EpochFile {
   private static final ObjectMapper JSON = new ObjectMapper();
-  /** The second line is the CRC32C of the first; version 1 had none. Before version 3 there were no timers. */
+  /** The second line is the CRC32C of the first; version 1 had none. Versions before 3 had no timers. */
   private static final int VERSION = 3;
 
   /**
    * An epoch.
    *
-   * @param partitions into how many parts state is cut; never changes in a job
-   * @param before the parts of the state that it reads; empty in the first epoch
-   * @param after the state that it has made; null while it is not done
-   * @param recorded a commit that the log has if it has all that was recorded of it and of earlier ones
+   * @param partitions number of partitions of the state; never changes in a job
+   * @param before the state that it reads, by partition; empty in the first epoch
+   * @param after the state that it has committed; null until it is done
+   * @param recorded the LSN that the log must have reached to contain the output of this epoch and all earlier ones
    */
   record Epoch(
       long number, LogOffset start, LogOffset end, int partitions, List<EpochState> before, List<EpochState> after,

@@ -11,7 +11,7 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** What an epoch reads of one object, or what one of its tasks does. */
+/** The input of an epoch, or of one of its tasks, from one object. */
 public final class EpochInput implements Serializable {
   private static final long serialVersionUID = 1L;
 
@@ -21,8 +21,8 @@ public final class EpochInput implements Serializable {
   private final ArrayList<LogSlice> slices;
 
   /**
-   * @param schema all columns of the object, and those that are made when it is read
-   * @param columns how many of them are stored
+   * @param schema all columns of the object, then those computed on reading
+   * @param columns the number of stored columns
    */
   EpochInput(int object, StructType schema, int columns, List<LogSlice> slices) {
     this.object = object;
@@ -43,17 +43,17 @@ public final class EpochInput implements Serializable {
     return slices.stream().mapToLong(slice -> slice.rows).sum();
   }
 
-  /** How many bytes they take in the log. */
+  /** The size of the rows in the log. */
   public long bytes() {
     return slices.stream().mapToLong(slice -> slice.length).sum();
   }
 
-  /** Cuts it into at most {@code n} pieces of about the same number of rows. Few rows stay together; no rows are no piece. */
+  /** Splits it into at most {@code n} pieces of about the same number of rows. Few rows stay together; no rows give no piece. */
   public List<EpochInput> spread(int n) {
     return LogSlice.spread(slices, n).stream().map(some -> new EpochInput(object, schema, columns, some)).toList();
   }
 
-  /** The batches, each of which is gone when the next one is asked for. */
+  /** The batches, each valid until the next one is fetched. */
   public Batches open() {
     return new Batches(
         new LogReaderFactory(schema, schema, columns).createColumnarReader(new LogPartition(slices, JobTime.NONE)));

@@ -8,7 +8,7 @@ import java.util.TreeMap;
 
 /** The input of a job: the entries of its objects in the log, and the initial contents of some of them. */
 final class EpochInputs {
-  /** The maximum number of entries without rows in an epoch: a replay needs them, so they are in its offset. */
+  /** The maximum number of entries without rows in an epoch. Its offset contains them, because a replay needs them. */
   private static final int MAX_MARKERS = 500;
 
   private final LogIndex index;
@@ -23,18 +23,18 @@ final class EpochInputs {
     this.maxRows = maxRows;
   }
 
-  /** From the next epoch on, an epoch has at most so many rows, or one commit. */
+  /** Limits the rows of later epochs; an epoch has at least one commit. */
   void limit(long rows) {
     maxRows = rows;
   }
 
-  /** Contents of an object as of an LSN, read before what the log has after it. */
+  /** Adds the contents of an object as of an LSN, to be read before its later log entries. */
   void seed(int object, long lsn, List<LogSlice> slices) {
     seedLsn.put(object, lsn);
     seeds.put(object, slices);
   }
 
-  /** What a query reads that begins after an LSN, and reads an object from a place in the log on. */
+  /** The slices of an object in (after, upTo], for a query that starts with this epoch. */
   List<LogSlice> history(int object, long after, long upTo) {
     List<LogSlice> out = new ArrayList<>();
     for (LogTrack.Entry e : index.entries(object, after, upTo)) {
@@ -67,7 +67,7 @@ final class EpochInputs {
     return rows;
   }
 
-  /** How far an epoch goes that begins after an LSN: whole commits, not more rows than an epoch may hold, but all seeds. */
+  /** The end of an epoch that starts after an LSN: after whole commits, within the row limit, but with all seeds. */
   long bounded(long after, long head) {
     long most = maxRows;
     long seeded = after;

@@ -10,23 +10,23 @@ import java.util.List;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Runs the epochs of a job whose plan never changes, without Spark's engine for streams, which analyses, plans and compiles every epoch from scratch.
+ * Runs the epochs of a job whose plan never changes, outside Spark's streaming engine, which analyses, plans and compiles every epoch from scratch.
  *
- * <p>What an epoch reads is in its {@link EpochFile} before it begins. An epoch that was begun and is not done, because it failed or the process ended, is repeated first: with the same
- * input, on the same state, under the same number, by which Python knows whether it has recorded it.
+ * <p>The {@link EpochFile} has the input of an epoch before the epoch starts. An epoch that started but did not finish, because it failed or the process ended, is replayed first, with the same
+ * input, state and number. By the number Python knows whether it has recorded the epoch.
  */
 public final class EpochLoop {
-  /** An object that the job reads: all its columns and those that are made when it is read, and how many are stored. */
+  /** An object that the job reads. {@code schema}: its columns, then those computed on reading; {@code columns}: the number of stored ones. */
   public record Scan(int object, StructType schema, int columns) {}
 
   /**
-   * What an epoch is to do.
+   * An epoch to run.
    *
    * @param after the LSN after which it reads
    * @param upTo the LSN up to which it reads
-   * @param times how it moves time
-   * @param partitions into how many parts state is cut
-   * @param state the parts of the state
+   * @param times its watermarks
+   * @param partitions number of partitions of the state
+   * @param state the state before it, by depth and partition
    * @param output where its tasks write
    */
   public record Epoch(
@@ -36,7 +36,7 @@ public final class EpochLoop {
   /**
    * The watermarks (Unix ms) before an epoch and after it.
    *
-   * @param begun the newest member that has begun before it; for others there is no watermark before it
+   * @param begun the newest member that had started before it; newer ones have no watermark before it
    */
   public record Times(long before, long after, int begun) implements Serializable {
     /** There is no watermark. */
@@ -46,12 +46,12 @@ public final class EpochLoop {
   /** All rows of an object at an LSN. */
   public record Contents(long lsn, EpochInput rows) {}
 
-  /** What carries out epochs. Always called by the loop's thread. */
+  /** Runs epochs. Always called by the loop's thread. */
   public interface Work {
     /** Before the first epoch. */
     void begin();
 
-    /** Adds what tasks have written to a list, also if the epoch fails; returns the parts of the state as they are now. */
+    /** Runs an epoch and returns the new state. Adds the tasks' output to {@code written}, even if the epoch fails. */
     List<EpochState> run(Epoch epoch, List<Written> written) throws Exception;
 
     /** After the last epoch. */
@@ -72,8 +72,8 @@ public final class EpochLoop {
   private volatile long[] durations = {};
 
   /**
-   * @param folder of the job
-   * @param partitions into how many parts the state of a new job is cut
+   * @param folder the job's folder
+   * @param partitions number of partitions of the state of a new job
    */
   public EpochLoop(String job, Path folder, List<Scan> scans, int partitions, ErrorChannel errors, Work work) {
     this.clock = EpochClock.of(job);
@@ -91,22 +91,22 @@ public final class EpochLoop {
     thread.start();
   }
 
-  /** Whether it runs. One that has failed does not. */
+  /** Whether it is running; false once it has failed. */
   public boolean active() {
     return thread.isAlive();
   }
 
-  /** Why it ended; null if it runs, or was stopped. */
+  /** Why it failed; null if it is running or was stopped. */
   public Throwable failure() {
     return failure;
   }
 
-  /** How many milliseconds the last epoch was waited for, and took; empty if there was none. */
+  /** Milliseconds that the loop waited for its last epoch, and that this epoch took; empty if there was none. */
   public long[] durations() {
     return durations;
   }
 
-  /** Ends it, in the middle of an epoch if need be, and waits until it has ended. {@code cancel} is called until then, to end what its thread waits for. */
+  /** Stops the loop, even in the middle of an epoch, and waits for its end. Meanwhile it calls {@code cancel} repeatedly, which must cancel what the thread waits for. */
   public void stop(Runnable cancel) throws InterruptedException {
     stopped = true;
     while (thread.isAlive()) {
@@ -116,18 +116,18 @@ public final class EpochLoop {
     }
   }
 
-  /** The contents of an object that the clock was given; null if it was not. */
+  /** The contents of an object, as given to the clock; null if not given. */
   public Contents contents(int object) {
     EpochClock.Contents given = clock.contents(object);
     return given == null ? null : new Contents(given.lsn(), input(object, given.slices()));
   }
 
-  /** The changes of an object after one LSN, up to another. */
+  /** The changes of an object in (after, upTo]. */
   public EpochInput changes(int object, long after, long upTo) {
     return input(object, clock.changes(object, after, upTo));
   }
 
-  /** The LSN after which a member reads that begins, but not with all that there is; 0 if there is none. */
+  /** The LSN after which a new member that skips the history reads an object; 0 if it reads the history. */
   public long goesOn(int slot, int object) {
     return clock.goesOn(slot, object);
   }
@@ -174,7 +174,7 @@ public final class EpochLoop {
     }
   }
 
-  /** The same epoch when it is done. */
+  /** Runs an epoch, records its output and state, and returns it as done. */
   private EpochFile.Epoch carryOut(EpochFile.Epoch epoch) throws Exception {
     long begun = System.nanoTime();
     List<EpochInput> inputs = new ArrayList<>();

@@ -11,7 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** Hands what the tasks of an epoch have written to the job's {@link Outbox}, and returns when Python has recorded it: the last commit of the log then, or 0 if there is nothing to record. */
+/** Passes the tasks' output of an epoch to the job's {@link Outbox} and waits until Python has recorded it. Returns the last commit of the log at that time, or 0 if there was nothing to record. */
 final class EpochOutput {
   private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -69,7 +69,7 @@ final class EpochOutput {
     byte[] json = JSON.writeValueAsBytes(head);
     ByteArrayOutputStream out = new ByteArrayOutputStream(json.length + body.size() + 12);
     DataOutputStream data = new DataOutputStream(out);
-    // Spaces after the JSON keep Arrow's buffers aligned.
+    // Padding after the JSON keeps Arrow's buffers aligned.
     int padding = -(json.length + 4) & 7;
     data.writeInt(json.length + padding);
     data.write(json);

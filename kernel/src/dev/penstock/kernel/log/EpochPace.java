@@ -1,9 +1,8 @@
 package dev.penstock.kernel.log;
 
 /**
- * When a job may begin an epoch according to the wall clock: the ticks of EMIT EVERY, the expiry of rows, and how long a job gathers rows that emits
- * nothing until a window closes.
- * All waits use the monotonic clock; the wall clock only determines the ticks.
+ * When real time allows a job to start an epoch: at the ticks of EMIT EVERY, when rows expire, and after the gathering interval of a job that emits
+ * nothing until a window closes. All waits use the monotonic clock; the wall clock only determines the ticks.
  */
 final class EpochPace {
   private final long everyMs;
@@ -15,10 +14,10 @@ final class EpochPace {
   private Deadline sweep;
 
   /**
-   * @param everyMs the time between two ticks, which lie on multiples of it; 0: an epoch may begin at any time
-   * @param ttlMs how long rows are kept by the wall clock; 0: for ever
-   * @param gatherMs how long a job gathers rows after it has begun an epoch; 0: not at all
-   * @param closings the watermarks at which its windows close: pairs of a step and one of them
+   * @param everyMs the time between two ticks, which are multiples of it; 0: an epoch may start at any time
+   * @param ttlMs how long rows are kept; 0: for ever
+   * @param gatherMs how long a job gathers rows after the start of an epoch; 0: not at all
+   * @param closings the watermarks at which its windows close: pairs of a period and one such watermark
    */
   EpochPace(long everyMs, long ttlMs, long gatherMs, long[][] closings) {
     this.everyMs = everyMs;
@@ -28,12 +27,12 @@ final class EpochPace {
     this.sweep = ttlMs > 0 ? Deadline.in(ttlMs) : null;
   }
 
-  /** From here on windows close at these watermarks; none: the job does not gather rows. */
+  /** Sets the watermarks at which windows close; none: the job does not gather rows. */
   void closings(long[][] now) {
     closings = now;
   }
 
-  /** Milliseconds for which the job goes on gathering rows; zero or less: it does not. */
+  /** Milliseconds for which the job may gather more rows; zero or less: none. */
   long gathers() {
     return gatherMs > 0 && closings.length > 0 ? gathered.left() : 0;
   }
@@ -54,7 +53,7 @@ final class EpochPace {
     return false;
   }
 
-  /** Milliseconds until an epoch may begin; zero or less: now. */
+  /** Milliseconds until an epoch may start; zero or less: now. */
   long left() {
     return everyMs > 0 ? tick.left() : 0;
   }
@@ -77,7 +76,7 @@ final class EpochPace {
     }
   }
 
-  /** True once, when everything that had arrived before the last epoch has expired. */
+  /** True once, when every row that has been read has expired. */
   boolean sweeps() {
     if (sweep == null || !sweep.passed()) {
       return false;

@@ -34,7 +34,7 @@ final class EpochPart implements Serializable {
     return n;
   }
 
-  /** Adds this part to an epoch's header; inline bytes go to the body. Offsets are relative to the part's own start. */
+  /** Adds this part to an epoch's header, and inline bytes to the body. Offsets are relative to the start of the part. */
   void describe(ObjectNode to, ByteArrayOutputStream body) {
     to.put("output", output);
     to.put("before", before);

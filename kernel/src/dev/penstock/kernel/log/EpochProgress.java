@@ -17,13 +17,13 @@ final class EpochProgress {
   private long toldWatermark = JobTime.NONE;
   private boolean toldIdle;
 
-  /** @param eventTime whether operators of the job wait for the watermark, and so hold its output back */
+  /** @param eventTime whether operators of the job wait for the watermark and so delay its output */
   EpochProgress(boolean eventTime, long startLsn) {
     this.eventTime = eventTime;
     this.durableLsn = startLsn;
   }
 
-  /** Everything up to here was recorded before this process began. */
+  /** Starts at an offset, up to which everything was recorded before this process started. */
   void begin(LogOffset start) {
     committed = start;
   }
@@ -32,19 +32,19 @@ final class EpochProgress {
     return committed != null;
   }
 
-  /** The last recorded epoch reaches up to here. */
+  /** The end of the last recorded epoch. */
   LogOffset committed() {
     return committed;
   }
 
-  /** A scan of an epoch is planned; Spark may plan it more than once. */
+  /** Notes that a scan of an epoch is planned; Spark may plan it more than once. */
   void planned(int object, LogOffset start, LogOffset end, long rows) {
     running = end;
     runningStart = start;
     runningRows.put(object, rows);
   }
 
-  /** The epoch that is being written reads what comes after this LSN. */
+  /** The LSN after which the epoch that is being written reads. */
   long epochAfter() {
     return running != null ? runningStart.lsn : committed.lsn;
   }
@@ -58,8 +58,8 @@ final class EpochProgress {
   }
 
   /**
-   * The output's watermark with the epoch that is being written: the one in force in it. A job without operators that wait
-   * for time holds no rows back, so its output immediately has the watermark of its input.
+   * The watermark of the output of the epoch that is being written: the one in force during the epoch. A job without operators that wait
+   * for time delays no rows, so its output has the watermark of its input at once.
    */
   long epochWatermark() {
     if (running == null) {
@@ -72,13 +72,13 @@ final class EpochProgress {
     return (running == null ? committed : running).roster;
   }
 
-  /** Whether the output is idle after the epoch that is being written now. If the watermark has not been applied yet, an epoch follows. */
+  /** Whether the output is idle after the epoch that is being written. While the watermark is not applied yet, another epoch follows. */
   boolean epochIdle() {
     LogOffset end = running == null ? committed : running;
     return end.time.idle() && epochWatermark() == end.wm();
   }
 
-  /** Whether an epoch without rows must be recorded: its watermark is new, or new to a member that begins with it, or its idle flag has changed. */
+  /** Whether an epoch without rows must be recorded: its watermark or idle flag has changed, or members start with it. */
   boolean tells() {
     boolean begins = running != null && running.roster > runningStart.roster;
     boolean news = begins || epochWatermark() > toldWatermark || epochIdle() != toldIdle;
@@ -87,7 +87,7 @@ final class EpochProgress {
     return news;
   }
 
-  /** The output of the epoch is in the log. */
+  /** Notes that the output of the epoch is in the log. */
   void recorded() {
     inForce = running != null ? runningStart.wm() : committed.wm();
     if (running != null) {
@@ -114,7 +114,7 @@ final class EpochProgress {
     return durableLsn;
   }
 
-  /** {@code lsn, watermark after, watermark in force} of the last recorded epoch, and how many epochs and rows of input there were. */
+  /** {@code lsn, watermark after, watermark in force} of the last recorded epoch, then the numbers of epochs and of input rows. */
   long[] position() {
     long lsn = committed == null ? durableLsn : committed.lsn;
     long wm = committed == null ? JobTime.NONE : committed.wm();

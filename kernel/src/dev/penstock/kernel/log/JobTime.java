@@ -6,11 +6,11 @@ import java.util.Arrays;
 import java.util.Map;
 
 /**
- * How far event time has come for one job at an LSN: the job's watermark, and of each object that it follows the watermark and whether it
- * is idle. A pure function of the log up to that LSN; it is part of the {@link LogOffset}, so a replay starts from the same.
+ * The event time of one job at an LSN: the job's watermark, and the watermark and idle flag of each object that it follows.
+ * It is a pure function of the log up to that LSN, and part of the {@link LogOffset}, so a replay starts from the same time.
  *
- * <p>The job's watermark is the smallest over the objects that are not idle, each minus its lag; if all are idle, the largest. While an object that is
- * not idle has no watermark, the job's does not move. It never goes back.
+ * <p>The job's watermark is the smallest over the objects that are not idle, each minus its lag; if all are idle, the largest. It does not move while an
+ * object that is not idle has no watermark. It never goes back.
  */
 final class JobTime {
   static final long NONE = Long.MIN_VALUE;
@@ -30,7 +30,7 @@ final class JobTime {
     this.watermark = Math.max(floor, combined(followed, marks, idle));
   }
 
-  /** The time of a job that begins after {@code lsn}. */
+  /** The time of a job that starts after {@code lsn}. */
   static JobTime at(Followed[] followed, LogIndex index, long lsn) {
     long[] marks = new long[followed.length];
     boolean[] idle = new boolean[followed.length];
@@ -42,7 +42,7 @@ final class JobTime {
     return new JobTime(followed, marks, idle, NONE);
   }
 
-  /** The time after one more commit, of which these are the parts. */
+  /** The time after one more commit, given as the marks of its objects. */
   JobTime after(Map<Integer, LogIndex.Mark> commit) {
     long[] newMarks = marks.clone();
     boolean[] newIdle = idle.clone();
@@ -57,7 +57,7 @@ final class JobTime {
     return same ? this : new JobTime(followed, newMarks, newIdle, watermark);
   }
 
-  /** The job's watermark if that of an object, which is then not idle, were at least {@code mark}. */
+  /** What the job's watermark would be if an object were not idle and had a watermark of at least {@code mark}. */
   long watermarkIf(int object, long mark) {
     return after(Map.of(object, new LogIndex.Mark(mark, false))).watermark;
   }

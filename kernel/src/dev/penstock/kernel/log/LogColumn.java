@@ -25,7 +25,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * An Arrow vector of numbers, times or strings, read in place. {@link ArrowColumnVector} goes through an accessor and Arrow's checks for
- * every value, which the compiler cannot inline once it has seen several types; it stays for all other types. The memory is the vector's.
+ * every value, which the JIT compiler cannot inline once it has seen several types; all other types still use it. The vector owns the memory.
  */
 final class LogColumn extends ColumnVector {
   private final long values;
@@ -43,7 +43,7 @@ final class LogColumn extends ColumnVector {
 
   static ColumnVector of(DataType type, FieldVector vector) {
     if (vector instanceof BaseFixedWidthVector fixed && !(vector instanceof BitVector) && plain(type)) {
-      // Values of another width would be read from the memory of their neighbours.
+      // With another width, reads would hit neighbouring values.
       if (fixed.getTypeWidth() != type.defaultSize()) {
         throw new IllegalStateException("A column of type " + type.sql() + " has values of " + fixed.getTypeWidth() + " bytes.");
       }

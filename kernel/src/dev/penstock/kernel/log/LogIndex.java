@@ -8,12 +8,12 @@ import java.util.concurrent.ConcurrentHashMap;
 /**
  * The driver's view of the commit log of one database: which slices of which files hold the rows of an object, by LSN.
  *
- * <p>Python adds entries in LSN order after they are durable; the commit may be acknowledged before. The index is also the monitor
- * on which epoch clocks wait for something to do.
+ * <p>Python adds entries in LSN order once they are durable; it may acknowledge the commit earlier. The index is also the monitor
+ * on which epoch clocks wait for work.
  */
 public final class LogIndex {
 
-  /** An object's event time after one of its entries: its watermark, and whether it is idle and does not hold back readers. */
+  /** An object's event time after one of its entries: its watermark, and whether it is idle, so that it does not hold back readers. */
   record Mark(long watermark, boolean idle) {
     static final Mark NONE = new Mark(JobTime.NONE, false);
   }
@@ -35,9 +35,9 @@ public final class LogIndex {
   }
 
   /**
-   * Adds entries, one a line: {@code lsn TAB object TAB watermark-or-empty TAB idle (1 or 0) TAB columns TAB path TAB
-   * offset,length,rows[,check-or-empty[,before]];…} and makes everything up to {@code newHead} visible. Entries that are known are skipped: the caller repeats
-   * a call whose answer it did not get.
+   * Adds entries, one per line: {@code lsn TAB object TAB watermark-or-empty TAB idle (1 or 0) TAB columns TAB path TAB
+   * offset,length,rows[,check-or-empty[,before]];…} and makes everything up to {@code newHead} visible. Known entries are skipped, because the caller repeats
+   * a call that was not answered.
    */
   public synchronized void add(String lines, long newHead) {
     for (String line : lines.split("\n")) {
@@ -94,7 +94,7 @@ public final class LogIndex {
     return track != null && track.changed(after, upTo);
   }
 
-  /** The object's event time when everything up to an LSN is counted, as far as the log still tells. */
+  /** The object's event time at an LSN, as far as the log still has it. */
   synchronized Mark markAt(int object, long lsn) {
     LogTrack track = tracks.get(object);
     return track == null ? Mark.NONE : track.markAt(lsn);

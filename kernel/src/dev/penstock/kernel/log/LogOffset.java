@@ -11,10 +11,10 @@ import java.util.List;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 
 /**
- * How far a job has read: everything up to {@code lsn} is in, and {@code time} is the event time there. It is written to Spark's offset
- * log, so that a replayed epoch has the same rows and the same watermarks. {@code markers} are the entries without rows of the epoch that ends
- * here that have moved the time: the log keeps only the newest of several in a row. {@code beat} only makes an offset differ from the
- * previous one when an epoch without rows is wanted. {@code roster} is the newest slot of a shared job that has begun; the epoch of an offset is that of all members up to
+ * The position of a job in the log: it has read everything up to {@code lsn}, and {@code time} is the event time there. It is written to Spark's offset
+ * log, so that a replayed epoch has the same rows and watermarks. {@code markers} are the entries without rows, of the epoch that ends
+ * here, that moved the time; the log keeps only the newest of consecutive ones. {@code beat} makes an offset differ from the
+ * previous one when an epoch without rows is needed. {@code roster} is the newest slot of a shared job that has started; the epoch includes all members up to
  * it (see {@link Roster}).
  */
 final class LogOffset extends Offset {

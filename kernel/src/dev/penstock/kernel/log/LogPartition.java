@@ -4,7 +4,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.connector.read.InputPartition;
 
-/** What one task reads of an epoch; no slices means one heartbeat row. */
+/** The input of one task in an epoch; without slices it is one heartbeat row. */
 final class LogPartition implements InputPartition {
   private static final long serialVersionUID = 1L;
 

@@ -120,7 +120,7 @@ final class LogReaderFactory implements PartitionReaderFactory {
       return new ColumnarBatch(vectors, rows);
     }
 
-    /** The bytes of a slice, in memory that vectors can have, verified before anybody makes sense of them. */
+    /** The bytes of a slice, in memory that vectors can own, verified before they are parsed. */
     private ArrowBuf message(LogSlice slice) throws IOException {
       ArrowBuf message = allocator.buffer(slice.length);
       boolean whole = false;
@@ -151,7 +151,7 @@ final class LogReaderFactory implements PartitionReaderFactory {
       }
     }
 
-    /** The batch of a message: a marker, the length of its head, the head, the buffers. The batch owns the memory. */
+    /** Parses a message: marker, length of the header, header, buffers. The batch owns the memory. */
     private static ArrowRecordBatch batch(ArrowBuf message) throws IOException {
       boolean read = false;
       try {
@@ -196,7 +196,7 @@ final class LogReaderFactory implements PartitionReaderFactory {
           v.setLong(EventTime.shifted(partition.wmAfter) * 1000);
           break;
         case "__pwm":
-          // Far enough back to be before every row, and still a number when taken in microseconds.
+          // Earlier than every row, but small enough to convert to microseconds.
           v.setLong(Math.max(slice == null ? JobTime.NONE : slice.before, -9_000_000_000_000_000L));
           break;
         case "__hb":

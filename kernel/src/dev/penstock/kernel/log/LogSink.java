@@ -21,19 +21,19 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Where a job's epochs go: tasks write Arrow messages (inline when small, files when large), {@code commit} hands the epoch to the
+ * The sink of a job: tasks write Arrow messages (inline when small, files when large); {@code commit} passes the epoch to the
  * job's {@link Outbox} and returns when Python has recorded it.
  *
  * <p>Options: {@code job}, {@code folder} (for files), {@code outputs}: a JSON array with one array of column numbers per output. With more
  * than one output the schema's last column is {@code __out}: the number of the output that a row belongs to (INT), or for each output
- * whether the row belongs to it (ARRAY of BOOLEAN). {@code befores}: a JSON array with the number of one more column per output, or -1: the watermark that
- * was in force for a row that is behind it, NULL for all others.
- * {@code errors}: the number of the job's {@link ErrorChannel}, where rows can fail.
+ * whether the row belongs to it (ARRAY of BOOLEAN). {@code befores}: a JSON array with the number of one more column per output, or -1: for a row behind the watermark
+ * that watermark, NULL for all others.
+ * {@code errors}: the number of the job's {@link ErrorChannel}, if rows can fail.
  */
 public final class LogSink extends LogTable.Provider {
   private static final ObjectMapper JSON = new ObjectMapper();
 
-  // A stream is written to a sink without being told a schema, so Spark asks for one.
+  // Spark asks for a schema, although a streaming write passes none.
   @Override
   public StructType inferSchema(CaseInsensitiveStringMap options) {
     return new StructType();

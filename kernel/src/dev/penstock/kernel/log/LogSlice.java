@@ -5,10 +5,10 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * One Arrow record-batch message in a file: where it is, the commit that it belongs to, how many rows it has and with how many
- * columns it was written. {@code before} is the watermark that was in force for its rows: in the index that of the object, as the log has
- * it ({@link JobTime#NONE}: that of the commit before), in an epoch that of the job. {@code to} says which members of a shared job read it (see {@link Roster}). {@code check} is
- * the CRC32C of the message, {@link #UNCHECKED} if it has none: an older version wrote it.
+ * One Arrow record-batch message in a file: its location, its commit, and the numbers of its rows and
+ * columns. {@code before} is the watermark that was in force for its rows: in the index that of the object, as recorded in the
+ * log ({@link JobTime#NONE}: that of the previous commit), in an epoch that of the job. {@code to} says which members of a shared job read it (see {@link Roster}). {@code check} is
+ * the CRC32C of the message; {@link #UNCHECKED} if an older version wrote it without one.
  */
 final class LogSlice implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -67,7 +67,7 @@ final class LogSlice implements Serializable {
     return out;
   }
 
-  /** Cuts slices into at most {@code n} runs of about the same number of rows; few rows stay in one task. */
+  /** Splits slices into at most {@code n} runs of about the same number of rows; few rows stay in one run. */
   static List<List<LogSlice>> spread(List<LogSlice> slices, int n) {
     long rows = 0;
     for (LogSlice s : slices) {

@@ -23,8 +23,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * The commit log as a streaming source: the rows of one object, in Arrow batches, without a folder listing.
  *
- * <p>Options: {@code job}, {@code scan} (number of the scan in its job), {@code object}, {@code columns} (how many leading columns of
- * the schema are stored; the rest are made here: {@code __wm}, {@code __pwm}, {@code __hb}, {@code __lsn}, {@code __to}), {@code parallelism}.
+ * <p>Options: {@code job}, {@code scan} (number of the scan in its job), {@code object}, {@code columns} (the number of leading columns of
+ * the schema that are stored; the rest are computed here: {@code __wm}, {@code __pwm}, {@code __hb}, {@code __lsn}, {@code __to}), {@code parallelism}.
  *
  * <p>An epoch without rows still gives one heartbeat row ({@code __hb} true, data columns NULL) if the job has event time, because
  * Spark's watermark moves only with rows.
@@ -133,7 +133,7 @@ public final class LogSource extends LogTable.Provider {
     public InputPartition[] planInputPartitions(Offset start, Offset end) {
       LogOffset from = (LogOffset) start;
       LogOffset to = (LogOffset) end;
-      // Spark plans an epoch in the thread that runs it.
+      // Spark plans an epoch on the thread that runs it.
       EventTime.reaches(to.wm() == JobTime.NONE ? null : to.wm());
       List<LogSlice> slices = clock.plan(object, from, to);
       List<List<LogSlice>> groups = LogSlice.spread(slices, parallelism);
@@ -152,7 +152,7 @@ public final class LogSource extends LogTable.Provider {
       return new LogReaderFactory(full, required, columns);
     }
 
-    /** Spark's checkpoint is not on disk yet; Python says when one is. */
+    /** Does nothing: Spark's checkpoint is not on disk yet, and Python reports when it is. */
     @Override
     public void commit(Offset end) {}
 

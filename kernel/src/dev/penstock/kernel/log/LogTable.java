@@ -11,7 +11,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** The log as a Spark table, whose schema the caller provides. */
 abstract class LogTable implements Table {
-  /** Gives such tables to Spark. */
+  /** Provides such tables to Spark. */
   abstract static class Provider implements TableProvider {
     @Override
     public StructType inferSchema(CaseInsensitiveStringMap options) {

@@ -11,7 +11,7 @@ import java.util.Map;
  * has millions of them.
  *
  * <p>Consecutive entries without rows are merged if no object got rows in between. The newest represents all of them, from the LSN of the
- * first: the time at an LSN in between is the later watermark. There are no rows in between, so none is affected. If there are very many,
+ * first: an LSN in between has the later watermark, which affects no row, because there are none. If there are very many,
  * others are merged too; then a row may be compared with an earlier watermark.
  */
 final class LogTrack {
@@ -37,7 +37,7 @@ final class LogTrack {
       this.rows = numbers[at + ROWS];
     }
 
-    /** Where the rows are. */
+    /** The location of the rows. */
     List<LogSlice> slices() {
       if (rows == 0) {
         return List.of();
@@ -60,7 +60,7 @@ final class LogTrack {
   private static final int PLACE = 2;
   private static final int LENGTH = 3;
   private static final int ROWS = 4;
-  /** In the lowest bit whether the object is idle, then how many columns there are, then the checksum of a single message plus one. */
+  /** From the lowest bit: the idle flag, the number of columns, the checksum of a single message plus one. */
   private static final int FORM = 5;
   private static final int CHECK_AT = 30;
   private static final long COLUMNS = (1L << CHECK_AT) - 1;
@@ -69,7 +69,7 @@ final class LogTrack {
   /** The entries in one file, at {@code [start, end)} of {@code numbers}. The numbers of an entry with rows never change. */
   private static final class Run {
     final String path;
-    /** Slices of entries that have several, or one with a watermark of its own. */
+    /** The slices of entries that have several, or one with its own watermark. */
     final Map<Long, List<LogSlice>> stored = new HashMap<>(0);
     long[] numbers = new long[FIELDS];
     int start;
@@ -87,7 +87,7 @@ final class LogTrack {
       return new LogIndex.Mark(get(i, WATERMARK), (get(i, FORM) & 1) == 1);
     }
 
-    /** The LSN from which an entry counts. */
+    /** The first LSN that an entry represents. */
     long from(int i) {
       return get(i, ROWS) == 0 ? get(i, PLACE) : get(i, LSN);
     }
@@ -123,7 +123,7 @@ final class LogTrack {
       }
       start = i;
       if (start > end - start) {
-        // Entries that were returned keep the old numbers.
+        // Entries returned earlier still use the old array.
         numbers = Arrays.copyOfRange(numbers, start * FIELDS, end * FIELDS);
         end -= start;
         start = 0;
@@ -136,12 +136,12 @@ final class LogTrack {
   private int markers;
   private long newest;
 
-  /** Whether an LSN is above those of all entries so far. An object has one entry in a commit. */
+  /** Whether an LSN is above those of all entries so far. An object has one entry per commit. */
   boolean isNew(long lsn) {
     return lsn > newest;
   }
 
-  /** The event time of the object before its first entry. */
+  /** Sets the event time of the object before its first entry. */
   void before(LogIndex.Mark mark) {
     before = mark;
   }
@@ -163,7 +163,7 @@ final class LogTrack {
     }
   }
 
-  /** Adds the newest entry, which has no rows. {@code lastRows} is the last commit in which any object got some. */
+  /** Adds the newest entry, which has no rows. {@code lastRows} is the last commit in which any object got rows. */
   void add(long lsn, LogIndex.Mark mark, int columns, String path, long lastRows) {
     newest = lsn;
     long place = lsn;
@@ -183,7 +183,7 @@ final class LogTrack {
     return (long) columns << 1 | (mark.idle() ? 1 : 0);
   }
 
-  /** The last run, of this file. */
+  /** The last run, which is that of this file. */
   private Run run(String path) {
     Run last = runs.isEmpty() ? null : runs.get(runs.size() - 1);
     if (last == null || !last.path.equals(path)) {
@@ -240,7 +240,7 @@ final class LogTrack {
     return run.from(run.firstAfter(after)) <= upTo;
   }
 
-  /** The event time of the object when everything up to an LSN is counted. */
+  /** The event time of the object at an LSN. */
   LogIndex.Mark markAt(long lsn) {
     for (int r = runs.size() - 1; r >= 0; r--) {
       Run run = runs.get(r);

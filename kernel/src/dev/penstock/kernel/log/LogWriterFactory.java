@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Writes a task's rows as Arrow record-batch messages, per output, rows behind the watermark apart from the others; a task without rows writes
+ * Writes a task's rows as Arrow record-batch messages, separately for each output and for rows behind the watermark; a task without rows writes
  * nothing.
  */
 final class LogWriterFactory implements StreamingDataWriterFactory {
@@ -60,7 +60,7 @@ final class LogWriterFactory implements StreamingDataWriterFactory {
     private final long epoch;
     private final Output[] known = new Output[outputs.length];
     private final OutputWriter[] writers = new OutputWriter[outputs.length];
-    /** For rows behind the watermark, by output and watermark. */
+    /** Writers for rows behind the watermark, by output and watermark. */
     private final Map<List<Long>, OutputWriter> late = new LinkedHashMap<>();
 
     TaskWriter(long epoch) {

@@ -4,8 +4,8 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Hands the finished epochs of one job to Python, one at a time. {@link #deliver} returns when Python has recorded the epoch, so
- * Spark does not commit an epoch whose output is not in the log.
+ * Passes the finished epochs of one job to Python, one at a time. {@link #deliver} returns when Python has recorded the epoch, so
+ * Spark never commits an epoch whose output is not in the log.
  */
 public final class Outbox {
   private static final Map<String, Outbox> ALL = new ConcurrentHashMap<>();
@@ -40,7 +40,7 @@ public final class Outbox {
     }
   }
 
-  /** Returns the last commit of the log when the epoch was recorded. */
+  /** Waits until the epoch is recorded; returns the last commit of the log at that time. */
   synchronized long deliver(byte[] epoch) throws InterruptedException {
     if (closed) {
       throw new InterruptedException("the job is closed");

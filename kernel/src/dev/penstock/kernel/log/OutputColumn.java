@@ -14,13 +14,13 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * One column of an output, as the counterpart of {@link LogColumn}: numbers, times and strings are written into the vector's memory. Spark's writers check bounds and
- * references of Arrow's buffers for every value, which takes longer than everything else that a filter does with a row; they stay for all other types.
+ * One column of an output, the counterpart of {@link LogColumn}: numbers, times and strings are written into the vector's memory. Spark's writers check bounds and
+ * references of Arrow's buffers for every value, which takes longer than all other work of a filter on a row; all other types still use them.
  */
 abstract class OutputColumn {
   private static final int FIRST_ROWS = 256;
 
-  /** The column of a vector, which reads this ordinal of the rows. */
+  /** The column that writes this ordinal of the rows to a vector. */
   static OutputColumn of(FieldVector vector, DataType type, int ordinal) {
     if (vector instanceof BaseFixedWidthVector fixed && !(vector instanceof BitVector) && LogColumn.plain(type)
         && fixed.getTypeWidth() == type.defaultSize()) {
@@ -38,26 +38,26 @@ abstract class OutputColumn {
 
   abstract void write(InternalRow row);
 
-  /** Makes the rows that were written the content of the vector. */
+  /** Completes the vector with the rows written. */
   abstract void finish();
 
-  /** Begins again with no rows. */
+  /** Restarts without rows. */
   abstract void reset();
 
-  /** A column with a bit for each row that is not NULL. Rows that were not written are NULL. */
+  /** A column with one validity bit per row. Rows that were not written are NULL. */
   private abstract static class Direct extends OutputColumn {
     final int ordinal;
     int rows;
     int capacity;
     private long validity;
-    /** The bits of the last rows, which are not in memory yet. */
+    /** The bits of the last rows, not written to the vector yet. */
     private int bits;
 
     Direct(int ordinal) {
       this.ordinal = ordinal;
     }
 
-    /** Takes the addresses from the vector, which has room for {@code more} rows. */
+    /** Sets the address of the validity bits, and the capacity of the vector in rows. */
     final void at(long newValidity, int more) {
       validity = newValidity;
       capacity = more;
@@ -65,7 +65,7 @@ abstract class OutputColumn {
 
     abstract void grow();
 
-    /** A row is there, and has a value or not. */
+    /** Adds a row, with a value or NULL. */
     final void next(boolean present) {
       int bit = rows & 7;
       if (present) {
@@ -228,7 +228,7 @@ abstract class OutputColumn {
         text.writeToMemory(null, data + end);
         end += length;
       }
-      // Arrow refuses a buffer of this size before its offsets overflow.
+      // Arrow rejects a buffer of this size before its offsets overflow.
       Platform.putInt(null, offsets + 4L * (rows + 1), (int) end);
       next(present);
     }

@@ -22,12 +22,12 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils$;
 
-/** Writes a task's rows of one output as Arrow record-batch messages: inline while they are few, to a file when they are many. */
+/** Writes a task's rows of one output as Arrow record-batch messages: inline while there are few, otherwise to a file. */
 final class OutputWriter {
   private static final int BATCH_ROWS = 32768;
   private static final int INLINE_BYTES = 1 << 18;
 
-  /** The columns of an output, and where each is in the rows. */
+  /** The columns of an output, and their ordinals in the rows. */
   static final class Columns {
     private final StructType schema;
     private final Schema arrow;
@@ -56,7 +56,7 @@ final class OutputWriter {
 
   /**
    * @param before the watermark that was in force for the rows if they are behind it, otherwise {@link JobTime#NONE}
-   * @param folder where files go
+   * @param folder the folder for files
    */
   OutputWriter(int output, Columns of, long before, long epoch, String folder) {
     this.output = output;

@@ -14,7 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** Where the tasks of a shared job write packed rows: each slot is an output, and the late rows of a member another, whose number is the slot's, negated. */
+/** The output of the tasks of a shared job, from packed rows. Each slot is an output; a member's late rows are another, numbered by the negated slot. */
 public final class PackedOutput implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -24,8 +24,8 @@ public final class PackedOutput implements Serializable {
   private final String folder;
 
   /**
-   * @param layouts what the rows of each slot look like, as JSON: their {@code schema}, and for each output the places of its columns ({@code outputs}) and of the watermark in force for a row behind it
-   *     ({@code befores}; -1: none). Where there are two outputs, the last column says which one a row is of.
+   * @param layouts the layout of each slot's rows, as JSON: their {@code schema}, and for each output the ordinals of its columns ({@code outputs}) and of the watermark in force for a row behind it
+   *     ({@code befores}; -1: none). If there are two outputs, the last column says to which one a row belongs.
    */
   PackedOutput(Map<Integer, String> layouts, long epoch, String folder) {
     this.layouts = new HashMap<>(layouts);
@@ -33,7 +33,7 @@ public final class PackedOutput implements Serializable {
     this.folder = folder;
   }
 
-  /** Where files go. */
+  /** The folder for files. */
   public String folder() {
     return folder;
   }
@@ -42,7 +42,7 @@ public final class PackedOutput implements Serializable {
     return new Task();
   }
 
-  /** What one task writes. */
+  /** The output of one task. */
   public final class Task implements AutoCloseable {
     private final Map<Integer, Slot> slots = new HashMap<>();
     private final List<OutputWriter> writers = new ArrayList<>();
@@ -51,7 +51,7 @@ public final class PackedOutput implements Serializable {
 
     private Task() {}
 
-    /** Rows of a slot that is no member any more are nobody's. */
+    /** Writes a row; drops it if the member has left. */
     public void write(int slot, UnsafeRow row) throws IOException {
       Slot to = slot(slot);
       if (to != null) {
@@ -67,13 +67,13 @@ public final class PackedOutput implements Serializable {
       }
     }
 
-    /** So many rows of a slot were late. */
+    /** Counts late rows of a slot. */
     public void late(int slot, long rows) {
       late.merge(slot, rows, Long::sum);
     }
 
     private Slot slot(int slot) {
-      // Rows of a slot come one after the other.
+      // Rows of a slot mostly come together.
       if (last != null && last.slot == slot) {
         return last;
       }
@@ -99,7 +99,7 @@ public final class PackedOutput implements Serializable {
       return new Written(parts, late);
     }
 
-    /** Removes what was written: the task has failed. */
+    /** Removes the output of a failed task. */
     public void discard() throws IOException {
       for (OutputWriter writer : writers) {
         writer.discard();
@@ -118,7 +118,7 @@ public final class PackedOutput implements Serializable {
     }
   }
 
-  /** What the rows of a slot look like. Tasks of small epochs take less time than reading it. */
+  /** The parsed layout of a slot's rows. It is cached, because parsing takes longer than the tasks of a small epoch. */
   private record Layout(int columns, OutputWriter.Columns[] outputs, int[] befores) {
     private static final int MOST = 4_096;
     private static final Map<String, Layout> KNOWN = new ConcurrentHashMap<>();
@@ -180,7 +180,7 @@ public final class PackedOutput implements Serializable {
     }
   }
 
-  /** The rows of one output, those behind the watermark apart from the others. */
+  /** The rows of one output; those behind the watermark are written separately. */
   private static final class Output {
     private final Task task;
     private final int number;

@@ -9,11 +9,11 @@ import java.util.TreeMap;
 import java.util.function.LongFunction;
 
 /**
- * The members of a shared job as its clock sees them. Each has a slot; slots rise in the order in which members join.
+ * The members of a shared job as its clock sees them. Each has a slot; slots increase in the order of joining.
  *
- * <p>An offset says which was the newest slot then. A member begins with the first epoch whose end has its slot and whose start has not: it alone then reads all
- * up to the end of that epoch, its contents or the log. After that epoch it reads what all read. So a replayed epoch has the same rows for the same members, whoever has joined meanwhile. The
- * owner sees to it that one thread at a time is in here.
+ * <p>An offset contains the newest slot at that time. A member starts with the epoch whose end includes its slot and whose start does not: in that epoch it alone reads its
+ * history, from its seeds or the log, up to the end of the epoch. After that it reads the same as all others. So a replayed epoch has the same rows for the same members, no matter who has joined since. Not thread-safe:
+ * the owner must serialise calls.
  */
 final class Roster {
   private record Seed(long lsn, List<LogSlice> slices) {}
@@ -45,14 +45,14 @@ final class Roster {
     closings.remove(slot);
   }
 
-  /** The watermarks before which no member emits anything; none if one of them can emit at any time. */
+  /** The watermarks before which no member emits anything; empty if a member can emit at any time. */
   long[][] closings() {
     return closings.values().stream().anyMatch(of -> of.length == 0)
         ? new long[0][]
         : closings.values().stream().flatMap(Arrays::stream).toArray(long[][]::new);
   }
 
-  /** Whether a member's state comes near its limit. {@code sizes}: slot, operator, rows and bytes of each operator. */
+  /** Whether a member's state is close to its limit. {@code sizes}: slot, operator, rows and bytes of each operator. */
   boolean large(long[] sizes) {
     Map<Integer, Long> sums = new HashMap<>();
     for (int i = 0; !limits.isEmpty() && i < sizes.length; i += 4) {
@@ -66,7 +66,7 @@ final class Roster {
     return last;
   }
 
-  /** The newest slot that an epoch can end with: the contents with which members begin must not be ahead of the log. */
+  /** The newest slot that can start now: the seeds of a new member must not be ahead of {@code head}. */
   int ready(int begun, long head) {
     for (int slot : layouts.tailMap(begun, false).keySet()) {
       if (seeded(slot) > head) {
@@ -76,12 +76,12 @@ final class Roster {
     return Math.max(begun, last);
   }
 
-  /** The LSN that the epoch must reach in which some members begin: they never read what their contents have. */
+  /** The LSN that an epoch in which members start must reach: that of their seeds, because they never read earlier entries. */
   long reach(int begun, int ready) {
     return layouts.subMap(begun, false, ready, true).keySet().stream().mapToLong(this::seeded).max().orElse(0);
   }
 
-  /** The LSN after which a member reads an object, if it is not to read what was before; otherwise 0. */
+  /** The LSN after which a member reads an object if it skips the history; otherwise 0. */
   long goesOn(int slot, int object) {
     Seed seed = seeds.getOrDefault(slot, Map.of()).get(object);
     return seed == null || !seed.slices.isEmpty() ? 0 : seed.lsn;
@@ -95,18 +95,18 @@ final class Roster {
     return new HashMap<>(layouts);
   }
 
-  /** An epoch that ends with this slot is durable: its members will not begin again. */
+  /** Notes that an epoch that ends with this slot is durable: its members will not start again. */
   void durable(int slot) {
     durable = Math.max(durable, slot);
   }
 
-  /** No member that has yet to begin reads anything at or below this LSN. What they begin with may be the whole log. */
+  /** The LSN after which members that have yet to start read the log: 0 if there are any, because one may read all of it. */
   long needs() {
     return layouts.tailMap(durable, false).isEmpty() ? Long.MAX_VALUE : 0;
   }
 
   /**
-   * The slices of an object in an epoch: those that all members read, and those of members that begin with it.
+   * The slices of an object in an epoch: the shared ones, and those of members that start with it.
    *
    * @param since the time from an LSN to the end of the epoch
    */

@@ -6,12 +6,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** The time of a job from commit to commit in (start, end]: which watermark was in force for the rows of each commit. */
+/** The event time of a job, commit by commit, in (start, end]: which watermark was in force for the rows of each commit. */
 final class Timeline {
   private final JobTime start;
   private final TreeMap<Long, JobTime> after = new TreeMap<>();
 
-  /** @param markers the entries without rows that count, in the order of their LSNs */
+  /** @param markers the entries without rows that moved the time, by LSN */
   private Timeline(
       LogIndex index, JobTime.Followed[] followed, LogOffset from, long to, List<LogOffset.Marker> markers) {
     start = from.time;
@@ -40,13 +40,13 @@ final class Timeline {
     return new Timeline(index, followed, start, end.lsn, end.markers);
   }
 
-  /** The time from one LSN to another, as the log has it now. */
+  /** The time in (after, to], from the current log. */
   static Timeline since(LogIndex index, JobTime.Followed[] followed, long after, long to) {
     LogOffset from = new LogOffset(after, JobTime.at(followed, index, after), List.of(), 0, 0);
     return of(index, followed, from, advance(index, followed, from, to, 0));
   }
 
-  /** The offset of an epoch that goes on from another one up to an LSN. */
+  /** The offset of an epoch that continues from another one up to an LSN. */
   static LogOffset advance(LogIndex index, JobTime.Followed[] followed, LogOffset from, long to, int roster) {
     List<LogOffset.Marker> markers = new ArrayList<>();
     for (JobTime.Followed f : followed) {

@@ -25,10 +25,10 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Spark's watermark node for the log, of which all rows of an epoch have the same watermark: it counts a watermark when it changes, and not with every row. And it generates code, where Spark's own
- * interrupts the code between the scan and what follows, so that every row is made once more.
+ * Replaces Spark's watermark node for scans of the log, where all rows of an epoch have the same watermark: it updates the statistics when the watermark changes, not for every row. It also generates code;
+ * Spark's own node breaks whole-stage code generation between the scan and the next node, which copies every row.
  *
- * <p>Spark takes the watermark of an epoch from its own node, which is the second child: nobody runs it, and what this node has seen is in its accumulator.
+ * <p>Spark takes the watermark of an epoch from its own node, which is the second child. That node is never executed; this one adds to its accumulator.
  */
 public final class WatermarkExec extends SparkPlan implements CodegenSupport {
   private static final long serialVersionUID = 1L;
@@ -43,7 +43,7 @@ public final class WatermarkExec extends SparkPlan implements CodegenSupport {
     this.mark = mark;
   }
 
-  /** From here on it is what watermarks of the log are planned as in a session. */
+  /** Makes a session plan watermarks of the log as this node. */
   public static void plan(SparkSession session) {
     ExperimentalMethods methods = ((org.apache.spark.sql.classic.SparkSession) session).experimental();
     synchronized (methods) {
@@ -65,7 +65,7 @@ public final class WatermarkExec extends SparkPlan implements CodegenSupport {
     }
   }
 
-  /** In place of rows that nobody asks for. */
+  /** A placeholder child that is never executed. */
   public static final class Nothing extends ExecLeaf {
     private static final long serialVersionUID = 1L;
 
@@ -102,7 +102,7 @@ public final class WatermarkExec extends SparkPlan implements CodegenSupport {
     }
   }
 
-  /** Spark's node, which may be behind an adapter. */
+  /** Spark's node, which may be wrapped in an adapter. */
   private EventTimeWatermarkExec spark() {
     SparkPlan found = mark;
     while (!(found instanceof EventTimeWatermarkExec)) {

@@ -9,12 +9,12 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
-/** What one task of an epoch has written. */
+/** The output of one task of an epoch. */
 public final class Written implements WriterCommitMessage {
   private static final long serialVersionUID = 1L;
 
   final ArrayList<EpochPart> parts;
-  /** How many rows of each member of a shared job were late. */
+  /** Number of late rows of each member of a shared job. */
   final HashMap<Integer, Long> late;
 
   Written(List<EpochPart> parts) {
@@ -26,14 +26,14 @@ public final class Written implements WriterCommitMessage {
     this.late = new HashMap<>(late);
   }
 
-  /** Removes its files: the epoch has failed. */
+  /** Removes its files after the epoch has failed. */
   void discard() {
     for (EpochPart p : parts) {
       if (p.path != null) {
         try {
           Files.deleteIfExists(Path.of(p.path));
         } catch (IOException e) {
-          // The folder of a job's outputs is swept when the database is opened.
+          // Opening the database cleans the job's output folder.
         }
       }
     }

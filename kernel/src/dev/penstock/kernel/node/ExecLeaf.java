@@ -17,7 +17,7 @@ public abstract class ExecLeaf extends SparkPlan implements LeafExecNode {
     this.output = output;
   }
 
-  /** What it consists of besides. Spark copies a node with the constructor that takes these, then the output. */
+  /** Its constructor arguments besides the output. Spark copies a node with the constructor that takes these, then the output. */
   protected abstract Object[] parts();
 
   @Override

@@ -7,7 +7,7 @@ import org.apache.spark.sql.execution.UnaryExecNode;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
-/** A physical node with one child, and the methods that Scala would generate for it. Columns that are not the child's own are its own. */
+/** A physical node with one child, and the methods that Scala would generate for it. It produces all output columns that are not the child's. */
 public abstract class ExecNode extends SparkPlan implements UnaryExecNode {
   private static final long serialVersionUID = 1L;
   private final Seq<Attribute> output;
@@ -18,7 +18,7 @@ public abstract class ExecNode extends SparkPlan implements UnaryExecNode {
     this.child = child;
   }
 
-  /** What it consists of besides. Spark copies a node with the constructor that takes these, then the output and the child. */
+  /** Its other constructor arguments. Spark copies a node with the constructor that takes these, then the output and the child. */
   protected abstract Object[] parts();
 
   @Override

@@ -21,7 +21,7 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Parts of plans, from Java. */
+/** Helpers to build and inspect Spark's plans from Java. */
 public final class Nodes {
   private Nodes() {}
 
@@ -43,7 +43,7 @@ public final class Nodes {
     return list(out);
   }
 
-  /** An expression that reads its columns by their places. */
+  /** The expression with its columns bound to ordinals of {@code input}. */
   public static Expression bound(Expression e, List<? extends Attribute> input) {
     if (e instanceof Attribute wanted) {
       for (int i = 0; i < input.size(); i++) {
@@ -56,7 +56,7 @@ public final class Nodes {
     return (Expression) e.mapChildren(child -> bound((Expression) child, input));
   }
 
-  /** An expression over what other expressions read that make its columns. */
+  /** The expression with its columns replaced by the expressions that compute them. */
   public static Expression replaced(Expression e, Map<ExprId, Expression> made) {
     Expression value = e instanceof Attribute column ? made.get(column.exprId()) : null;
     if (value != null) {
@@ -65,14 +65,14 @@ public final class Nodes {
     return made.isEmpty() ? e : (Expression) e.mapChildren(child -> replaced((Expression) child, made));
   }
 
-  /** Whether a column costs nothing, and cannot fail: one that is passed on, and the moment of a timestamp, which Spark has in microseconds. */
+  /** Whether a column costs nothing and cannot fail: a column, a literal, or the microseconds of a timestamp, which are its internal form. */
   public static boolean isFree(Expression column) {
     Expression e = column instanceof Alias alias ? alias.child() : column;
     e = e instanceof UnixMicros micros ? micros.child() : e;
     return e instanceof Attribute || e instanceof Literal;
   }
 
-  /** Those columns that are not the child's. */
+  /** The output columns that are not the child's. */
   static AttributeSet produced(Seq<Attribute> output, AttributeSet child) {
     List<Expression> own = new ArrayList<>(CollectionConverters.asJava(output));
     own.removeIf(a -> child.contains((Attribute) a));

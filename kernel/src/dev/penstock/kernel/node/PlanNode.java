@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.plans.logical.UnaryNode;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
-/** A logical node with one child, and the methods that Scala would generate for it. Columns that are not the child's own are its own. */
+/** A logical node with one child, and the methods that Scala would generate for it. It produces all output columns that are not the child's. */
 public abstract class PlanNode extends LogicalPlan implements UnaryNode {
   private final Seq<Attribute> output;
   private final LogicalPlan child;
@@ -17,7 +17,7 @@ public abstract class PlanNode extends LogicalPlan implements UnaryNode {
     this.child = child;
   }
 
-  /** What it consists of besides. Spark copies a node with the constructor that takes these, then the output and the child. */
+  /** Its other constructor arguments. Spark copies a node with the constructor that takes these, then the output and the child. */
   protected abstract Object[] parts();
 
   @Override

@@ -47,17 +47,17 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Analytic functions over one PARTITION BY / ORDER BY of a Z-set.
  *
- * <p>Contract: after each epoch the output holds every row of the input with the values Spark's batch gives when ties of
- * the ORDER BY are broken by the whole row. An epoch emits the rows that came, went, or whose values changed: of each
- * partition first the retractions, then the assertions. Retracting a row that does not exist is an error. With {@code errors} (see {@link
- * GroupErrors}) a row with a value that overflows its type is reported, in place of its result.
+ * <p>Contract: after each epoch the output holds every input row with the values of Spark's batch query, with ties of
+ * the ORDER BY broken by the whole row. An epoch emits the rows that were inserted, deleted, or whose values changed; for each
+ * partition first the retractions, then the insertions. Retracting a row that does not exist is an error. With {@code errors} (see {@link
+ * GroupErrors}) a row with a value that overflows its type is reported instead of its result.
  *
- * <p>State: every copy of every row with its values, in order, the largest of an ascending order first. Cost of an
+ * <p>State: every copy of every row with its values, in order; for an ascending order the largest row first. Cost of an
  * epoch for each partition it touches: functions that look at a bounded number of rows (lag, lead, ROWS between two
  * bounds) read and write around the changed rows; running ones (row_number, rank, aggregates up to the current row)
- * from the first changed row on; both read from the end at which an ascending order grows (a descending one: from its start), so
- * rows that arrive in order are cheap and late ones cost as many reads as they are late. All others (percent_rank, ntile,
- * frames that reach to the partition's end, RANGE with offsets, IGNORE NULLS of lag and lead) read the partition.
+ * from the first changed row on. Both read from the end at which an ascending order grows (a descending one: from its start), so
+ * rows that arrive in order are cheap, and late ones cost a read for each row that overtook them. All others (percent_rank, ntile,
+ * frames that reach the partition's end, RANGE with offsets, lag and lead with IGNORE NULLS) read the whole partition.
  */
 public final class Analytic {
   private Analytic() {}
@@ -133,7 +133,7 @@ public final class Analytic {
     private static final long serialVersionUID = 1L;
     final WindowFunction[] calls;
     final int[] data; // ordinals of the output's columns
-    final int width; // of an input row; the copy's number follows in a line
+    final int width; // of an input row; in a line, the copy's number follows
     final RowOrder order;
     final boolean reversed; // the partition's last row is stored first
     final boolean whole; // every epoch needs the whole partition
@@ -157,7 +157,7 @@ public final class Analytic {
       this.ahead = Arrays.stream(calls).mapToInt(c -> c.ahead).max().orElse(0);
     }
 
-    /** Schema of what a line keeps beside its key. */
+    /** Schema of a line's stored values, besides its key. */
     StructType kept() {
       StructType s = new StructType();
       for (int i = 0; i < calls.length; i++) {
@@ -167,7 +167,7 @@ public final class Analytic {
       return errors == null ? s : s.add("expression", DataTypes.StringType, true).add("error", DataTypes.StringType, true);
     }
 
-    /** What a line keeps of its values. */
+    /** The stored form of a line's values. */
     Row kept(Object[] values, byte[] save) {
       List<Object> all = new ArrayList<>();
       for (Object value : values) {
@@ -203,7 +203,7 @@ public final class Analytic {
       return order.key(RowFactory.create(all));
     }
 
-    /** What identifies the row of a line: its key without the number of the copy, which comes last. */
+    /** Identifies the row of a line: its key without the number of the copy, which is last. */
     static ByteBuffer identity(Key key) {
       return ByteBuffer.wrap(key.bytes(), 0, key.bytes().length - 1 - Integer.BYTES);
     }
@@ -259,7 +259,7 @@ public final class Analytic {
       final Object[] values;
       final Key first;
       long weight;
-      final List<Line> copies = new ArrayList<>(); // those there before, by number
+      final List<Line> copies = new ArrayList<>(); // existing ones, by number
 
       Change(Object[] values, Key first) {
         this.values = values;
@@ -316,14 +316,14 @@ public final class Analytic {
       emit(new Partition(lines), changedFrom, changedTo, diff);
     }
 
-    /** The lines an epoch with these changes needs, in the partition's order. */
+    /** The lines that an epoch with these changes needs, in the partition's order. */
     private List<Line> load(Iterable<Change> changes) {
       Key far = null;
       for (Change c : changes) {
         Key key = plan.reversed ? c.first : plan.key(c.values, Integer.MAX_VALUE);
         far = far == null || key.compareTo(far) > 0 ? key : far;
       }
-      // Beyond the changes: lines whose values may change, their peers, and lines that those depend on.
+      // Besides the changes: lines whose values may change, their peers, and the lines that these depend on.
       int affected = 1 + (plan.reversed ? plan.ahead : plan.back);
       int context = 1 + (plan.reversed ? Math.max(plan.back, 1) : plan.ahead);
       byte[] peer = null;
@@ -396,7 +396,7 @@ public final class Analytic {
       }
     }
 
-    /** Values of a running function; what comes after each line is added to {@code saved}. */
+    /** Values of a running function; adds its state after each line to {@code saved}. */
     private Object[] run(
         WindowFunction call, Partition p, int from, int to, StateBytes.In before, StateBytes.Out[] saved) {
       WindowFunction.Running running = call.running();

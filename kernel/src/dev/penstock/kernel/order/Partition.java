@@ -6,7 +6,7 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Rows of one partition in their order: all of them, or as many at one end as an epoch needs.
+ * The rows of one partition in order: all of them, or as many at one end as an epoch needs.
  *
  * <p>Each copy of a row is a line of its own, because analytic functions may give them different values.
  */
@@ -27,7 +27,7 @@ final class Partition {
   }
 
   final List<Line> lines;
-  private int[] groups; // of each line the number of its group of peers; made when first needed
+  private int[] groups; // by line, the number of its group of peers; computed when first needed
   private int[] starts; // the first line of each group, and the number of lines
 
   Partition(List<Line> lines) {
@@ -64,7 +64,7 @@ final class Partition {
     return groups[i];
   }
 
-  /** The first line of a group; of a group beyond the last one, or before the first, the end of the lines on that side. */
+  /** The first line of a group; for a group past either end, the end of the lines on that side. */
   int groupFrom(long group) {
     if (groups == null) {
       number();

@@ -19,14 +19,14 @@ import org.apache.spark.sql.streaming.ValueState;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * A {@link TopN} of few positions over append-only rows: no row behind the last position can ever move up, so each
- * partition is one small value of the state store, one read and one write an epoch. Most queries for "the last row of each
+ * A {@link TopN} of few positions over append-only rows: no row after the last position can ever move up, so each
+ * partition is one small value of the state store, with one read and one write per epoch. Most queries for "the last row of each
  * key" are of this kind, with very many partitions.
  */
 final class ShortTop extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
 
-  /** More rows than this are not worth rewriting for each one that changes. */
+  /** The largest number of rows that is worth rewriting when one changes. */
   static final int MOST = 64;
 
   private final TopN.Head head;
@@ -82,7 +82,7 @@ final class ShortTop extends StatefulProcessor<Row, Row, Row> {
     return CollectionConverters.asScala(rows.iterator());
   }
 
-  /** How often each row is in the output. */
+  /** The multiplicity of each row in the output. */
   private TreeMap<byte[], Long> placed(TreeMap<byte[], Long> kept) {
     if (head.offset == 0) {
       return kept;
@@ -116,7 +116,7 @@ final class ShortTop extends StatefulProcessor<Row, Row, Row> {
     return rows;
   }
 
-  /** The rows whose number is another one now: with row_number every position is a row of its own. */
+  /** The changes with row_number, where every position is a row of its own. */
   private List<Row> moved(TreeMap<byte[], Long> before, TreeMap<byte[], Long> now) {
     List<Row> rows = new ArrayList<>();
     List<Row> asserted = new ArrayList<>();

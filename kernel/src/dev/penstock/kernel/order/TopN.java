@@ -36,13 +36,13 @@ import org.apache.spark.sql.types.StructType;
  * The rows at positions [offset, offset + limit) of each partition's order.
  *
  * <p>Contract: rows are ordered by the ORDER BY list and then by all their columns, so the choice among ties is always
- * the same; a row of multiplicity n takes n positions. With a ranking function its value is a column of the output and
- * takes the place of the position: rows whose value is in (offset, offset + limit] are in, so ties may make it more
- * than limit rows. Without a limit everything from the offset on is in. An epoch emits the difference to the last one,
+ * the same; a row of multiplicity n takes n positions. With a ranking function, its value is a column of the output and
+ * replaces the position: the output has the rows whose value is in (offset, offset + limit], which with ties may be more
+ * than limit rows. Without a limit it has all rows from the offset on. An epoch emits the difference from the previous one,
  * retractions first.
  *
  * <p>State: every row of the input, in order; over append-only input ({@code weight} null) only those up to
- * offset + limit, since no other can ever move up; if those are few, as one value ({@link ShortTop}). Cost of an epoch: one point access for each changed row, and two reads
+ * offset + limit, since no other can ever move up, and if they are few, as one value ({@link ShortTop}). Cost of an epoch: one point access per changed row, and two reads
  * of the first offset + limit rows if one of them may have changed.
  */
 public final class TopN {
@@ -78,7 +78,7 @@ public final class TopN {
     return result.leave(keyed.over(rows, spec));
   }
 
-  /** The only column of preselected rows besides their keys: the sort key, which contains the whole row. */
+  /** The only column of preselected rows besides the partition's: the sort key, which contains the whole row. */
   private static final String ROW = "row";
 
   static byte[] selected(Row row) {
@@ -128,7 +128,7 @@ public final class TopN {
       return appendOnly && bounded() && !tied() && end > offset;
     }
 
-    /** True if what is kept of a partition is few rows. */
+    /** True if a partition's state is few rows. */
     boolean isShort() {
       return selectsEarly() && end <= ShortTop.MOST;
     }
@@ -160,7 +160,7 @@ public final class TopN {
     }
   }
 
-  /** Of append-only rows of one task those that can be among the first {@code end} of their partition. */
+  /** The append-only rows of one task that can be among the first {@code end} of their partition. */
   private static Iterator<Row> preselect(Iterator<Row> rows, Head head, int[] partition) {
     Map<Row, First> best = new HashMap<>();
     while (rows.hasNext()) {
@@ -187,8 +187,8 @@ public final class TopN {
   private static final class Window {
     final Map<Placed, Long> counts = new LinkedHashMap<>();
     final Map<Placed, Object[]> values = new HashMap<>();
-    byte[] edge; // nothing after it is in; null: there is room
-    final List<Key> beyond = new ArrayList<>(); // append-only: entries that are out for good
+    byte[] edge; // no row after it is in the output; null: there is room
+    final List<Key> beyond = new ArrayList<>(); // append-only: entries that can never be in the output again
 
     void add(Placed placed, Object[] row, long n) {
       counts.merge(placed, n, Long::sum);
@@ -254,7 +254,7 @@ public final class TopN {
       }
     }
 
-    /** True if the row cannot be in the output: it comes after the edge and is no peer of it. */
+    /** True if the row cannot be in the output: it is after the edge and not a peer of it. */
     private static boolean after(Key key, byte[] edge) {
       if (edge == null) {
         return false;

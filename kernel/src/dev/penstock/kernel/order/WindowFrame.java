@@ -7,16 +7,16 @@ import java.util.Locale;
 import java.util.function.ToIntFunction;
 
 /**
- * The rows an analytic function sees for one row: [{@link #low}, {@link #high}) of the partition, without those that are excluded.
+ * The rows that an analytic function sees for one row: [{@link #low}, {@link #high}) of the partition, except excluded ones.
  *
  * <p>ROWS counts rows, GROUPS counts groups of peers. RANGE compares the single ORDER BY column: rows whose value is between the row's own plus the
- * two bounds (for DESC: minus), where 0 means the row's peers and NULL has only NULLs near it. A bound that is null is
- * unbounded. EXCLUDE leaves out the row itself, its peers, or both.
+ * two bounds (for DESC: minus), where 0 means the row's peers, and NULL is only near NULLs. A null bound is
+ * unbounded. EXCLUDE omits the row itself, its peers, or both.
  */
 final class WindowFrame implements Serializable {
   private static final long serialVersionUID = 1L;
 
-  /** What a frame leaves out. */
+  /** The rows that a frame excludes. */
   private enum Excluded {
     NOTHING,
     CURRENT_ROW,
@@ -29,7 +29,7 @@ final class WindowFrame implements Serializable {
   private final Excluded excluded;
   final Double start;
   final Double end;
-  private final int column; // of RANGE with bounds other than 0; -1: not needed
+  private final int column; // for RANGE with bounds other than 0; -1: not needed
   private final boolean desc;
 
   private WindowFrame(String unit, Double start, Double end, int column, boolean desc, Excluded excluded) {
@@ -80,7 +80,7 @@ final class WindowFrame implements Serializable {
     return excluded == Excluded.NOTHING;
   }
 
-  /** The frame of row {@code i}: pairs of a first row and the row after the last, where the second may be the smaller one. */
+  /** The frame of row {@code i}: pairs of the first row and the row after the last; the second may be smaller. */
   int[] pieces(Partition p, int i) {
     int low = low(p, i);
     int high = high(p, i);

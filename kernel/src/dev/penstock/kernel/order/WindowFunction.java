@@ -31,7 +31,7 @@ import org.apache.spark.sql.types.StringType;
 final class WindowFunction implements Serializable {
   private static final long serialVersionUID = 1L;
 
-  /** On which rows of the partition a value depends. */
+  /** Which rows of the partition a value depends on. */
   enum Reach {
     /** At most {@link #back} rows before and {@link #ahead} rows after. */
     NEAR,
@@ -53,7 +53,7 @@ final class WindowFunction implements Serializable {
   private final boolean ignoreNulls;
   private final long number; // offset of lag, n of nth_value and ntile
   private final Object otherwise; // default of lag and lead
-  private final int otherwiseAt; // the column with the default, -1: it is a constant
+  private final int otherwiseAt; // the column with the default; -1: a constant
 
   /**
    * Reads a call.
@@ -124,7 +124,7 @@ final class WindowFunction implements Serializable {
     void read(StateBytes.In in);
   }
 
-  /** True if peers get one value, so that a running function takes them together. */
+  /** True if peers share a value, so a running function processes them together. */
   boolean byPeers() {
     return reach == Reach.RUNNING && !func.equals("row_number") && !(aggregate != null && frame.rows);
   }
@@ -218,7 +218,7 @@ final class WindowFunction implements Serializable {
       }
       case "ntile" -> {
         long each = p.size() / number;
-        long longer = p.size() % number; // buckets with one row more, which come first
+        long longer = p.size() % number; // the number of buckets with one more row, which come first
         for (int i = from; i < to; i++) {
           long inLonger = longer * (each + 1);
           out[i - from] = (int) (i < inLonger ? i / (each + 1) + 1 : longer + (i - inLonger) / each + 1);
@@ -297,7 +297,7 @@ final class WindowFunction implements Serializable {
     return null;
   }
 
-  /** A JSON literal as a value of the type; dates and times as they travel, in days or micros. */
+  /** A JSON literal as a value of the type; dates and times in wire form, in days or micros. */
   private static Object literal(JsonNode n, DataType t) {
     if (t instanceof StringType) {
       return n.asText();

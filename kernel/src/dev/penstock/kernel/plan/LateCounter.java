@@ -9,7 +9,7 @@ import org.apache.spark.util.LongAccumulator;
 
 /**
  * Counts late rows: a function that is called only for late rows, with their number, adds it to an accumulator and returns true. An
- * observed metric would cost something for every row; this costs nothing for rows that are not late. A retried task counts again.
+ * observed metric would cost something for every row; this costs nothing for rows that are not late. A retried task counts twice.
  */
 public final class LateCounter implements UDF1<Long, Boolean> {
   private static final long serialVersionUID = 1L;

@@ -22,9 +22,9 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.BoxedUnit;
 
 /**
- * Keeps the plan below an operator in the driver. The function that Spark sends to the tasks of a stateful operator, or of one that maps
- * partitions, references the operator, and with it the whole plan below: serialised to check it, serialised to send it, and deserialised in every
- * task, for each operator of the query. A task only needs the columns, so only they are sent with this node.
+ * Keeps the plan below an operator in the driver. The function that Spark sends to the tasks of a stateful or partition-mapping operator
+ * references the operator and so the whole plan below it. For each operator of the query, Spark serialises that plan to check it, serialises it again to send it, and
+ * deserialises it in every task. A task only needs the columns, so this node sends only those.
  */
 public final class PlanCut extends ExecNode {
   private static final long serialVersionUID = 1L;
@@ -43,7 +43,7 @@ public final class PlanCut extends ExecNode {
     return child().execute();
   }
 
-  /** Cuts every plan of a session; configured in {@code spark.sql.extensions}. */
+  /** Cuts every plan of a session; set in {@code spark.sql.extensions}. */
   public static final class Extension implements Function1<SparkSessionExtensions, BoxedUnit> {
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {

@@ -15,12 +15,12 @@ import scala.jdk.javaapi.CollectionConverters;
  * Optimizes the plan of a query when it starts instead of in every epoch. Spark plans each epoch from the analysed query, and spends most of that
  * time in a hundred optimizer rules, which have the same effect each time: only the rows differ between epochs.
  *
- * <p>A plan that reads the clock is left unchanged, because the optimizer replaces the clock by the time of its run.
+ * <p>A plan that reads the clock is left unchanged, because the optimizer replaces the clock by the current time.
  */
 public final class PlanOnce {
   private static final String EXCLUDED = "spark.sql.optimizer.excludedRules";
 
-  /** They simplify an epoch in which some inputs have no rows. */
+  /** Rules that still run in each epoch: they simplify one in which some inputs have no rows. */
   private static final Set<String> EACH_TIME = Set.of("org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation");
 
   private PlanOnce() {}
@@ -40,7 +40,7 @@ public final class PlanOnce {
     return Dataset$.MODULE$.ofRows(own, optimized);
   }
 
-  /** The rules that Spark can do without. */
+  /** The rules that each epoch can skip. */
   private static Set<String> rules(Optimizer optimizer) {
     Set<String> names = new TreeSet<>();
     CollectionConverters.asJava(optimizer.defaultBatches())

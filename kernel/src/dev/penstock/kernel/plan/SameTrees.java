@@ -14,7 +14,7 @@ import scala.Product;
 import scala.collection.Iterator;
 
 /**
- * Whether Spark's parser gives the same tree for an expression as it was written and as it was written back. Function names are compared without case.
+ * Checks that Spark's parser gives the same tree for an expression as written and as regenerated. Function names are compared ignoring case.
  */
 public final class SameTrees {
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -41,7 +41,7 @@ public final class SameTrees {
     return null;
   }
 
-  /** Null if the trees are the same; "" if they differ; the message if the original is not SQL of Spark. */
+  /** Null if the trees are the same; "" if they differ; the message if the original is not Spark SQL. */
   private String compare(ParserInterface parser, String copy) {
     Expression written;
     try {

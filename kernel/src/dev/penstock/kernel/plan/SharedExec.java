@@ -26,7 +26,7 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /** The physical nodes of a {@link SharedPart}. */
 public final class SharedExec {
-  /** The property with the batch id that a query's threads run. */
+  /** The property with the batch id of a query's threads. */
   private static final String EPOCH = "streaming.sql.batchId";
 
   private SharedExec() {}
@@ -45,8 +45,8 @@ public final class SharedExec {
     }
 
     /**
-     * The part under a shuffle, so that several places can read it. Equal rows go to one partition, so that rows that cancel out
-     * can be consolidated there.
+     * The part under a shuffle, so that several places can read it. Equal rows go to the same partition, where rows that cancel out
+     * can be consolidated.
      */
     private static LogicalPlan shuffled(SharedPlan.First first) {
       List<NamedExpression> columns = new ArrayList<>();

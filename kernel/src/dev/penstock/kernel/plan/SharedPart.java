@@ -29,9 +29,9 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * A part of a query that is computed once and read in several places.
  *
- * <p>Spark's plans are trees, and a streaming operator in two places is two operators, each with its state. Here the part is in the plan
- * where it is read {@link #first}, below a shuffle. Where it is read {@link #again} there is only a leaf, which reads the output of that
- * shuffle: for Spark the second place has no operators, no sources and no state.
+ * <p>Spark's plans are trees, so a streaming operator in two places is two operators, each with its own state. Here the place that reads the part
+ * {@link #first} has its plan, below a shuffle. A place that reads it {@link #again} has only a leaf, which reads the output of that
+ * shuffle: for Spark it has no operators, no sources and no state.
  *
  * <p>The two find each other in every epoch: all nodes of a plan are prepared before the first of them is executed.
  */
@@ -65,7 +65,7 @@ public final class SharedPart {
     return Dataset$.MODULE$.ofRows(session(frame), new SharedPlan.First(this, plan.output(), plan));
   }
 
-  /** The part, computed elsewhere; the first of its columns have other names here, given as a JSON list. */
+  /** The part, computed elsewhere, with its leading columns renamed to a JSON list of names. */
   public Dataset<Row> again(String names) throws JsonProcessingException {
     StructField[] fields = frame.schema().fields();
     String[] called = JSON.readValue(names, String[].class);
@@ -82,7 +82,7 @@ public final class SharedPart {
   }
 
   /**
-   * The frame, marked so that Spark applies the part's watermark to it. It has the id of the part's
+   * Marks the frame so that Spark applies the part's watermark to it. The frame has the id of the part's
    * watermark node and only the smallest possible time, so it neither advances the watermark nor holds it back.
    */
   private static Dataset<Row> timed(Dataset<Row> again, UUID watermark) {

@@ -18,8 +18,8 @@ public final class SharedPlan {
   private SharedPlan() {}
 
   /**
-   * The place that computes the part. It references all columns of its child, so that columns that only another place reads are not pruned; it is
-   * otherwise opaque to the optimizer, which moves no filter through it.
+   * The place that computes the part. It references all columns of its child, so columns that only another place reads are not pruned. It is
+   * otherwise opaque to the optimizer, which pushes no filter through it.
    */
   public static final class First extends PlanNode {
     private final SharedPart part;

@@ -29,7 +29,7 @@ import org.apache.spark.sql.types.StructType;
  *
  * <ul>
  *   <li>Result: after every epoch the summed output equals the batch query over the summed inputs: with UNION each derivable row
- *       once; with UNION ALL each row once for every derivation.
+ *       once; with UNION ALL each row once per derivation.
  *   <li>NULLs: a NULL key of the step's join matches nothing; two rows are the same if they are equal or both NULL in
  *       every column.
  *   <li>Depth: a row of the base has depth 0, and a row derived by the step one more than the row it is derived from. An epoch
@@ -63,7 +63,7 @@ public final class Recursion {
 
   private Recursion() {}
 
-  /** The recursion over two frames. Output: the columns of r, {@code __weight}. */
+  /** Applies the recursion to two frames. Output: the columns of r, {@code __weight}. */
   public static Dataset<Row> apply(Dataset<Row> base, Dataset<Row> other, String specJson) {
     JsonNode spec = PhysicalRow.parse(specJson);
     List<String> names = PhysicalRow.texts(spec, "columns");
@@ -94,7 +94,7 @@ public final class Recursion {
     }
     List<Column> whole = new ArrayList<>();
     otherColumns.forEach(name -> whole.add(JoinPlan.column(name)));
-    // Non-deterministic on purpose, as in JoinPlan: the filter must not move below a watermark.
+    // Deliberately non-deterministic, as in JoinPlan: the filter must not move below a watermark.
     Column never = Pack.of(Pack.Mode.SEQUENCE, List.of()).lt(0L);
     Dataset<Row> others = other.where(functions.not(lost).or(never)).select(
         functions.lit(0).as("__one"), functions.lit(OTHER).as("__side"),

@@ -20,8 +20,8 @@ import org.apache.spark.sql.streaming.TimerValues;
  *
  * <p>A row has a weight at each depth: the number of its derivations of that depth. At each depth it passes its worth to the next depth:
  * with UNION ALL that weight; with UNION one, at its smallest depth only. So the rows at a depth depend only on
- * the previous depth, and an epoch proceeds from depth to depth, over the rows that have changed there. A row in a cycle
- * that is no longer reachable loses its smallest depth; then its lost contribution comes back to it as a loss at
+ * the previous depth, and an epoch proceeds depth by depth over the rows that have changed there. A row in a cycle
+ * that is no longer reachable loses its smallest depth; the lost contribution then returns to it as a loss at
  * greater depths, until nothing is left.
  */
 final class RecursionProcessor extends StatefulProcessor<Integer, Row, Row> {

@@ -53,14 +53,14 @@ final class RecursionState {
   private final Map<PackedRow, Map<PackedRow, long[]>> knownOthers = new LinkedHashMap<>();
   private final Set<PackedRow> changedOthers = new LinkedHashSet<>();
 
-  /** To be called in a processor's {@code init}. */
+  /** Call it in a processor's {@code init}. */
   RecursionState(StatefulProcessorHandle handle) {
     rows = handle.getMapState("rows", Encoders.BINARY(), Encoders.BINARY(), TTLConfig.NONE());
     rowsByKey = handle.getMapState("rowsByKey", Encoders.BINARY(), Encoders.BINARY(), TTLConfig.NONE());
     others = handle.getMapState("others", Encoders.BINARY(), Encoders.BINARY(), TTLConfig.NONE());
   }
 
-  /** Begins an epoch. */
+  /** Starts an epoch. */
   void open() {
     known.clear();
     knownOthers.clear();

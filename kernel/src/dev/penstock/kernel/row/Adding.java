@@ -5,21 +5,21 @@ import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 
-/** Adds up rows of a task before the shuffle, and can also be given them one by one. */
+/** Combines rows of a task before the shuffle; also accepts them one by one. */
 public interface Adding extends MapPartitionsFunction<Row, Row> {
-  /** Rows that are being added up. */
+  /** Rows that are being combined. */
   interface Table {
     void add(Row row);
 
-    /** Adds a row in Spark's form, which is gone when this returns; {@code codec} is that of its schema. */
+    /** Adds a row in Spark's internal form, which is only valid during the call; {@code codec}: for its schema. */
     default void add(InternalRow row, RowCodec codec) {
       add(codec.row(row));
     }
 
-    /** How many rows are in memory, or as good as. */
+    /** The number of rows in memory, or an equivalent. */
     int size();
 
-    /** Takes out what the rows add up to. */
+    /** Removes and returns the combined rows. */
     Iterator<Row> drain();
   }
 

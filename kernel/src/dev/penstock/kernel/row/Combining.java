@@ -7,7 +7,7 @@ import java.util.Map;
 import java.util.NoSuchElementException;
 import org.apache.spark.sql.Row;
 
-/** Sums the weights of equal rows of a task before the shuffle, as far as they fit in memory; rows that cancel out are not shuffled. */
+/** Sums the weights of equal rows of a task before the shuffle, within bounded memory; rows that cancel out are not shuffled. */
 public abstract class Combining<K> implements Iterator<Row> {
   private static final int ROWS = 1 << 16;
 
@@ -21,7 +21,7 @@ public abstract class Combining<K> implements Iterator<Row> {
     this.width = width;
   }
 
-  /** The key of a row; rows with equal keys are combined. */
+  /** The key by which rows are combined. */
   protected abstract K key(Row row);
 
   protected abstract void add(Row row, long[] sums);

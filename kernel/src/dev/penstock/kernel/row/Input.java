@@ -17,7 +17,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The columns that an operator needs of its input, each once, in wire form (see {@link Wire}).
+ * The columns of its input that an operator needs, each once, in wire form (see {@link Wire}).
  *
  * <p>Ordinals are assigned in the order of the first request; {@link #dataset} has exactly these columns, named
  * {@code c0, c1, …}, whatever the names of the input.

@@ -27,7 +27,7 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Several columns as one BINARY: the bytes of their UnsafeRow. Join state and join processors hold rows in this form, so
- * that a row of any types passes through an operator without being decoded.
+ * rows of any types pass through an operator without decoding.
  *
  * <p>Two rows are the same row when their bytes are. A {@link Mode#KEY} starts with a hash of itself in place of the null
  * bits (its columns must not be NULL), because Spark sorts binary values by their first eight bytes.
@@ -64,7 +64,7 @@ public final class Pack extends Expression implements java.io.Serializable {
     return ExpressionUtils.column(new Pack(children, mode));
   }
 
-  /** -0.0 equals 0.0 and NaN equals NaN in a key, as in Spark's own joins. */
+  /** A key column in which -0.0 equals 0.0 and NaN equals NaN, as in Spark's own joins. */
   public static Column comparable(Column key, DataType type) {
     if (type instanceof DoubleType || type instanceof FloatType) {
       String name = type.typeName();
@@ -79,7 +79,7 @@ public final class Pack extends Expression implements java.io.Serializable {
     return hash(row, Platform.BYTE_ARRAY_OFFSET, row.length);
   }
 
-  /** The same of a row in memory. */
+  /** The same hash, of a row in memory. */
   public static long hash(Object base, long at, int length) {
     return XXH64.hashUnsafeBytes(base, at, length, SEED);
   }
@@ -131,7 +131,7 @@ public final class Pack extends Expression implements java.io.Serializable {
   public ExprCode doGenCode(CodegenContext context, ExprCode code) {
     String own = Pack.class.getName();
     if (mode == Mode.SEQUENCE) {
-      // Not every user of generated code tells it where a partition begins; one that does may use it for several.
+      // Not every caller of generated code initialises it per partition; one that does may reuse it for several partitions.
       String next = context.addMutableState("long", "next", variable -> variable + " = -1L;", false, true);
       context.addPartitionInitializationStatement(next + " = (long) partitionIndex << " + TASK_SHIFT + ";");
       String text = "if (" + next + " < 0L) {\n" + next + " = " + own + ".first();\n}\nlong " + code.value() + " = " + next + "++;\n";
@@ -143,7 +143,7 @@ public final class Pack extends Expression implements java.io.Serializable {
     return new ExprCode(block(List.of("", text), List.of(row.code())), FalseLiteral$.MODULE$, code.value());
   }
 
-  /** Code between the parts of a text. */
+  /** Interleaves parts of a text with code. */
   static CodeBlock block(List<String> text, List<JavaCode> between) {
     return new CodeBlock(CollectionConverters.asScala(text).toList(), CollectionConverters.asScala(between).toList());
   }

@@ -51,7 +51,7 @@ public final class PhysicalRow implements Serializable {
     return new PhysicalRow(s);
   }
 
-  /** The same with one more column. */
+  /** These columns and one more. */
   public PhysicalRow with(String name, DataType type) {
     return new PhysicalRow(outer.add(name, type, true));
   }
@@ -123,7 +123,7 @@ public final class PhysicalRow implements Serializable {
     return functions.col("`" + name.replace("`", "``") + "`");
   }
 
-  /** The first {@code width} values of a row and a weight, or another number. */
+  /** The first {@code width} values of a row, then a weight or another number. */
   public static Row weighted(Row row, int width, long weight) {
     Object[] values = new Object[width + 1];
     for (int i = 0; i < width; i++) {

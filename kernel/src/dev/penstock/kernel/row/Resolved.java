@@ -44,7 +44,7 @@ record Resolved(Seq<Expression> outputs, Seq<Attribute> columns) {
     return new Resolved(CollectionConverters.asScala(expressions(project)).toList(), columns);
   }
 
-  /** Spark computes what an expression has more than once, such as the value of BETWEEN, in a projection below it. */
+  /** Inlines the projection in which Spark computes common subexpressions, such as the value of BETWEEN. */
   private static List<Expression> expressions(Project project) {
     Map<ExprId, Expression> below = new HashMap<>();
     if (project.child() instanceof Project inner) {

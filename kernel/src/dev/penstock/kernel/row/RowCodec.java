@@ -20,7 +20,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.Platform;
 import scala.Function1;
 
-/** Rows of a schema as they travel (see {@link Wire}) to and from Spark's internal form, and the bytes of that. For one thread. */
+/** Converts rows between wire form (see {@link Wire}), Spark's internal form, and the bytes of the latter. For one thread. */
 public final class RowCodec implements Serializable {
   private static final long serialVersionUID = 1L;
 
@@ -53,12 +53,12 @@ public final class RowCodec implements Serializable {
     view = new UnsafeRow(n);
   }
 
-  /** A value of a row that is not NULL there. */
+  /** Reads a value that is not NULL. */
   private interface Getter {
     Object get(InternalRow row);
   }
 
-  /** Spark's own way to any type is a chain of questions about the type, for each value. */
+  /** A reader for a type. Spark's generic accessor dispatches on the type for every value. */
   private static Getter getter(int i, DataType type) {
     if (type instanceof LongType) {
       return row -> row.getLong(i);
@@ -77,7 +77,7 @@ public final class RowCodec implements Serializable {
     return row -> convert.apply(row.get(i, type));
   }
 
-  /** The values at {@code first} and behind of a row, in Spark's form. */
+  /** The values of a row from ordinal {@code first}, in Spark's internal form. */
   public InternalRow internal(Row row, int first) {
     prepare();
     Object[] values = new Object[types.length];
@@ -87,7 +87,7 @@ public final class RowCodec implements Serializable {
     return new GenericInternalRow(values);
   }
 
-  /** The bytes of the values at {@code first} and behind. */
+  /** The bytes of the values from ordinal {@code first}. */
   public byte[] bytes(Row row, int first) {
     return copy(pack(row, first), 0);
   }
@@ -97,14 +97,14 @@ public final class RowCodec implements Serializable {
     return pack.apply(internal);
   }
 
-  /** The bytes of a row behind room for some more. */
+  /** The bytes of a row, after {@code room} free bytes. */
   public static byte[] copy(UnsafeRow row, int room) {
     byte[] bytes = new byte[room + row.getSizeInBytes()];
     row.writeToMemory(bytes, Platform.BYTE_ARRAY_OFFSET + room);
     return bytes;
   }
 
-  /** The bytes of the leading values behind a hash of them: Spark sorts by the first eight bytes, and those of a row tell of its NULLs. */
+  /** The bytes of the leading values, after a hash of them: Spark sorts by the first eight bytes, which in a row are only its null bits. */
   public byte[] key(Row row) {
     byte[] bytes = copy(pack(row, 0), Long.BYTES);
     long hash = XXH64.hashUnsafeBytes(bytes, Platform.BYTE_ARRAY_OFFSET + Long.BYTES, bytes.length - Long.BYTES, 0);
@@ -123,7 +123,7 @@ public final class RowCodec implements Serializable {
     return bytes(row, 0);
   }
 
-  /** Writes the values of a row in Spark's form to {@code into}, from {@code at} on. */
+  /** Writes the values of a row in Spark's internal form to {@code into}, from index {@code at}. */
   public void values(InternalRow row, Object[] into, int at) {
     prepare();
     for (int i = 0; i < types.length; i++) {
@@ -131,7 +131,7 @@ public final class RowCodec implements Serializable {
     }
   }
 
-  /** Writes the values of packed bytes to {@code into}, from {@code at} on. */
+  /** Writes the values of packed bytes to {@code into}, from index {@code at}. */
   public void values(byte[] bytes, Object[] into, int at) {
     prepare();
     view.pointTo(bytes, bytes.length);

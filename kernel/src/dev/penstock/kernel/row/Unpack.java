@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
-/** The struct that {@link Pack} has packed; NULL for NULL. */
+/** Inverse of {@link Pack}, as a struct; NULL for NULL. */
 public final class Unpack extends Expression implements java.io.Serializable {
   private static final long serialVersionUID = 1L;
 

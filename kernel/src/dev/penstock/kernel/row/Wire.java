@@ -100,7 +100,7 @@ public final class Wire {
     return functions.when(c.isNotNull(), functions.struct(fields));
   }
 
-  /** Converts the elements of an array. Spark's transform() reads a NULL in an array of a columnar batch, which fails or gives a value; slice() copies the array. */
+  /** Converts the elements of an array. Spark's transform() reads NULL elements of a columnar array, which fails or gives a value; slice() copies the array first. */
   private static Column each(Column array, DataType element, boolean out) {
     if (type(element).equals(element)) {
       return array;

@@ -1,6 +1,6 @@
 package dev.penstock.kernel.row;
 
-/** Floating-point values in the form in which SQL compares them: one zero, one NaN. */
+/** Normalises floating-point values as SQL compares them: one zero, one NaN. */
 public final class Zero {
   private Zero() {}
 

@@ -25,12 +25,12 @@ import scala.jdk.javaapi.CollectionConverters;
  * SELECT DISTINCT over a Z-set.
  *
  * <p>Contract: a row is in the output once while its total weight is above zero. NULLs are equal to NULLs, NaN to NaN,
- * -0.0 to 0.0. Over append-only input ({@code weight} null) a row comes out the first time it is seen, with weight 1, and
- * never again. State: one number for each different row; append-only, one flag. Equal rows of a task are put together
+ * -0.0 to 0.0. Over append-only input ({@code weight} null) a row is emitted once, with weight 1, when it is first
+ * seen. State: one number per distinct row; append-only, one flag. Equal rows of a task are combined
  * before the shuffle.
  *
- * <p>Late rows: it has none. With {@code before}, the column with the watermark in force for a row of append-only input, a row comes out
- * with that of the first one, in place of the weight: windows above compare it with that.
+ * <p>Late rows: none. With {@code before}, the column with the watermark in force for a row of append-only input, a row is emitted
+ * with the watermark of the first copy in place of the weight, and windows above compare it with that.
  */
 public final class DistinctRows {
   private DistinctRows() {}
@@ -62,7 +62,7 @@ public final class DistinctRows {
     return before == null ? row.leave(out) : row.leave(out, before);
   }
 
-  /** Equal rows as one, with the smallest watermark. */
+  /** Combines equal rows, with the smallest watermark. */
   private static final class Earliest extends EqualRows {
     Earliest(Iterator<Row> source, int[] all) {
       super(source, all, 2);
@@ -80,7 +80,7 @@ public final class DistinctRows {
     }
   }
 
-  /** Equal rows as one, with the sum of their weights. */
+  /** Combines equal rows, with the sum of their weights. */
   private static final class Summed extends EqualRows {
     Summed(Iterator<Row> source, int[] all) {
       super(source, all, 1);
@@ -105,7 +105,7 @@ public final class DistinctRows {
     return CollectionConverters.asScala(out.iterator());
   }
 
-  /** Append-only: remembers that a row was seen. */
+  /** Append-only: notes that a row was seen. */
   private static final class FirstSeen extends StatefulProcessor<Row, Row, Row> {
     private static final long serialVersionUID = 1L;
     private final int width;

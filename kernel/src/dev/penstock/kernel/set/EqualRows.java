@@ -5,7 +5,7 @@ import dev.penstock.kernel.row.PhysicalRow;
 import java.util.Iterator;
 import org.apache.spark.sql.Row;
 
-/** Combines rows that are equal in all their columns; what is summed comes after these. */
+/** Combines rows that are equal in all their columns; the summed values follow these. */
 abstract class EqualRows extends Combining<Row> {
   protected final int width;
   private final int[] all;

@@ -27,8 +27,8 @@ import org.apache.spark.sql.types.StructType;
  * <p>Contract: with l and r the multiplicities of a row on the two sides (below zero counts as zero), the output holds
  * it max(l − r, 0) times for {@code except all}, min(l, r) times for {@code intersect all}; once if l &gt; 0 = r for
  * {@code except}, if both are above zero for {@code intersect}, if one is for {@code union distinct}. NULLs are equal to
- * NULLs, NaN to NaN, -0.0 to 0.0. An epoch emits the difference of the multiplicity. State: two numbers for each
- * different row that is on either side.
+ * NULLs, NaN to NaN, -0.0 to 0.0. An epoch emits the change of the multiplicity. State: two numbers per
+ * distinct row that is on either side.
  */
 public final class SetOp {
   private SetOp() {}
@@ -61,7 +61,7 @@ public final class SetOp {
     return row.leave(out);
   }
 
-  /** Equal rows as one, with the sums of their weights on both sides. */
+  /** Combines equal rows, with the sums of their weights on both sides. */
   private static final class BothSides extends EqualRows {
     BothSides(Iterator<Row> source, int[] all) {
       super(source, all, 2);

@@ -20,18 +20,18 @@ import org.apache.spark.sql.types.StructType;
  * leaves; a row whose exit has passed when it arrives, or that would enter and leave in the same epoch, is never emitted. A retraction
  * cancels a waiting row, or removes a present one immediately. Times are Unix milliseconds; NULL (or no column) is no bound.
  *
- * <p>Equal rows share their state, and must have equal bounds, because these are computed from the row. Zeros compare as equal, as do
+ * <p>Equal rows share state and have equal bounds, because bounds are computed from the row. Zeros compare as equal, as do
  * NaNs and NULLs. Order: none within an epoch.
  *
- * <p>State: weight and bounds of each distinct row that waits or will leave, until it leaves; none for rows that are present for ever. Before
- * the first watermark, now is the beginning of 1970.
+ * <p>State: weight and bounds of each distinct row that is waiting or will leave, until it leaves; none for rows that stay for ever. Before
+ * the first watermark, now is the start of 1970.
  *
  * <p>Watermark in a chain: see {@code Aggregate}.
  */
 public final class TemporalFilter {
   private TemporalFilter() {}
 
-  /** The filter described by {@code specJson} of {@code in}. */
+  /** Applies the filter of {@code specJson} to {@code in}. */
   public static Dataset<Row> apply(Dataset<Row> in, String specJson) {
     JsonNode spec = Input.parse(specJson);
     List<String> names = Input.texts(spec, "columns");

@@ -14,7 +14,7 @@ import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
 
-/** Maintains the rows of a {@link TemporalFilter}, which has the contract. */
+/** Maintains the rows of a {@link TemporalFilter}; see there for the contract. */
 final class TemporalFilterProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
   private static final long SECOND = 1000;
@@ -26,7 +26,7 @@ final class TemporalFilterProcessor extends StatefulProcessor<Row, Row, Row> {
     this.keyCount = keyCount;
   }
 
-  /** A row that waits (not inside) or is present, its weight, and its timer. */
+  /** A row that is waiting (not inside) or present, its weight, and its timer. */
   private static final class Held {
     long enter = Long.MIN_VALUE;
     long exit = Long.MAX_VALUE;
@@ -123,7 +123,7 @@ final class TemporalFilterProcessor extends StatefulProcessor<Row, Row, Row> {
     boolean keep = held.weight != 0 && !forEver && held.enter < held.exit;
     long next = keep ? held.inside ? held.exit : held.enter : Long.MAX_VALUE;
     if (next != Long.MAX_VALUE) {
-      // The first watermark whose floor reaches it; Spark would not find a timer that the watermark has passed.
+      // The first watermark whose floor reaches it; Spark ignores a timer that the watermark has passed.
       next = Math.max(-Math.floorDiv(-next, SECOND) * SECOND, watermark);
     }
     if (next != held.timer) {

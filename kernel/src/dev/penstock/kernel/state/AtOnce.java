@@ -22,7 +22,7 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Runs a processor over groups that are complete in one epoch and never change again, such as the rows of a closed
- * window, or all rows of a one-shot query: its state is in memory, and discarded after each group.
+ * window, or all rows of a one-shot query. Its state lives in memory and is discarded after each group.
  *
  * <p>Such a processor retracts nothing. A row of weight n is emitted n times, with weight 1.
  */
@@ -37,7 +37,7 @@ public final class AtOnce<G> implements FlatMapGroupsFunction<G, Row, Row> {
     this.processor = processor;
   }
 
-  /** The same as a processor, which keeps nothing. */
+  /** This as a stateless processor. */
   StatefulProcessor<G, Row, Row> alone() {
     return new Alone<>(this);
   }

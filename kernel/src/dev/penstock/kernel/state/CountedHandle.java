@@ -23,7 +23,7 @@ public final class CountedHandle extends Handle {
   private final long shift;
 
   /**
-   * @param entriesAreRows whether each value is a row of the operator
+   * @param entriesAreRows whether each value counts as one row of the operator
    * @param shift the offset of timers, see {@link EventTime}
    */
   CountedHandle(StatefulProcessorHandle inner, StateSize size, boolean entriesAreRows, long shift) {
@@ -33,7 +33,7 @@ public final class CountedHandle extends Handle {
     this.shift = shift;
   }
 
-  /** The earliest time of a timer before there is a watermark. */
+  /** The time to register a timer for before there is a watermark. */
   public static long earliest(StatefulProcessorHandle handle) {
     return handle instanceof CountedHandle counted ? 1 - counted.shift : 1;
   }
@@ -135,7 +135,7 @@ public final class CountedHandle extends Handle {
   private final class Mapped<K, V> implements MapState<K, V> {
     private static final long serialVersionUID = 1L;
     private final MapState<K, V> state;
-    /** The sizes of entries of the current grouping key that were read or written; null: there is no such entry. */
+    /** Sizes of the entries of the current grouping key that were read or written; null: no such entry. */
     private final Map<Object, Integer> sizes = new HashMap<>();
     private long turn = -1;
 

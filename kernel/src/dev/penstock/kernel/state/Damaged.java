@@ -3,11 +3,11 @@ package dev.penstock.kernel.state;
 import java.io.IOException;
 import java.nio.file.Path;
 
-/** A file does not have its checksum. Python knows the error by its text, and what to do by the file. */
+/** A file fails its checksum. Python recognises the error by its text and chooses the remedy by the file. */
 public final class Damaged extends IOException {
   private static final long serialVersionUID = 1L;
 
-  /** @param lost what nobody knows any more, as a sentence */
+  /** @param lost a sentence that names the lost information */
   public Damaged(Path file, String lost) {
     super("PSK-6001 {" + file + " is damaged. " + lost + "}");
   }

@@ -6,8 +6,8 @@ import org.apache.spark.sql.streaming.ExpiredTimerInfo;
 import org.apache.spark.sql.streaming.TimerValues;
 
 /**
- * Event time as Spark sees it. Spark's watermark starts at 0, which is 1970, and never goes back, so earlier windows would not close. So
- * Spark gets times that are {@link #SHIFT} later: its 0 is the year 1, before everything. Operators and users see true times.
+ * Event time as Spark sees it. Spark's watermark starts at 0, which is 1970, and never goes back, so earlier windows would never close.
+ * Spark therefore gets times that are {@link #SHIFT} later: its 0 is the year 1. Operators and users see true times.
  */
 public final class EventTime {
   /** Milliseconds from 0001-01-01 to 1970-01-01. */
@@ -43,7 +43,7 @@ public final class EventTime {
     }
   }
 
-  /** True time at a watermark (Unix ms) of a job that Spark's engine does not run; {@code Long.MIN_VALUE}: there is none yet. */
+  /** True time at a watermark (Unix ms), for a job that runs outside Spark's streaming engine; {@code Long.MIN_VALUE}: no watermark yet. */
   public static TimerValues at(long watermark) {
     return new Timers(new Fixed(shifted(watermark)));
   }
@@ -60,12 +60,12 @@ public final class EventTime {
     return new Fired(timer::due);
   }
 
-  /** Tells the tasks of the epoch that this thread is about to run which watermark (Unix ms) it reaches; null: none. */
+  /** Passes the watermark (Unix ms) that the next epoch reaches to the tasks that this thread will start; null: none. */
   public static void reaches(Long watermark) {
     SparkContext.getOrCreate().setLocalProperty(REACHED, watermark == null ? null : watermark.toString());
   }
 
-  /** The watermark (Unix ms) that the epoch of this task reaches; null if it has none, or nobody has told. */
+  /** The watermark (Unix ms) that this task's epoch reaches; null if it has none or {@link #reaches} was not called. */
   public static Long reached() {
     TaskContext task = TaskContext.get();
     String told = task == null ? null : task.getLocalProperty(REACHED);

@@ -8,7 +8,7 @@ import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.ValueState;
 
-/** A handle on state of our own: values and maps, without lists. Spark has two orders of arguments for each method; here one follows from the other. */
+/** A handle on state of our own: values and maps, no lists. Spark declares each method with two argument orders; here one calls the other. */
 abstract class Handle implements StatefulProcessorHandle {
   private static final long serialVersionUID = 1L;
 

@@ -18,17 +18,17 @@ import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The keyed part of an operator: what is done with rows before the shuffle, their key, and the processor of the groups.
+ * The keyed part of an operator: the work before the shuffle, the key, and the processor of the groups.
  *
- * <p>By default this is an operator of Spark's own. With {@code hosted} in the operator's description it is a {@link KeyedPlan}: a
- * description that a shared job carries out together with those of other queries.
+ * <p>By default this becomes one of Spark's operators. With {@code hosted} in the operator's description it becomes a {@link KeyedPlan},
+ * which a shared job executes together with those of other queries.
  *
- * @param combine adds up rows of a task before the shuffle; null: rows travel as they are
- * @param travels schema of the rows that travel
+ * @param combine combines rows of a task before the shuffle; null: rows are shuffled unchanged
+ * @param travels schema of the shuffled rows
  * @param key schema of the grouping key
- * @param leading whether the key is the leading columns of the rows
- * @param keyOf the key of a row; not needed if it is leading
- * @param processor gets its keys as rows, or, {@code binary}, as the bytes of their only column
+ * @param leading whether the key consists of the leading columns of the rows
+ * @param keyOf computes the key of a row; not needed if the key is leading
+ * @param processor gets its keys as rows or, if {@code binary}, as the bytes of their only column
  * @param output schema of the processor's rows
  */
 public record Keyed(
@@ -47,26 +47,26 @@ public record Keyed(
     return spec.path("operator").asInt();
   }
 
-  /** Whether an operator is described as one of a shared job. */
+  /** Whether the description is that of an operator in a shared job. */
   public static boolean hosted(JsonNode spec) {
     return spec.path("hosted").asBoolean();
   }
 
-  /** Grouped by the leading columns of the rows that travel. */
+  /** Grouped by the leading columns of the shuffled rows. */
   public static Keyed leading(
       MapPartitionsFunction<Row, Row> combine, StructType travels, StructType key,
       StatefulProcessor<Row, Row, Row> processor, StructType output) {
     return new Keyed(combine, travels, key, true, null, processor, false, output);
   }
 
-  /** Grouped by what a function makes of a row. */
+  /** Grouped by a function of the row. */
   public static Keyed by(
       MapPartitionsFunction<Row, Row> combine, StructType travels, StructType key, MapFunction<Row, Row> keyOf,
       StatefulProcessor<Row, Row, Row> processor, StructType output) {
     return new Keyed(combine, travels, key, false, keyOf, processor, false, output);
   }
 
-  /** Grouped by the bytes of the first column of the rows that travel, as a member of a shared job. */
+  /** Grouped by the bytes of the first column of the shuffled rows, in a member of a shared job. */
   public static Dataset<Row> hosted(
       Dataset<Row> in, MapPartitionsFunction<Row, Row> combine, StructType travels,
       StatefulProcessor<byte[], Row, Row> processor, StructType output, int number) {
@@ -74,12 +74,12 @@ public record Keyed(
     return KeyedPlan.of(in, new Keyed(combine, travels, key, true, null, processor, true, output), number);
   }
 
-  /** The operator over a frame. */
+  /** Applies the operator to a frame. */
   public Dataset<Row> over(Dataset<Row> in, JsonNode spec) {
     return over(in, spec, TimeMode.None());
   }
 
-  /** The same, whose processor has timers if the mode says so. */
+  /** Applies the operator to a frame; {@code time} says whether its processor has timers. */
   public Dataset<Row> over(Dataset<Row> in, JsonNode spec, TimeMode time) {
     @SuppressWarnings("unchecked")
     StatefulProcessor<Row, Row, Row> own = (StatefulProcessor<Row, Row, Row>) processor;
@@ -99,7 +99,7 @@ public record Keyed(
     return new Keyed(combine, travels, key, leading, keyOf, other, binary, output);
   }
 
-  /** What the processor makes of the rows of a group. */
+  /** The processor's output for the rows of a group. */
   @SuppressWarnings("unchecked")
   public scala.collection.Iterator<Row> process(
       Row group, scala.collection.Iterator<Row> rows, TimerValues timers) {
@@ -107,7 +107,7 @@ public record Keyed(
     return ((StatefulProcessor<Object, Row, Row>) processor).handleInputRows(own, rows, timers);
   }
 
-  /** What the processor makes of a timer of a group. */
+  /** The processor's output for an expired timer of a group. */
   @SuppressWarnings("unchecked")
   public scala.collection.Iterator<Row> expire(Row group, TimerValues timers, ExpiredTimerInfo timer) {
     Object own = binary ? group.get(0) : group;

@@ -12,14 +12,14 @@ import org.apache.spark.sql.classic.SparkSession;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** A {@link Keyed} in the plan of a query that shares a job. It is never run: the job takes the plan apart. */
+/** A {@link Keyed} in the plan of a query that shares a job. It is never executed: the job decomposes the plan. */
 public final class KeyedPlan extends PlanNode {
   private final Keyed keyed;
   private final int number;
   private final Seq<Expression> inputs;
 
   /**
-   * @param number that of the operator in the query
+   * @param number the operator's number in the query
    * @param inputs all columns of the child, so that none is pruned
    */
   public KeyedPlan(Keyed keyed, int number, Seq<Expression> inputs, Seq<Attribute> output, LogicalPlan child) {

@@ -116,12 +116,12 @@ public final class OrderKey implements Serializable {
     }
   }
 
-  /** A key over these columns, most significant first. */
+  /** An encoder for these columns, most significant first. */
   public static OrderKey of(List<Field> fields) {
     return new OrderKey(fields);
   }
 
-  /** A key over these columns, most significant first. */
+  /** An encoder for these columns, most significant first. */
   public static OrderKey of(Field... fields) {
     return new OrderKey(Arrays.asList(fields));
   }
@@ -402,7 +402,7 @@ public final class OrderKey implements Serializable {
     return v instanceof scala.collection.Map<?, ?> m ? scala.jdk.javaapi.CollectionConverters.asJava(m) : (Map<?, ?>) v;
   }
 
-  /** Builds a key. In variable values 0 ends the value, so 0 and 1 are written as two bytes. */
+  /** Builds a key. A 0 terminates a variable-length value, so the bytes 0 and 1 within one are escaped as two bytes. */
   private static final class Out {
     private byte[] bytes = new byte[64];
     private int count;

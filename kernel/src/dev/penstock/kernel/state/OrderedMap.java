@@ -14,9 +14,9 @@ import org.apache.spark.sql.types.StructType;
 import scala.Tuple2;
 
 /**
- * A map in the state of the current grouping key whose entries are read in the order of their keys.
+ * A map in the state of the current grouping key that iterates in key order.
  *
- * <p>Requires a handle whose maps are in the order of their keys' bytes, as those of {@link RawHandle} are. {@link #get}, {@link #put} and
+ * <p>Requires a handle whose maps are ordered by their keys' bytes, such as {@link RawHandle}. {@link #get}, {@link #put} and
  * {@link #remove} cost one point access, {@link #first} one seek, however many entries there are. An iterator sees the map as it was when it was
  * opened. There is no seek to the middle.
  */
@@ -26,7 +26,7 @@ public final class OrderedMap implements Serializable {
   /** A key and its value (a Row of the map's value schema). */
   public record Entry(Key key, Row value) {}
 
-  /** Entries in order. Close it if it is not read to the end; otherwise it holds RocksDB resources until the task ends. */
+  /** Entries in order. Close it unless you read it to the end; otherwise it holds RocksDB resources until the task ends. */
   public interface Entries extends Iterator<Entry>, AutoCloseable {
     @Override
     void close();
@@ -38,7 +38,7 @@ public final class OrderedMap implements Serializable {
     this.state = state;
   }
 
-  /** Opens the map called {@code name}; to be called in a processor's {@code init}. */
+  /** Opens the map called {@code name}. Call it in a processor's {@code init}. */
   public static OrderedMap open(StatefulProcessorHandle handle, String name, StructType value) {
     return new OrderedMap(handle.getMapState(name, Encoders.BINARY(), Encoders.row(value), TTLConfig.NONE()));
   }
@@ -81,7 +81,7 @@ public final class OrderedMap implements Serializable {
     return out;
   }
 
-  /** All entries from the smallest key on. */
+  /** All entries, from the smallest key. */
   public Entries iterate() {
     scala.collection.Iterator<Tuple2<byte[], Row>> source = state.iterator();
     return new Entries() {
@@ -103,7 +103,7 @@ public final class OrderedMap implements Serializable {
     };
   }
 
-  /** Closes an iterator of a map: a job with many groups would otherwise hold one RocksDB iterator for each of them until the end of the task. */
+  /** Closes an iterator of a map. Otherwise a job with many groups holds one RocksDB iterator per group until the task ends. */
   static void close(Object iterator) {
     if (iterator instanceof AutoCloseable closeable) {
       try {

@@ -14,9 +14,9 @@ import scala.Tuple2;
 import scala.collection.AbstractIterator;
 
 /**
- * A processor's handle whose variables lie in a {@link TaskState}, numbered in the order in which it opens them. It opens them once, and may work on the
- * state of one task after the other. The key of an entry is a slot, which tells the processors of a shared job apart, the grouping key, the number of a
- * variable and, in a map, the key there; so neither processors nor their variables change the layout of the state.
+ * A processor's handle whose variables are stored in a {@link TaskState}, numbered in the order in which the processor opens them. The processor opens them
+ * once, and may then work on one task's state after another. The key of an entry is the member's slot in a shared job, the operator, the grouping key, the number
+ * of the variable and, in a map, the map key. So neither processors nor their variables change the layout of the state.
  */
 final class RawHandle extends Handle {
   private static final long serialVersionUID = 1L;
@@ -29,7 +29,7 @@ final class RawHandle extends Handle {
     T value(byte[] bytes);
   }
 
-  /** Has the timers; null: they lie in the state, see {@link SlotTimers}. */
+  /** Holds the timers; null: they are in the state, see {@link SlotTimers}. */
   private final transient StatefulProcessorHandle timers;
   private transient TaskState state;
   private transient byte[] group;
@@ -39,13 +39,13 @@ final class RawHandle extends Handle {
     this.timers = timers;
   }
 
-  /** From here on it works on this state; null: on none. */
+  /** Switches to this state; null: to none. */
   void enter(TaskState newState) {
     state = newState;
     group = null;
   }
 
-  /** From here on a group is worked on. The length of its key keeps apart groups of which one begins like another. */
+  /** Switches to a group. The length of the key separates groups of which one key is a prefix of another. */
   void at(int slot, int operator, byte[] key) {
     group = ByteBuffer.allocate(3 * Integer.BYTES + key.length)
         .putInt(slot).putInt(operator).putInt(key.length).put(key).array();
@@ -59,12 +59,12 @@ final class RawHandle extends Handle {
     return (char) variables++;
   }
 
-  /** Where the own keys of a map's entries begin. */
+  /** The offset of the map key in the key of an entry. */
   private int head() {
     return group.length + Character.BYTES;
   }
 
-  /** The key of an entry of the current group in the store; {@code own} is empty for a value. */
+  /** The key of an entry of the current group in the store; {@code own}: the map key, empty for a value. */
   private byte[] key(char variable, byte[] own) {
     return ByteBuffer.allocate(head() + own.length).put(group).putChar(variable).put(own).array();
   }
@@ -278,7 +278,7 @@ final class RawHandle extends Handle {
     }
   }
 
-  /** What is made of the entries of a map, whose own keys begin at {@code from}. */
+  /** Converts the entries of a map, whose map keys begin at {@code from}. */
   private static final class Scan<T> extends AbstractIterator<T> implements AutoCloseable {
     private final TaskState.Entries source;
     private final int from;

@@ -10,7 +10,7 @@ import org.apache.spark.sql.types.StructType;
 import org.json4s.JString;
 import org.json4s.JValue;
 
-/** Keys of state that are stored as the bytes they are, so that entries lie in the order of their keys' bytes. */
+/** State keys that are stored as raw bytes, so that entries are ordered by their keys' bytes. */
 final class RawKeys implements KeyStateEncoderSpec, RocksDBKeyStateEncoder, Serializable {
   private static final long serialVersionUID = 1L;
   static final RawKeys INSTANCE = new RawKeys();

@@ -13,7 +13,7 @@ import org.apache.spark.sql.Row;
 /**
  * A total order of whole rows: by an ORDER BY list, then by the remaining columns.
  *
- * <p>The key of a row contains the whole row, so it identifies the row and can be decoded to it.
+ * <p>The key of a row contains the whole row, so it identifies the row and decodes to it.
  */
 public final class RowOrder implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -69,12 +69,12 @@ public final class RowOrder implements Serializable {
     return order.encode(order.decode(bytes));
   }
 
-  /** The complete key of a row as bytes alone. */
+  /** The complete key of a row, as bytes only. */
   public byte[] bytes(Row row) {
     return order.bytesAt(row, ordinals);
   }
 
-  /** The bytes of the ORDER BY columns alone: a prefix of the row's key, equal exactly for peers. */
+  /** The bytes of the ORDER BY columns only: a prefix of the row's key, equal for peers and only for them. */
   public byte[] peer(Object[] values) {
     Object[] of = new Object[leadingOrdinals.length];
     for (int i = 0; i < of.length; i++) {

@@ -2,7 +2,7 @@ package dev.penstock.kernel.state;
 
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 
-/** The state of an operator of a member of a shared job, whose processor works on one task after the other. */
+/** The state of one operator of a shared job's member. Its processor works on one task after another. */
 public final class SlotHandle {
   private final RawHandle raw = new RawHandle(null);
   private final StateSize size = new StateSize(0, this::count);
@@ -12,15 +12,15 @@ public final class SlotHandle {
   private int slot;
 
   /**
-   * @param operator which of the member's operators it is
-   * @param number that of the operator in the query, under which its state is counted
+   * @param operator the operator's index in the member
+   * @param number the operator's number in the query, under which its state is counted
    */
   public SlotHandle(int operator, int number) {
     this.operator = operator;
     this.number = number;
   }
 
-  /** The handle that the processor gets. */
+  /** The processor's handle. */
   public StatefulProcessorHandle handle() {
     return new CountedHandle(raw, size, true, EventTime.SHIFT);
   }
@@ -40,7 +40,7 @@ public final class SlotHandle {
     raw.enter(null);
   }
 
-  /** From here on a group is worked on, whose key has these bytes. */
+  /** Switches to the group whose key has these bytes. */
   public void at(byte[] bytes, Object key) {
     raw.at(slot, operator, bytes);
     size.at(key);

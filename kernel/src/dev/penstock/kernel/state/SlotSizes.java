@@ -9,15 +9,15 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.util.AccumulatorV2;
 import scala.Option;
 
-/** How much each operator of each query of a shared job keeps: rows and bytes, as they have changed since the job was started. */
+/** Change in the state of each operator of each query of a shared job since the job was started, in rows and bytes. */
 public final class SlotSizes extends AccumulatorV2<SlotSizes.Change, Map<Long, long[]>> {
   private static final long serialVersionUID = 1L;
   private static final Map<Long, WeakReference<SlotSizes>> ALL = new ConcurrentHashMap<>();
 
-  /** So much more, or less. */
+  /** A change of an operator's state. */
   public record Change(long place, long rows, long bytes) {}
 
-  /** An operator of a query, by the query's slot and the operator's number in it. */
+  /** Packs the query's slot and the operator's number in the query. */
   static long place(int slot, int operator) {
     return (long) slot << 32 | operator;
   }
@@ -45,7 +45,7 @@ public final class SlotSizes extends AccumulatorV2<SlotSizes.Change, Map<Long, l
     return found == null ? null : found.get();
   }
 
-  /** Counters of a task that the driver runs itself; what they have counted is then merged into these. */
+  /** Separate counters for a task that the driver runs itself; merge them into these afterwards. */
   public SlotSizes apart() {
     return new SlotSizes(new HashMap<>());
   }

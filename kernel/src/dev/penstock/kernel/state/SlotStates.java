@@ -4,7 +4,7 @@ import java.nio.ByteBuffer;
 import java.util.Collection;
 import java.util.List;
 
-/** The state of the members of a shared job in one task, and the counters of what each keeps. */
+/** The state of the members of a shared job in one task, and its counters. */
 public final class SlotStates {
   final TaskState state;
   final SlotSizes sizes;
@@ -14,12 +14,12 @@ public final class SlotStates {
     this.sizes = sizes;
   }
 
-  /** Takes the timers that are due at a watermark (Unix ms), in their order. */
+  /** Removes and returns the timers that are due at a watermark (Unix ms), in order. */
   public List<SlotTimers.Timer> due(long watermark) {
     return SlotTimers.take(state, EventTime.shifted(watermark));
   }
 
-  /** When the first timer is due, in Spark's time ({@link EventTime}). {@code before}: when it was before the task. */
+  /** Due time of the first timer, in Spark's time ({@link EventTime}). {@code before}: its value before the task. */
   public long firstDue(long before) {
     return state.timersChanged ? SlotTimers.first(state) : before;
   }

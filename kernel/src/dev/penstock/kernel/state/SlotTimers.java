@@ -6,8 +6,8 @@ import java.util.Collection;
 import java.util.List;
 
 /**
- * The timers of the members of a shared job in one task. They lie together under slot 0, which nobody has, in the order in which they are due; so the timers of all members that are due are one scan,
- * and the first of them is one seek. An entry is the time (see {@link EventTime}), and the group that waits for it: slot, operator, length of the key, key.
+ * The timers of the members of a shared job in one task. They are stored together under slot 0, which no member has, ordered by due time; so one scan finds the due timers of all members,
+ * and one seek the first of them. An entry is the time (see {@link EventTime}) and the group that waits for it: slot, operator, length of the key, key.
  */
 public final class SlotTimers {
   /** There is no timer. */
@@ -36,7 +36,7 @@ public final class SlotTimers {
     state.remove(entry(due, group));
   }
 
-  /** Takes the timers that are due at a watermark, in their order. */
+  /** Removes and returns the timers that are due at a watermark, in order. */
   static List<Timer> take(TaskState state, long watermark) {
     List<Timer> due = new ArrayList<>();
     try (TaskState.Entries all = state.scan(ALL)) {
@@ -54,7 +54,7 @@ public final class SlotTimers {
     return due;
   }
 
-  /** When the first timer is due. */
+  /** Due time of the first timer, or {@link #NEVER}. */
   static long first(TaskState state) {
     try (TaskState.Entries all = state.scan(ALL)) {
       if (!all.hasNext()) {
@@ -65,7 +65,7 @@ public final class SlotTimers {
     }
   }
 
-  /** Removes all timers of some slots. They are not together, so this reads all that there are. */
+  /** Removes all timers of some slots. A slot's timers are not contiguous, so this reads all timers. */
   static void sweep(TaskState state, Collection<Integer> slots) {
     state.timersChanged = true;
     try (TaskState.Entries all = state.scan(ALL)) {

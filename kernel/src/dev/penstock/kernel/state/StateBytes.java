@@ -7,7 +7,7 @@ import java.util.Arrays;
  * The byte form of accumulators, the same in the shuffle and in the state store.
  *
  * <p>Integers are zig-zag varints (small counts take one byte), doubles their eight bits, everything else a length and
- * its bytes. Reading is strictly in the order of writing; nothing describes itself.
+ * its bytes. Values must be read in the order in which they were written; the format is not self-describing.
  */
 public final class StateBytes {
   private StateBytes() {}

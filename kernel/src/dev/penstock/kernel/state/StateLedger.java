@@ -16,10 +16,10 @@ import java.util.TreeMap;
 import java.util.zip.CRC32C;
 
 /**
- * What one job keeps after each epoch: rows and bytes, of its operators in their order, or of those of the queries that share it, by slot and number.
+ * State size of one job after each epoch, in rows and bytes per operator: in operator order, or, in a shared job, by the query's slot and the operator's number.
  *
  * <p>The counters of a run start at zero, so the totals of the last two epochs that changed them are written beside the checkpoint. A
- * restarted job adds to the totals of the last epoch before its first: a replayed epoch is not counted twice.
+ * restarted job starts from the totals of the epoch before its first, so a replayed epoch is not counted twice.
  */
 public final class StateLedger {
   private static final String SUM = "crc32c ";
@@ -29,11 +29,11 @@ public final class StateLedger {
   private final Path file;
   private final TreeMap<Long, TreeMap<Long, long[]>> totals = new TreeMap<>();
   private final Set<Integer> gone = new HashSet<>();
-  /** What the counters had counted before this run, which may be another attempt of the same query. */
+  /** The counters' values at the start of this run: an earlier attempt of the same query may have used them. */
   private final Map<Long, long[]> before;
   private TreeMap<Long, long[]> base;
 
-  /** @param slots the counters of the queries that share the job; null where there is one query */
+  /** @param slots the counters of the queries that share the job; null for a job of one query */
   public StateLedger(List<StateSize> sizes, SlotSizes slots, Path file) {
     this.sizes.addAll(sizes);
     this.slots = slots;
@@ -48,7 +48,7 @@ public final class StateLedger {
     }
   }
 
-  /** The last line is the CRC32C of those before; an earlier version wrote none. */
+  /** The last line is the CRC32C of those before it; files of an earlier version have none. */
   private void readAll(List<String> lines) throws IOException {
     try {
       int end = lines.size();
@@ -131,7 +131,7 @@ public final class StateLedger {
     return out;
   }
 
-  /** The state of a query that has left is gone. */
+  /** Drops the totals of a query that has left. */
   public synchronized void leave(int slot) {
     gone.add(slot);
   }

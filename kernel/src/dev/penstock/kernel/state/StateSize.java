@@ -19,15 +19,15 @@ import org.apache.spark.util.LongAccumulator;
  *
  * <p>RocksDB cannot report it: it counts a value once per write until files are merged, and shares its memory
  * between operators. Here removals are subtracted, so the figures shrink with the
- * data. The size of a replaced value is mostly known because it was read before. Timers are not counted, and a retried task
- * counts again.
+ * data. The size of a replaced value is usually known because it was just read. Timers are not counted, and a retried task
+ * counts twice.
  */
 public final class StateSize implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final AtomicLong NEXT = new AtomicLong();
   private static final Map<Long, WeakReference<StateSize>> ALL = new ConcurrentHashMap<>();
 
-  /** What takes down the changes. */
+  /** Receives the changes. */
   interface Counter extends Serializable {
     void add(long rows, long bytes);
   }
@@ -75,7 +75,7 @@ public final class StateSize implements Serializable {
     return id;
   }
 
-  /** Rows added less rows removed, since the query was planned. */
+  /** Rows added minus rows removed since the query was planned. */
   long rowsAdded() {
     return ((Sums) counter).rows.value();
   }
@@ -85,7 +85,7 @@ public final class StateSize implements Serializable {
   }
 
   /**
-   * The processor on {@link RawHandle} state, counted by the counter of this number if there is one, as there is in queries.
+   * Wraps a processor so that it works on {@link RawHandle} state, counted by the counter with this id if there is one, as there is in queries.
    *
    * @param keys the bytes of its grouping keys
    */
@@ -104,7 +104,7 @@ public final class StateSize implements Serializable {
     return turn;
   }
 
-  /** The bytes of the current grouping key. */
+  /** The size of the current grouping key. */
   int keyBytes() {
     if (keyBytes < 0) {
       keyBytes = bytes(key);
@@ -147,7 +147,7 @@ public final class StateSize implements Serializable {
     return Long.BYTES;
   }
 
-  /** A processor that works on counted state, and, in queries, in true time (see {@link EventTime}). */
+  /** A processor on counted state and, in queries, in true time (see {@link EventTime}). */
   private static final class Processor<K> extends StatefulProcessor<K, Row, Row> {
     private static final long serialVersionUID = 1L;
     private static final Counter NOBODY = (rows, bytes) -> {};

@@ -20,14 +20,14 @@ import scala.Option;
 import scala.reflect.ClassTag$;
 
 /**
- * The state of a job in Spark's state store, for tasks that Spark's engine for streams does not run. State has floors, one for each depth of the job's operators, and each is cut into partitions. A task
- * reads one version of a partition and makes the next. A version has a name of its own, so one that a failed attempt has made is never taken for that of another.
+ * The state of a job in Spark's state store, for tasks outside Spark's streaming engine. State has one floor for each depth of the job's operators, and each floor is partitioned. A task
+ * reads one version of a partition and commits the next. Each version has a unique name, so the version of a failed attempt is never mistaken for that of another.
  */
 public final class StoredState implements Serializable {
   private static final long serialVersionUID = 1L;
   /**
-   * After so many versions a snapshot is uploaded. Each change log lists the versions since the last snapshot, and has no room for more than about 860; small epochs make as many
-   * before the store's own upkeep comes round.
+   * Versions between two snapshots. Each change log lists the versions since the last snapshot, and has room for about 860; small epochs commit that many
+   * before the store's own maintenance runs.
    */
   private static final int UPKEEP = 300;
 
@@ -36,13 +36,13 @@ public final class StoredState implements Serializable {
   private final String root;
   private final UUID run;
   private final Broadcast<Settings> settings;
-  /** In the driver, what the tasks of other processes read from the broadcast. */
+  /** In the driver: the value that tasks in other processes read from the broadcast. */
   private final transient Settings known;
   private final transient StateStoreCoordinatorRef places;
-  /** Where the driver runs tasks, the stores that they have opened. Spark reports each opening to its coordinator, one at a time, and waits for the answer; but these stores are nowhere else. */
+  /** Stores opened in the driver's process. Spark reports every opening to its coordinator, one at a time, and waits for the reply; these stores exist nowhere else, so it need not. */
   private final transient Map<StateStoreProviderId, StateStoreProvider> stores = new ConcurrentHashMap<>();
 
-  /** @param checkpoint the folder that state is kept in */
+  /** @param checkpoint the folder that holds the state */
   public StoredState(SparkSession spark, String checkpoint) {
     root = checkpoint + "/state";
     run = UUID.randomUUID();
@@ -50,7 +50,7 @@ public final class StoredState implements Serializable {
         new StateStoreConf(spark.sessionState().conf().clone(), scala.collection.immutable.Map$.MODULE$.empty()),
         new SerializableConfiguration(spark.sessionState().newHadoopConf()));
     settings = spark.sparkContext().broadcast(known, ClassTag$.MODULE$.apply(Settings.class));
-    // Tasks report to it; it begins when it is first asked for.
+    // Tasks report to the coordinator, which starts on first use.
     StateStoreCoordinatorRef coordinator = spark.streams().stateStoreCoordinator();
     places = spark.sparkContext().isLocal() ? null : coordinator;
   }
@@ -59,14 +59,14 @@ public final class StoredState implements Serializable {
     return new StateStoreProviderId(new StateStoreId(root, floor, partition, StateStoreId.DEFAULT_STORE_NAME()), run);
   }
 
-  /** Where the state of a partition was last; a task that runs there need not fetch it. */
+  /** The last location of a partition's state; a task that runs there need not fetch it. */
   public List<String> places(int floor, int partition) {
     Option<String> place = places == null ? Option.empty() : places.getLocation(id(floor, partition));
     return place.isEmpty() ? List.of() : List.of(place.get());
   }
 
   /**
-   * The job has ended. Other processes that hold its state let go of it in time. The driver does so at once, see LoadedState.
+   * Releases the state of a job that has ended. Other processes unload it in time; the driver does so at once, see {@link LoadedState}.
    */
   public void forget(SparkSession spark) {
     spark.streams().stateStoreCoordinator().deactivateInstances(run);
@@ -74,7 +74,7 @@ public final class StoredState implements Serializable {
     settings.destroy();
   }
 
-  /** A partition as a task finds it, to be changed. {@code name}: of the version; empty if there is none yet. */
+  /** Opens a partition for update. {@code name}: of its version; empty if there is none yet. */
   public Opened open(int floor, int partition, String name) {
     int colon = name.indexOf(':');
     long version = name.isEmpty() ? 0 : Long.parseLong(name.substring(0, colon));
@@ -106,7 +106,7 @@ public final class StoredState implements Serializable {
       this.state = new TaskState(store, StateStore.DEFAULT_COL_FAMILY_NAME());
     }
 
-    /** Makes the next version; returns its name. */
+    /** Commits the next version and returns its name. */
     public String commit() {
       store.commit();
       CrashPoint.reached("jvm.committed");

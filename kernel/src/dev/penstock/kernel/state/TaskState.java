@@ -12,10 +12,10 @@ import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.unsafe.Platform;
 
 /**
- * The state of a task as bytes under bytes, in the order of the keys' bytes.
+ * The state of a task: a map from bytes to bytes, ordered by the keys' bytes.
  *
- * <p>Spark's state variables generate code to pack keys and values, for every variable of every task of every epoch. That takes several times as
- * long as a small epoch's work on its rows. Here the caller packs, and the store's column family has an encoder that adds nothing ({@link RawKeys}).
+ * <p>Spark's state variables generate code to encode keys and values, for every variable of every task of every epoch. That takes several times as
+ * long as processing the rows of a small epoch. Here the caller encodes, and the column family has an encoder that adds nothing ({@link RawKeys}).
  */
 final class TaskState {
   private static final String NAME = "state";
@@ -31,7 +31,7 @@ final class TaskState {
     this.family = family;
   }
 
-  /** The state behind a handle; to be called in a processor's {@code init}. On the driver, where Spark only asks for the layout, it cannot be used. */
+  /** The state behind a handle. Call it in a processor's {@code init}. On the driver, where Spark only asks for the layout, the result is unusable. */
   static TaskState of(StatefulProcessorHandle handle) {
     if (!(handle instanceof StatefulProcessorHandleImpl)) {
       handle.getValueState(NAME, Encoders.BINARY(), TTLConfig.NONE());
@@ -42,7 +42,7 @@ final class TaskState {
     return new TaskState(store, NAME);
   }
 
-  /** The store behind a handle, which does not show it. */
+  /** The store behind a handle, which does not expose it. */
   private static StateStore store(StatefulProcessorHandle handle) {
     try {
       Field field = StatefulProcessorHandleImpl.class.getDeclaredField("store");
@@ -67,12 +67,12 @@ final class TaskState {
     store.remove(row(key), family);
   }
 
-  /** The entries whose keys begin with a prefix, as they are now. */
+  /** A snapshot of the entries whose keys begin with a prefix. */
   Entries scan(byte[] prefix) {
     return new Entries(store.prefixScan(row(prefix), family));
   }
 
-  /** Entries in order. Close it if it is not read to the end; otherwise it holds resources of the store until the task ends. */
+  /** Entries in order. Close it unless you read it to the end; otherwise it holds resources of the store until the task ends. */
   static final class Entries implements AutoCloseable {
     private final StateStoreIterator<UnsafeRowPair> source;
     private byte[] key;
@@ -86,7 +86,7 @@ final class TaskState {
       return source.hasNext();
     }
 
-    /** Goes to the next entry. */
+    /** Advances to the next entry. */
     void next() {
       UnsafeRowPair pair = source.next();
       key = pair.key().getBinary(0);

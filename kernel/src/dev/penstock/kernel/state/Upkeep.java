@@ -11,8 +11,8 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider.RocksDBStateStore;
 
 /**
- * Uploads snapshots of state for tasks that make versions faster than the store's own upkeep comes round. It works on a thread of its own, so no task waits for it, and the state stays open: opening it
- * again would take longer than an epoch.
+ * Uploads snapshots of state for tasks that commit versions faster than the store's own maintenance runs. It has its own thread, so tasks do not wait for an upload, and the state stays open: reopening
+ * it would take longer than an epoch.
  */
 final class Upkeep {
   private static final Executor THREAD = Executors.newSingleThreadExecutor(work -> {
@@ -24,7 +24,7 @@ final class Upkeep {
 
   private Upkeep() {}
 
-  /** Begins to upload the newest snapshot of a store. If the one before is not uploaded yet, the caller waits for that. */
+  /** Starts to upload the newest snapshot of a store. Blocks while the previous upload is still running. */
   static void begin(StateStore store) {
     StateStoreProvider provider = ((RocksDBStateStore) store).creatingProvider();
     CompletableFuture<Void> before = UNDER_WAY.get(provider);
@@ -37,7 +37,7 @@ final class Upkeep {
   }
 
   private static void upload(StateStoreProvider provider) {
-    // Keeps the store's own upkeep out, and the end of the store.
+    // Keeps out the store's own maintenance and its close.
     Lock alone = provider.maintenanceLock().writeLock();
     alone.lock();
     try {
