@@ -19,9 +19,12 @@ from penstock.checkpoint.kinds import CheckpointErrorKind
 from penstock.checkpoint.snapshot import StreamCheckpoint
 from penstock.checkpoint.wal import ChangelogWal
 from penstock.disk import FolderLock
-from penstock.errors import PenstockError, fail
+from penstock.errors import CheckpointError, PenstockError, fail
 
 _LOCK = "manager.lock"
+_holders: weakref.WeakValueDictionary[Path, StreamCheckpointManager] = weakref.WeakValueDictionary()
+"""The managers of this process, by their folders."""
+_holding = threading.Lock()
 
 _logger = logging.getLogger(__name__)
 
@@ -38,8 +41,8 @@ class StreamCheckpointManager:
     """Takes, retains and returns checkpoints of registered sources, sinks and operators. Thread-safe.
 
     A manager with an invalid configuration is disabled: `trigger` returns None, and `checkpoint`, `restore` and `record` raise. With `data_dir`, checkpoints are files, and
-    the manager continues with those that it finds there: ids and epochs are never used twice. It has the folder for itself until it is closed or garbage, or its process ends: another manager,
-    in any process, is refused (PSK-0005).
+    the manager continues with those that it finds there: ids and epochs are never used twice. It has the folder for itself until it is closed or garbage, or its process ends. Other
+    processes are refused (PSK-0005). A newer manager in the same process takes the folder over; the older one then raises PSK-0004 wherever it would write.
     """
 
     def __init__(self, config: StreamCheckpointConfig | None = None) -> None:
@@ -58,8 +61,9 @@ class StreamCheckpointManager:
         self._changelog: StreamChangelogBuffer | None = None
         self._files: CheckpointFiles | None = None
         self._wal: ChangelogWal | None = None
-        self._closed = False
-        self._release: Callable[[], object] = lambda: None
+        self._ended: tuple[str, str] | None = None
+        """Why nothing can be written any more, and what to do."""
+        self._release: weakref.finalize[[], StreamCheckpointManager] | None = None
         if self._enabled:
             self._prepare()
 
@@ -77,24 +81,45 @@ class StreamCheckpointManager:
         if config.data_dir is None:
             return
         folder = Path(config.data_dir)
-        lock = FolderLock(folder, _LOCK)
         try:
-            lock.acquire()
-        except PenstockError as why:
-            if why.code == "PSK-0005":
-                raise fail(
-                    why.code, why.detail, hint="Close the other manager first; each needs a data_dir of its own."
-                ) from why
-            raise CheckpointErrorKind.IO_ERROR.error(why.detail) from why
-        self._release = weakref.finalize(self, lock.release)
+            self._hold(folder)
+        except CheckpointError as why:
+            # Whoever writes is told.
+            _logger.warning("%s cannot have checkpoints: %s", folder, why.detail)
         try:
             self._open(folder)
         except BaseException:
-            self._release()
+            self._let_go()
             raise
+
+    def _hold(self, folder: Path) -> None:
+        """Locks the folder. Raises PSK-0005 if another process has it, PSK-6016 if it cannot be written."""
+        with _holding:
+            place = folder.resolve()
+            before = _holders.pop(place, None)
+            if before is not None:
+                before._end(
+                    f"A newer checkpoint manager has taken over {folder}.",
+                    "Use that one, or give each a data_dir of its own.",
+                )
+            lock = FolderLock(folder, _LOCK)
+            try:
+                lock.acquire()
+            except PenstockError as why:
+                if why.code == "PSK-0005":
+                    hint = "Close the other manager first, or give each a data_dir of its own."
+                    raise fail(why.code, why.detail, hint=hint) from why
+                raise CheckpointErrorKind.IO_ERROR.error(why.detail) from why
+            self._release = weakref.finalize(self, lock.release)
+            _holders[place] = self
+
+    def _let_go(self) -> None:
+        if self._release is not None:
+            self._release()
 
     def _open(self, folder: Path) -> None:
         config = self._config
+        self._checkpoints, self._damaged = [], {}
         self._files = CheckpointFiles(folder)
         for id in self._files.ids():
             self._next_id = id + 1
@@ -277,11 +302,14 @@ class StreamCheckpointManager:
 
     def close(self) -> None:
         """Closes the WAL and lets other managers use the folder. Checkpoints stay where they are; later calls that write, or read the WAL, raise PSK-0004."""
+        self._end("The checkpoint manager is closed.", "Make another one.")
+
+    def _end(self, why: str, instead: str) -> None:
         with self._lock:
-            self._closed = True
+            self._ended = self._ended or (why, instead)
             if self._wal is not None:
                 self._wal.close()
-            self._release()
+            self._let_go()
 
     def __enter__(self) -> Self:
         return self
@@ -298,8 +326,13 @@ class StreamCheckpointManager:
         if not self._lock.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
             raise CheckpointErrorKind.TIMEOUT.error()
         try:
-            if self._closed:
-                raise fail("PSK-0004", "The checkpoint manager is closed.", hint="Make another one.")
+            if self._ended is not None:
+                why, instead = self._ended
+                raise fail("PSK-0004", why, hint=instead)
+            if self._config.data_dir is not None and self._release is None:
+                folder = Path(self._config.data_dir)
+                self._hold(folder)
+                self._open(folder)
             yield
         finally:
             self._lock.release()

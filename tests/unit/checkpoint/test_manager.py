@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -236,7 +237,6 @@ def test_a_manager_continues_with_the_checkpoints_in_its_folder(tmp_path: Path) 
     first.register_source("s", lambda: 5, lambda: 50)
     for _ in range(3):
         first.trigger()
-    first.close()
     second = StreamCheckpointManager(config)
     assert second.checkpoints == first.checkpoints
     assert (second.epoch, second.trigger(), second.epoch) == (3, 4, 4)
@@ -266,8 +266,11 @@ def test_a_damaged_checkpoint_is_skipped_and_named(tmp_path: Path, caplog: pytes
 
 def test_a_checkpoint_that_cannot_be_written_has_not_happened(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("")
+    nowhere = StreamCheckpointManager(StreamCheckpointConfig(data_dir=tmp_path / "f" / "c"))
     with pytest.raises(CheckpointError, match="checkpoint I/O error"):
-        StreamCheckpointManager(StreamCheckpointConfig(data_dir=tmp_path / "f" / "c"))
+        nowhere.checkpoint()
+    (tmp_path / "f").unlink()
+    assert nowhere.checkpoint() == 1
     manager = StreamCheckpointManager(StreamCheckpointConfig(data_dir=tmp_path / "c"))
     with largest_file(0), pytest.raises(CheckpointError, match="checkpoint I/O error"):
         manager.checkpoint()
@@ -389,40 +392,61 @@ def test_a_crash_after_the_checkpoint_and_before_the_wal_is_emptied(
         patch.setattr("penstock.checkpoint.wal.ChangelogWal.clear", crash)
         with pytest.raises(KeyboardInterrupt):
             first.trigger()
-    # Its process ends.
-    first._release()
     second = StreamCheckpointManager(config)
     assert second.restore().id == 1
     assert second.recorded() == []
 
 
-def test_a_second_manager_is_refused(tmp_path: Path) -> None:
+def test_a_newer_manager_takes_the_folder_over(tmp_path: Path) -> None:
     """Both would use the same ids, and each would remove and overwrite what the other has written."""
     config = StreamCheckpointConfig(data_dir=tmp_path / "c", wal_mode=WalMode.SYNC)
-    with StreamCheckpointManager(config) as first:
-        first.record(push(1))
-        for _ in range(2):
-            with pytest.raises(PenstockError, match="in use by this process") as refused:
-                StreamCheckpointManager(config)
-            assert refused.value.code == "PSK-0005" and "Close the other manager" in str(refused.value)
-        # Others are not concerned.
-        StreamCheckpointManager(StreamCheckpointConfig(data_dir=tmp_path / "d")).checkpoint()
-        StreamCheckpointManager().checkpoint()
-        assert first.checkpoint() == 1
-    for call in (
+    first = StreamCheckpointManager(config)
+    assert first.checkpoint() == 1
+    first.record(push(1))
+    second = StreamCheckpointManager(config)
+    assert [e.sequence for e in second.recorded()] == [1]
+    assert second.checkpoint() == 2
+    # Others are not concerned.
+    assert StreamCheckpointManager(StreamCheckpointConfig(data_dir=tmp_path / "d")).checkpoint() == 1
+    assert StreamCheckpointManager().checkpoint() == 1
+    writes = (
         first.checkpoint,
         first.trigger,
         first.recorded,
         lambda: first.prune(1),
         lambda: first.record(push(2)),
-    ):
-        with pytest.raises(PenstockError) as refused:
+    )
+    for call in writes:
+        with pytest.raises(PenstockError, match="A newer checkpoint manager has taken over") as refused:
             call()
         assert refused.value.code == "PSK-0004"
-    first.close()
     assert first.restore().id == 1
-    with StreamCheckpointManager(config) as second:
-        assert second.checkpoint() == 2
+    first.close()
+    assert second.checkpoint() == 3
+    second.close()
+    with pytest.raises(PenstockError, match="The checkpoint manager is closed"):
+        second.checkpoint()
+
+
+def test_two_that_begin_at_once_do_not_both_write(tmp_path: Path) -> None:
+    config = StreamCheckpointConfig(data_dir=tmp_path)
+    start = threading.Barrier(8)
+    made: list[StreamCheckpointManager] = []
+
+    def begin() -> None:
+        start.wait()
+        made.append(StreamCheckpointManager(config))
+
+    threads = [threading.Thread(target=begin) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    written = 0
+    for manager in made:
+        with suppress(PenstockError):
+            written += manager.checkpoint() or 0
+    assert (len(made), written) == (8, 1)
 
 
 def test_a_manager_that_is_garbage_holds_no_folder(tmp_path: Path) -> None:
