@@ -32,7 +32,7 @@ from penstock.runtime.connect.sinks import SinkRunner
 from penstock.runtime.copies import Copies
 from penstock.runtime.jobs.compute import Compute
 from penstock.runtime.jobs.defaults import default_values
-from penstock.runtime.jobs.jobs import QUERIES, Jobs, Trouble
+from penstock.runtime.jobs.jobs import QUERIES, Jobs
 from penstock.runtime.jobs.versions import finish_switches, taken
 from penstock.runtime.lifecycle import STEPS, Lifecycle, State
 from penstock.runtime.logs import Reports
@@ -534,62 +534,6 @@ class Engine:
         while info.owner_id is not None and self.catalog.has_id(info.owner_id):
             info = self.catalog.by_id(info.owner_id)
         return info
-
-    # Reading
-
-    def check_readable(self, infos: Iterable[ObjectInfo], *, stale: bool = False) -> None:
-        """Returns when the contents of objects can be read: undamaged, following their inputs, and including everything that this
-        database committed before. Otherwise raises the reason, with a hint; stale rows are never returned as current.
-        """
-        self.check_open()
-        wanted = list(infos)
-        for info in wanted:
-            self.storage.check_sound(info)
-        reading = self.settings.read
-        if stale or reading.stale or all(i.kind is Kind.TABLE and not i.depends_on for i in wanted):
-            # Commits to tables are in their contents before they return.
-            return
-        behind = self.jobs.upstream(wanted)
-        for o in behind:
-            if (trouble := self.jobs.trouble(o)) is not None:
-                raise self._refusal(wanted, o, trouble)
-        if reading.consistency == "strong":
-            self._await(wanted, [o for o in behind if o.kind in QUERIES])
-        if (error := self.jobs.uncomputed(wanted)) is not None:
-            raise error
-
-    def _await(self, wanted: list[ObjectInfo], queries: list[ObjectInfo]) -> None:
-        seconds = self.settings.read.timeout_ms / 1000
-        deadline = time.monotonic() + seconds
-        lsn = self.log.head
-        for info in queries:
-            try:
-                done = self.jobs.settle(info, lsn, deadline)
-            except PenstockError as error:
-                self.check_open()
-                trouble = self.jobs.trouble(info) or Trouble(info.name, "failed", time.time(), 0, error)
-                raise self._refusal(wanted, info, trouble) from error
-            if not done:
-                raise fail(
-                    "PSK-0010",
-                    f"{self.owner(info).name} has not caught up with the last commit within {seconds:g} s.",
-                    hint="SET read.timeout_ms waits longer; SET read.consistency = 'eventual' reads without waiting.",
-                )
-
-    def _refusal(self, wanted: list[ObjectInfo], blamed: ObjectInfo, trouble: Trouble) -> PenstockError:
-        if trouble.error is not None and trouble.error.code == "PSK-6004":
-            return trouble.error
-        owner = self.owner(blamed)
-        subject = ", ".join(i.name for i in wanted)
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(trouble.since)) + " UTC" if trouble.since else ""
-        state = "is stopped" if trouble.state == "stopped" else f"has failed since {since}"
-        cause = f" ({trouble.error.detail})" if trouble.error is not None else ""
-        way = "START PIPELINE" if trouble.state == "stopped" else f"RESTART {owner.kind.value.upper()} {owner.name}"
-        return fail(
-            "PSK-7006",
-            f"{subject} cannot be read: {owner.name} {state}{cause}. Its contents are as of LSN {trouble.lsn}; the log is at {self.log.head}.",
-            hint=f"{way} brings it up to date; SELECT … WITH (stale = true) reads the contents as they are.",
-        )
 
     def housekeeping_error(self, object_id: int) -> str | None:
         """The current error of periodic work: processing-time watermarks, retention."""

@@ -20,6 +20,7 @@ from penstock.runtime import engine as engine_module
 from penstock.runtime.jobs import planned as planned_module
 from penstock.runtime.jobs.job import Job
 from penstock.runtime.statements import sinks as sinks_module
+from penstock.runtime.statements.readable import check_readable
 from penstock.runtime.storage.storage import Storage
 from penstock.serve.hub import Hub
 from penstock.serve.store import ViewStore
@@ -332,7 +333,7 @@ def test_an_added_column_is_there_even_if_a_reader_cannot_be_started_again(
         trouble = db.engine.jobs.trouble(reader)
         assert trouble is not None and trouble.error is REFUSED
         with pytest.raises(PenstockError, match="PSK-7006"):
-            db.engine.check_readable([reader])
+            check_readable(db.engine, [reader])
     db.run("STOP PIPELINE; START PIPELINE")
     assert db.rows("alone") == db.rows("shared") == {(1,): 1, (2,): 1, (3,): 1}
     db.run("DROP SOURCE r CASCADE")
@@ -348,9 +349,9 @@ def test_a_restart_that_fails_does_not_let_old_rows_pass_for_new(db: Database, m
         with pytest.raises(PenstockError, match="Something refuses"):
             with_fault(db, monkeypatch, failing(Job, "start"), REFUSED, f"RESTART {kind} {name}")
         with pytest.raises(PenstockError, match="PSK-7006"):
-            db.engine.check_readable([info])
+            check_readable(db.engine, [info])
         db.run(f"RESTART {kind} {name}")
-        db.engine.check_readable([info])
+        check_readable(db.engine, [info])
     db.run("DROP SOURCE r CASCADE")
 
 

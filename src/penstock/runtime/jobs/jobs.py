@@ -25,6 +25,7 @@ from penstock.runtime.jobs.pace import Pace
 from penstock.runtime.jobs.planned import Planned, Planner
 from penstock.runtime.jobs.recovery import Beginning, Recovery
 from penstock.runtime.jobs.relocate import relocate
+from penstock.runtime.jobs.settling import settled
 from penstock.runtime.lifecycle import JobState
 from penstock.runtime.storage.backpressure import Reader, limits
 from penstock.runtime.storage.contents import complete, contents
@@ -557,64 +558,13 @@ class Jobs:
     # Progress
 
     def settle(self, info: ObjectInfo, lsn: int, deadline: float | None) -> bool:
-        """Waits until a query and its inputs have recorded everything up to an LSN. Raises the cause if they cannot."""
-        target = max([lsn, *(self._last_lsn(i) for i in info.depends_on)])
-        while True:
-            if info.id in self._refused:
-                raise self._refused[info.id][0]
-            job = self.by_object.get(info.id)
-            if job is None and self._expected(info):
-                # A statement is replacing it, or the pipeline is starting.
-                if not self._quiet(deadline):
-                    return False
-                job = self.by_object.get(info.id)
-                if job is None and info.id in self._refused:
-                    continue
-            if job is None:
-                return True
-            if self._reached(info, job, target):
-                return True
-            try:
-                settled = job.settle(target, deadline)
-                if info.id in self._refused:
-                    continue  # The job has gone on without it.
-                return settled
-            except PenstockError:
-                replaced = self.by_object.get(info.id) is not job and self._expected(info)
-                if info.id not in self._refused and not replaced:
-                    raise
+        """Waits until a query and its inputs have recorded everything up to an LSN; False after the timeout. Raises the cause if they cannot."""
+        return settled(self, info, lsn, deadline)
 
-    def _expected(self, info: ObjectInfo) -> bool:
-        """True if a query has its own or a shared job when the pipeline runs."""
-        of_another = info.role in (Role.LATE_ROWS, Role.ERRORS)
-        return self.running() and not of_another and self.storage.catalog.has_id(info.id)
-
-    def _quiet(self, deadline: float | None) -> bool:
-        """Waits until no statement changes the queries; False after the timeout."""
-        while True:
-            with uninterrupted():
-                if self.ddl.acquire(timeout=0.05):
-                    self.ddl.release()
-                    return True
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
-
-    def _reached(self, info: ObjectInfo, job: Job, target: int) -> bool:
-        """True without asking the JVM if no input has anything that the recorded epochs have not taken in."""
-        if job.state is not JobState.RUNNING or not job.figures.reached or not job.complete:
-            return False
-        planned = self.planned.get(info.id)
-        if planned is None or (planned.compiled.event_time and planned.membership is None):
-            return False  # Only the kernel knows whether the watermark has taken effect.
-        ends = [last.lsn for i in info.depends_on if (last := self.storage.log.last_entry(i)) is not None]
-        return all(min(end, target) <= job.figures.reached for end in ends)
-
-    def _last_lsn(self, object_id: int) -> int:
-        catalog = self.storage.catalog
-        if not catalog.has_id(object_id) or catalog.by_id(object_id).kind not in QUERIES:
-            return 0
-        last = self.storage.log.last_entry(object_id)
-        return last.lsn if last else 0
+    def refusal(self, object_id: int) -> PenstockError | None:
+        """Why a query could not be started, or was evicted from its job."""
+        found = self._refused.get(object_id)
+        return found[0] if found is not None else None
 
 
 def _quietly(job: Job) -> None:

@@ -13,6 +13,7 @@ from penstock.runtime.statements.copying import file_rows
 from penstock.runtime.statements.faithful import check_query
 from penstock.runtime.statements.points import NotPoint, PointSelect, matched, point_select, spark_as_known
 from penstock.runtime.statements.prepared import Bindings, Prepared
+from penstock.runtime.statements.readable import check_readable
 from penstock.runtime.statements.rules import keeper
 from penstock.runtime.statements.session import Session
 from penstock.runtime.statements.visible import rows_of_key, visible, written
@@ -32,7 +33,7 @@ def select(session: Session, query: ParsedQuery, prepared: Prepared | None = Non
     kept = prepared.bindings if prepared is not None and not prepared.places else None
     batch = kept.batch if kept is not None and kept.hold(engine.catalog) else bind_batch(query, engine.catalog)
     known = [i for i in (engine.catalog.get(n) for n in batch.objects) if i is not None]
-    engine.check_readable(known, stale=_stale(query))
+    check_readable(engine, known, stale=_stale(query))
     if session.variables is not None:
         return _select_ruled(session, query, batch, known)
     if _is_stored(session, known):
@@ -122,7 +123,7 @@ def _select_point(session: Session, point: PointSelect, bound: Bound) -> pa.Tabl
     match = matched(point.info, point.alias, point.where, bound)
     if match is None or written(session, point.info):
         return None
-    session.engine.check_readable([point.info])
+    check_readable(session.engine, [point.info])
     rows = rows_of_key(session, point.info, match)
     return pa.Table.from_arrays([rows.column(i) for i in point.columns], schema=point.schema)
 

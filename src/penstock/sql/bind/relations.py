@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Literal
 
 from sqlglot import exp
 
@@ -13,7 +12,6 @@ from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.plan.nodes import (
     Expr,
     JoinKind,
-    LookupJoin,
     Named,
     Node,
     Project,
@@ -26,7 +24,6 @@ from penstock.plan.nodes import (
 )
 from penstock.sql.bind import pivots
 from penstock.sql.bind.block import Block
-from penstock.sql.bind.chars import padded
 from penstock.sql.bind.context import Context, qualified
 from penstock.sql.bind.correlation import CannotDecorrelate
 from penstock.sql.bind.ctes import is_object
@@ -34,12 +31,14 @@ from penstock.sql.bind.expansion import expanding, expansion
 from penstock.sql.bind.exprs import ExprBinder, column, conjuncts, to_expr, type_of
 from penstock.sql.bind.extras import refuse_extras, refuse_join
 from penstock.sql.bind.generators import generate, refuse_files, refuse_view
-from penstock.sql.bind.joins import JOIN_KINDS, Conditions, regular_join
+from penstock.sql.bind.joins import JOIN_KINDS, regular_join
+from penstock.sql.bind.lookups import current_lookup, is_lookup, lookup
 from penstock.sql.bind.onsubqueries import OnSubqueries
 from penstock.sql.bind.recursion import Recursion, Reference
 from penstock.sql.bind.scope import Col, Relation, Scope
 from penstock.sql.bind.sessions import sessions
 from penstock.sql.bind.timejoins import TimeJoins
+from penstock.sql.bind.using import equalities_of, merged
 from penstock.sql.bind.windows import window_kind, window_spec
 from penstock.sql.functions import generator_name
 from penstock.sql.names import suggestion
@@ -374,7 +373,7 @@ class From:
             # A condition of an inner join can also be applied after it, in WHERE, where subqueries become joins.
             self.where += [p for p in rest if p.find(exp.Query) is not None]
             rest = [p for p in rest if p.find(exp.Query) is None]
-        equalities, hide = self._using(using, before, relation, kind, item)
+        equalities, hide = equalities_of(self.ctx, using, before, relation, item)
         if special is not None and special.name == "__probe":
             made, added = self._times.probe(left, right, before, relation, special, item)
             self.add(added, item)
@@ -386,7 +385,7 @@ class From:
         if crossed and kind == "inner":
             bound = self._from_where(left, right)
         made = self._joined(left, right, kind, bound, special, binder, item, crossed)
-        made = self._merge(made, hide, kind)
+        made = merged(self.ctx, self.scope, made, hide, kind)
         if kind in ("semi", "anti"):
             self.scope.relations.pop()
         return made
@@ -408,11 +407,11 @@ class From:
             if kind not in ("inner", "left"):
                 raise self.ctx.fail("PSK-3003", "a temporal join must be INNER or LEFT", item)
             if _is_proctime(special.expressions[0]):
-                return self._current(left, right, "inner" if kind == "inner" else "left", bound, item)
+                return current_lookup(self.ctx, left, right, "inner" if kind == "inner" else "left", bound, item)
             return self._times.temporal(
                 left, right, "inner" if kind == "inner" else "left", bound, special, binder, item
             )
-        if self._is_lookup(right):
+        if is_lookup(self.ctx, right):
             if kind not in ("inner", "left"):
                 raise self.ctx.fail(
                     "PSK-3003",
@@ -420,13 +419,13 @@ class From:
                     item,
                     hint="Use JOIN or LEFT JOIN.",
                 )
-            return self._lookup(left, right, "inner" if kind == "inner" else "left", bound, item)
-        if self._is_lookup(left):
+            return lookup(self.ctx, left, right, "inner" if kind == "inner" else "left", bound, item)
+        if is_lookup(self.ctx, left):
             if kind != "inner":
                 raise self.ctx.fail(
                     "PSK-3003", "a lookup table must be the right side of its join", item, hint="Put the stream first."
                 )
-            return self._lookup(right, left, "inner", bound, item)
+            return lookup(self.ctx, right, left, "inner", bound, item)
         if (
             crossed
             and self.ctx.streaming(left)
@@ -503,91 +502,6 @@ class From:
             return True
         return bool(self.scope.find(parts[0]))
 
-    def _current(
-        self, left: Node, right: Node, kind: Literal["inner", "left"], bound: list[exp.Expression], item: exp.Expression
-    ) -> Node:
-        """FOR SYSTEM_TIME AS OF PROCTIME(): a lookup, also in a table that has a key."""
-        info = self.ctx.catalog.get(right.object) if isinstance(right, Scan) else None
-        if info is None or info.kind not in (Kind.TABLE, Kind.LOOKUP) or not info.key:
-            raise self.ctx.fail(
-                "PSK-3003",
-                "FOR SYSTEM_TIME AS OF PROCTIME() needs a table with a PRIMARY KEY, or a lookup table",
-                item,
-                hint="Join a table that has a key, or name a time of the left side.",
-            )
-        return self._lookup(left, right, kind, bound, item)
-
-    def _is_lookup(self, node: Node) -> bool:
-        return isinstance(node, Scan) and self.ctx.kinds.get(node.object_id) is Kind.LOOKUP
-
-    def _lookup(
-        self, left: Node, right: Node, kind: Literal["inner", "left"], bound: list[exp.Expression], item: exp.Expression
-    ) -> Node:
-        c = Conditions(self.ctx, left, right, "lookup", bound)
-        if not c.left_keys:
-            raise self.ctx.fail("PSK-3002", "this lookup has no equality", item)
-        if c.null_safe:
-            raise self.ctx.fail("PSK-3003", "<=> is not supported in a lookup", item)
-        info = self._whole_key(right, c, item)
-        residual = to_expr(self.ctx, _conj(c.residual)) if c.residual else None
-        return LookupJoin(left, right, kind, tuple(c.left_keys), tuple(c.right_keys), residual, info.on_demand)
-
-    def _whole_key(self, right: Node, c: Conditions, item: exp.Expression) -> ObjectInfo:
-        """A lookup finds one row, so its equalities must cover the whole key."""
-        assert isinstance(right, Scan)
-        info = self.ctx.catalog.get(right.object)
-        assert info is not None
-        own = dict(right.fields)
-        named = {own[k.column] for k in c.right_keys if k.column in own}
-        missing = [k for k in info.key if k not in named]
-        if missing:
-            raise self.ctx.fail(
-                "PSK-3003",
-                f"this lookup has no equality for {', '.join(missing)}: the key of {info.name} is ({', '.join(info.key)})",
-                item,
-                hint="Compare every column of the key with =, or use a TABLE, whose join returns all matches.",
-            )
-        return info
-
-    def _using(
-        self, names: list[str], before: Scope, relation: Relation, kind: JoinKind, item: exp.Expression
-    ) -> tuple[list[exp.Expression], list[tuple[str, str, str]]]:
-        parts: list[exp.Expression] = []
-        hide = []
-        for name in names:
-            lefts, rights = before.find(name), relation.find(name)
-            if len(lefts) != 1 or len(rights) != 1:
-                code, what = (
-                    ("PSK-1005", "ambiguous")
-                    if len(lefts) > 1 or len(rights) > 1
-                    else ("PSK-1004", "not on both sides")
-                )
-                raise self.ctx.fail(code, f"the USING column {name} is {what}", item)
-            both = exp.EQ(this=column(lefts[0].internal), expression=column(rights[0].internal))
-            parts.append(padded(self.ctx, both))
-            hide.append((lefts[0].name, lefts[0].internal, rights[0].internal))
-        return parts, hide
-
-    def _merge(self, node: Node, hide: list[tuple[str, str, str]], kind: JoinKind) -> Node:
-        """After USING each key is one column, before all others: that of the side which is never NULL, or COALESCE of both."""
-        if not hide or kind in ("semi", "anti"):
-            return node
-        merged: list[Col] = []
-        items: list[Named] = []
-        for name, left, right in hide:
-            internal = right if kind == "right" else left
-            if kind == "full":
-                internal = self.ctx.fresh(f"using${name}")
-                both = exp.Coalesce(this=column(left), expressions=[column(right)])
-                items.append(Named(internal, to_expr(self.ctx, both)))
-            merged.append(Col(name, internal))
-        gone = frozenset(c for _, left, right in hide for c in (left, right))
-        self.scope.relations = [r.hide(gone) for r in self.scope.relations]
-        self.scope.relations.insert(0, Relation(None, tuple(merged)))
-        if items:
-            node = Project(node, (*(Named(c, col(c)) for c in node.columns), *items))
-        return node
-
     def _lateral(self, left: Node, join: exp.Join, query: exp.Expression, outer: Scope) -> Node:
         """Joins a derived table that uses columns of `left`, whose names are in `outer`."""
         item, side = join.this, (join.side or "").upper()
@@ -626,10 +540,3 @@ def _is_proctime(node: exp.Expression) -> bool:
 def _is_true(node: exp.Expression) -> bool:
     node = bare(node)
     return isinstance(node, exp.Boolean) and bool(node.this)
-
-
-def _conj(parts: list[exp.Expression]) -> exp.Expression:
-    out = parts[0]
-    for p in parts[1:]:
-        out = exp.And(this=exp.Paren(this=out), expression=exp.Paren(this=p))
-    return out
