@@ -96,7 +96,7 @@ class ViewStore:
         self._write(lambda: self._objects.create(name_id, schema, keys, append_only))
 
     def drop(self, name_id: int, *, keep_files: bool = False) -> None:
-        """Removes an object, if it exists, and its files unless they are to be kept."""
+        """Removes an object, if it exists, and its files unless `keep_files`."""
         self._write(lambda: self._objects.drop(name_id, keep_files))
 
     def ids(self) -> list[int]:

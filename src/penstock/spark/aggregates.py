@@ -228,7 +228,7 @@ def _typed_call(a: p.AggCall) -> str:
 def agg_specs(
     df: DataFrame, aggs: tuple[p.AggCall, ...], names: Mapping[str, str]
 ) -> tuple[list[Column], list[str], list[dict[str, Any]]]:
-    """The columns to compute before a kernel aggregate, the calls as text, and the specs of its functions."""
+    """The columns to compute before a kernel aggregate, the text of each column's call, and the specs of its functions."""
     if not aggs:
         return [], [], []
     results = df.agg(*(F.expr(_typed_call(a)).alias(f"t{i}") for i, a in enumerate(aggs))).schema
