@@ -238,7 +238,7 @@ class ViewStore:
             return self._duck.table(con, duckdb_sql)
 
     def lookup(self, name_id: int, keys: pa.Table) -> pa.Table:
-        """The rows whose key columns, those of `keys`, equal one of the rows of `keys` (NULL equals NULL)."""
+        """The rows that equal one of the rows of `keys` in its columns (NULL equals NULL)."""
         if keys.num_rows == 1:
             found = self._one(name_id, keys)
             if found is not None:
