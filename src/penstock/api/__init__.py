@@ -42,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Their imports take a second; `open` can start Spark meanwhile.
+    # Importing these takes a second, during which `open` can start Spark.
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'penstock.api' has no attribute {name!r}")

@@ -16,9 +16,9 @@ from penstock.serve.subscription import Readiness, Subscription
 
 
 class AsyncSubscription(AsyncIterator[Change]):
-    """A subscription for one task at a time. A call that is cancelled, for example by a timeout, loses nothing: the next one continues.
+    """A subscription for one task at a time. A cancelled call, for example by a timeout, loses nothing: the next one continues.
 
-    What is in memory is taken in the event loop, so any number of subscriptions need no thread; the log and contents are read in another thread.
+    Changes in memory are read in the event loop, so any number of subscriptions need no thread; the log and contents are read in another thread.
     """
 
     def __init__(self, subscription: Subscription) -> None:
@@ -51,9 +51,9 @@ class AsyncSubscription(AsyncIterator[Change]):
                 return change
 
     async def _read(self) -> Change | None:
-        """Reads in another thread. What was read for a call that was cancelled is left for the next."""
+        """Reads in another thread. The result for a cancelled call is kept for the next one."""
         if self._reading is None:
-            # Waits at most as long as a cancelled call may keep a thread.
+            # The timeout bounds how long a cancelled call keeps a thread.
             self._reading = asyncio.ensure_future(asyncio.to_thread(self._subscription.next, 0.5))
         reading = self._reading
         await asyncio.wait([reading])
@@ -73,7 +73,7 @@ class AsyncSubscription(AsyncIterator[Change]):
 
 
 class _Bell:
-    """Wakes tasks of one event loop from other threads, all those of one commit at once."""
+    """Wakes tasks of one event loop from other threads, batching those of one commit."""
 
     def __init__(self) -> None:
         self._rung: deque[asyncio.Future[None]] = deque()

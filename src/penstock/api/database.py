@@ -57,7 +57,7 @@ def opened(folder: Path | None, settings: Settings, start: bool, progress: Calla
 
 
 def running(engine: Engine, start: bool = True) -> Database:
-    """The database of an engine, which is closed at the latest when the process exits."""
+    """The database of an engine, which is closed at process exit at the latest."""
     database = Database(engine)
     _open.add(database)
     try:
@@ -178,7 +178,7 @@ class Database(Statements):
         return ex.checkpoint(self._engine)
 
     def checkpoints(self) -> list[dict[str, int]]:
-        """The checkpoints that are kept, the oldest first; those made by interval and by `close` too."""
+        """The retained checkpoints, oldest first, including those made by interval and by `close`."""
         self._engine.check_open()
         return [
             {"id": c.id, "lsn": c.lsn, "time_ms": c.time_ms, "duration_ms": c.duration_ms, "bytes": c.bytes}
@@ -186,9 +186,9 @@ class Database(Statements):
         ]
 
     def restore(self, checkpoint: int, *, backup: bool = True, keep_delivered: bool = False) -> Restored:
-        """Takes the whole database back to a checkpoint, objects that were dropped since included. LSNs and epochs go on after those that there were.
+        """Restores the whole database to a checkpoint, including objects dropped since. LSNs and epochs continue after the latest ones.
 
-        `backup` keeps the state before as a checkpoint. Sinks take back what they have delivered since; if one cannot, this raises PSK-5022 unless `keep_delivered` leaves it there.
+        `backup` keeps the previous state as a checkpoint. Sinks undo what they have delivered since; if one cannot, this raises PSK-5022 unless `keep_delivered` is set.
         """
         self._engine.check_open()
         return restore(self._engine, _number(checkpoint), backup=backup, keep_delivered=keep_delivered)
@@ -203,13 +203,13 @@ class Database(Statements):
     # Insight
 
     def status(self) -> list[ObjectStatus]:
-        """The state of every object, also when the JVM has exited."""
+        """The state of every object. Works even if the JVM has exited."""
         if self._engine.lifecycle.state is not State.FAULTED:
             self._engine.check_open()
         return status(self._engine)
 
     def totals(self) -> DatabaseStatus:
-        """The figures of the database as a whole, also when the JVM has exited."""
+        """The figures of the database as a whole. Works even if the JVM has exited."""
         if self._engine.lifecycle.state is not State.FAULTED:
             self._engine.check_open()
         return database_status(self._engine)
@@ -219,7 +219,7 @@ class Database(Statements):
         return {s.name: s for s in self.status()}
 
     def subscriptions(self) -> list[SubscriptionFigures]:
-        """Every open subscription with its position and what it has been sent."""
+        """Every open subscription with its position and delivery figures."""
         self._engine.check_open()
         return [s.figures for s in self._engine.hub.subscriptions()]
 
@@ -230,7 +230,7 @@ class Database(Statements):
         return generate_latest(self.registry()).decode()
 
     def registry(self) -> CollectorRegistry:
-        """A Prometheus registry that reads the figures of this database whenever it is collected. Works also when the JVM has exited."""
+        """A Prometheus registry that reads the figures of this database whenever it is collected. Works even if the JVM has exited."""
         from penstock.api.exposition import registry
 
         if self._engine.lifecycle.state is not State.FAULTED:

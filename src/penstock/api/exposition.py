@@ -77,7 +77,7 @@ SUBSCRIPTIONS: tuple[tuple[str, str, str], ...] = (
 
 
 class DatabaseCollector(Collector):
-    """Reads the figures when it is asked for them; nothing is counted twice or kept."""
+    """Reads the figures on collection; it keeps and counts nothing itself."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -131,7 +131,7 @@ class DatabaseCollector(Collector):
         yield from (states, failing, rows, size)
 
     def _epochs(self) -> Iterator[Metric]:
-        """How long the epochs of each job take, by phase."""
+        """The durations of each job's epochs, by phase."""
         labels = ["job", "phase"]
         count = CounterMetricFamily("penstock_epochs_total", "Epochs of a job since it was started.", labels=labels)
         total = CounterMetricFamily("penstock_epoch_seconds_total", "The time of all of them.", labels=labels)
@@ -172,7 +172,7 @@ def _checkpoints(engine: Engine) -> Iterator[Metric]:
 
 
 def _watched(engine: Engine) -> Iterator[Metric]:
-    """The figures of streaming queries with a lifecycle, under the names that they have there."""
+    """The figures of streaming queries with a lifecycle, under the names of `QueryMetrics`."""
     found = [(w.label, w.figures()) for w in list(engine.watched)]
     for name in dict.fromkeys(n for _, figures in found for n in figures):
         family = GaugeMetricFamily(f"penstock_query_{name}", "See QueryMetrics.", labels=["query"])

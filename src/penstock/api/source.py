@@ -79,7 +79,7 @@ class SourceHandle:
 
     @property
     def pending(self) -> int:
-        """The number of rows, of those committed since it started, that some running query has not processed yet."""
+        """The number of committed rows that some running query has not processed yet. Rows from before a query's start do not count for it."""
         return self._pending.rows
 
     @property
@@ -89,12 +89,12 @@ class SourceHandle:
 
     @property
     def utilization(self) -> float:
-        """How much of the limits in rows and bytes is used. From 1 on, `insert` waits or is refused; 0 without limits."""
+        """The used share of the limits in rows and bytes; 0 without limits. At 1 or more, `insert` waits or is refused."""
         return self._pending.utilization
 
     @property
     def is_backpressured(self) -> bool:
-        """True above 80 % of a limit: a producer that then slows down is not held."""
+        """True above 80 % of a limit, so that a producer can slow down before it is blocked."""
         return self._pending.is_backpressured
 
     @property
@@ -134,7 +134,7 @@ class BatchingWriter:
                 self._lock.notify_all()
 
     def pace(self, max_rows: int, max_delay: float) -> None:
-        """Other limits from now on."""
+        """Changes the limits."""
         with self._lock:
             self._max_rows, self._max_delay = max_rows, max_delay
             self._lock.notify_all()
@@ -159,7 +159,7 @@ class BatchingWriter:
 
     def _commit(self) -> int | None:
         if self._rows:
-            # Ctrl-C may end this wait: the rows are still here then.
+            # Ctrl-C may end this wait, while the rows are still buffered.
             self._source._await_level()
         rows, self._rows = self._rows, []
         if not rows:
@@ -172,8 +172,8 @@ class BatchingWriter:
         return self._commit_fitting(rows)
 
     def _insert(self, rows: list[Any]) -> int:
-        """Commits rows; after an error that concerns none of them, they are kept for the next commit."""
-        # Counted first: its readers may be faster than this thread.
+        """Commits rows; after an error that is not about the rows, they are kept for the next commit."""
+        # Count first, because readers of the commit may be faster than this thread.
         self.commits += 1
         try:
             return self._source.insert(rows)

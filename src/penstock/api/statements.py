@@ -79,8 +79,8 @@ class Statements:
     ) -> Subscription:
         """Subscribes to the changes of a stream, view, table or SELECT: from now on, from a past epoch, or after an LSN.
 
-        `as_of_lsn` continues after the last message of an earlier subscription (`change.lsn`): what it missed is replayed, and where that is
-        no longer retained, the first message is a resync. `up_to_lsn` ends the subscription when the log has passed that LSN. SELECTs that mean the same share
+        `as_of_lsn` continues after the last message of an earlier subscription (`change.lsn`): missed changes are replayed or, if they are
+        no longer retained, the first message is a resync. `up_to_lsn` ends the subscription when the log has passed that LSN. SELECTs with the same meaning share
         one query, which ends with its last subscription. `name` is shown in SHOW SUBSCRIPTIONS.
         """
         numbers = {
@@ -95,7 +95,7 @@ class Statements:
             if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
                 raise fail("PSK-0009", f"{argument} must be a number, not {type(value).__name__}.")
         if where is not None:
-            # The same checks as for WHERE of SUBSCRIBE: no access outside the database, and the same meaning for Spark.
+            # The same checks as for SUBSCRIBE … WHERE: no access outside the database, and the same meaning in Spark.
             tree = parse_condition(where, programs=self._engine.settings.security.allow_programs)
             check_condition(self._engine, where, tree)
             where = tree.sql(dialect=DIALECT)
@@ -136,9 +136,9 @@ class Statements:
         up_to_lsn: int | None = None,
         name: str | None = None,
     ) -> GroupSubscription:
-        """Subscribes to several tables and views at once. Every message has the changes of all of them up to the same LSN, so what holds
-        between them after every commit holds after every message. `as_of_lsn` continues after the last message of an earlier subscription to the
-        group; where some of it is no longer retained, the first message is a resync."""
+        """Subscribes to several tables and views at once. Every message has the changes of all of them up to the same LSN, so an invariant
+        between them that holds after every commit holds after every message. `as_of_lsn` continues after the last message of an earlier subscription to the
+        group; if changes since then are no longer retained, the first message is a resync."""
         options = SubscribeOptions(
             envelope=envelope,  # type: ignore[arg-type]
             policy=policy,
@@ -160,7 +160,7 @@ class RestrictedSession(Statements):
     """A session that can only read, and to which row rules apply (`Database.session`)."""
 
     def close(self) -> None:
-        """Closes its cursors. Its subscriptions are closed by those who hold them."""
+        """Closes its cursors. Its subscriptions remain open; their holders close them."""
         for cursor in [*self._session.cursors.values()]:
             cursor.cancel()
 

@@ -1,4 +1,4 @@
-"""The figures of an open database as a file, for `penstock top` in another process."""
+"""Writes the figures of an open database to a file, for `penstock top` in another process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EVERY_S = 1.0
 
 
 class StatusFile:
-    """Replaces the file once a second, in a thread of its own, while the database is open. A disk that refuses it disturbs nobody."""
+    """Replaces the file once a second, in its own thread, while the database is open. Failed writes only log a warning."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -54,7 +54,7 @@ class StatusFile:
                 self._failed = True
 
     def close(self) -> None:
-        """Removes the file: it says that the database is open."""
+        """Removes the file, whose existence means that the database is open."""
         self._stop.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()

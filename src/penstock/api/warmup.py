@@ -1,8 +1,8 @@
-"""Warming up a new JVM before the first row needs it.
+"""Warms up a new JVM before the first row needs it.
 
-Until the JVM has compiled the code that rows go through, an epoch takes ten times as long. So synthetic rows go through all of it, from the push to the subscriber, in a temporary database of
-their own: the program's database, its log and its figures have no part in it. It happens while the program's database is idle, and pauses as soon as it is not, so it never competes with the
-program for long; and it ends when the JVM has used a budget of CPU time (`engine.warm_up_cpu_ms`), whoever used it.
+Until the JVM has compiled the code on the path of a row, an epoch takes ten times as long. So synthetic rows take the whole path, from the push to the subscriber, in a temporary database of
+their own, which leaves the program's database, log and figures alone. The warm-up runs while the program's database is idle, and pauses as soon as it is not, so it never competes with the
+program for long. It ends when the JVM has used a budget of CPU time (`engine.warm_up_cpu_ms`), for any work.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from penstock.spark.session import cpu_ms, first_warm_up, scratch_folder
 _logger = logging.getLogger(__name__)
 
 IDLE_S = 0.4
-"""A program between two statements is not idle."""
+"""A program that pauses for less than this between two statements is not idle."""
 
 ANSWER_S = 10.0
-"""Far more than the first epoch of a cold JVM takes."""
+"""Much longer than the first epoch of a cold JVM."""
 
 PREPARE_MS = 5_000
-"""Enough for some tens of epochs: all that is wanted is that every class was used."""
+"""Enough for some tens of epochs, so that every class is used."""
 
 STATEMENTS = (
     "CREATE SOURCE pushed (k BIGINT, v BIGINT, name STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)",
@@ -53,7 +53,7 @@ KEYS = 10
 
 
 class WarmUp:
-    """The warm-up of one JVM, on a thread of its own, beside the database that has started it."""
+    """The warm-up of one JVM, on its own thread, while the database that started it runs."""
 
     def __init__(self, beside: Engine, budget_ms: int) -> None:
         self._beside = beside
@@ -67,14 +67,14 @@ class WarmUp:
         try:
             self.run()
         except Exception:
-            # The JVM has exited and its folder is gone, or there is no room: the program hears of it where it matters.
+            # The JVM has exited and its folder is gone, or the disk is full; the program gets the error where it matters.
             _logger.debug("the warm-up ended early", exc_info=True)
 
     def run(self) -> int:
-        """Returns the number of epochs."""
+        """Runs the warm-up; returns the number of rounds."""
         if not self._may_go_on():
             return 0
-        # A killed process leaves it to the next one, which removes the JVM's folder.
+        # If this process is killed, the next one removes the JVM's folder, which contains this one.
         folder = Path(tempfile.mkdtemp(prefix="warm-up-", dir=scratch_folder()))
         engine = Engine(folder, _settings(self._beside.settings), silent=True)
         engine.temporary = True
@@ -90,7 +90,7 @@ class WarmUp:
         rounds = 0
         with db.subscribe("grouped") as grouped, db.subscribe("filtered") as filtered:
             while self._may_go_on():
-                # One row, as a program would push it, and now and then more.
+                # Mostly one row, as a program would push it; sometimes more.
                 db.insert("pushed", _rows(rounds, 200 if rounds % 10 == 9 else 1))
                 grouped.next(ANSWER_S)
                 filtered.next(0)
@@ -108,7 +108,7 @@ class WarmUp:
         return False
 
     def _idle(self) -> bool:
-        """Whether no statement that changes the catalogue is under way, and no commit was made since the last call."""
+        """Whether no DDL statement is running, and there was no commit since the last call."""
         before, self._head = self._head, self._beside.log.head
         free = self._beside.ddl.acquire(blocking=False)
         if free:
@@ -117,7 +117,7 @@ class WarmUp:
 
 
 def _settings(given: Settings) -> Settings:
-    """Those of the program, with nothing that must be durable, and without a file for others to read."""
+    """The program's settings, without durability and without files for other processes."""
     return given.model_copy(
         update={
             "log": given.log.model_copy(update={"wal_mode": "async"}),
@@ -142,7 +142,7 @@ def _rows(number: int, count: int) -> pa.RecordBatch:
 
 
 def warm_up(database: Database) -> None:
-    """Begins the warm-up if this database runs, is the first of its JVM, and its settings allow it."""
+    """Starts the warm-up if this database runs, is the first of its JVM, and its settings allow it."""
     engine = database._engine
     budget = engine.settings.engine.warm_up_cpu_ms
     if budget and engine.lifecycle.state is State.RUNNING and first_warm_up():
@@ -153,5 +153,5 @@ def prepare() -> None:
     """Writes the class archive, with all classes that the warm-up loads, and the command that starts a JVM with it."""
     with open_database(config={"engine.warm_up_cpu_ms": 0}) as database:
         WarmUp(database._engine, PREPARE_MS).run()
-    # It is remembered by a process that starts with the archive.
+    # Only a process that starts with the archive stores the command.
     subprocess.run([sys.executable, "-c", "import penstock; penstock.open().close()"], check=True)

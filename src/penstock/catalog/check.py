@@ -162,7 +162,7 @@ def _check_keys(keys: pa.Array, rows: pa.Array) -> None:
     if len(keys) < 2:
         return
     if pa.types.is_floating(keys.type):
-        # All NaNs are one key; so are both zeros.
+        # All NaNs are the same key; so are both zeros.
         keys = pc.if_else(pc.is_nan(keys), pa.scalar(float("nan"), keys.type), pc.add(keys, pa.scalar(0.0, keys.type)))
     if pa.types.is_nested(keys.type):
         keys = pa.array([repr(k) for k in keys.to_pylist()])

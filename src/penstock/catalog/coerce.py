@@ -28,8 +28,8 @@ def coerce(data: object, schema: pa.Schema, defaults: Mapping[str, object] | Non
     Only lossless conversions are made. A timestamp can be a datetime, an ISO 8601 string, or an integer of Unix milliseconds.
 
     Raises PSK-1004 for an unknown column and PSK-5003, naming row and column, for a value that does not fit. Every returned row
-    can be stored: text is UTF-8, times are in the years 1 to 9999, map keys are unique. Columns of type VARCHAR(n) and CHAR(n)
-    are cut and padded; PSK-2009 if a value is too long.
+    can be stored: text is UTF-8, times are in the years 1 to 9999, map keys are unique. Values of VARCHAR(n) and CHAR(n)
+    are truncated and padded; PSK-2009 if a value is too long.
     """
     return _declared(_coerced(data, schema, defaults or {}))
 
@@ -55,7 +55,7 @@ def _coerced(data: object, schema: pa.Schema, defaults: Mapping[str, object]) ->
 
 
 def _declared(table: pa.Table) -> pa.Table:
-    """The table with values as columns of types that Arrow does not have store them."""
+    """The table with values in stored form, for column types that Arrow lacks."""
     for i, f in enumerate(table.schema):
         kind = declared(f)
         if kind is None:
@@ -63,7 +63,7 @@ def _declared(table: pa.Table) -> pa.Table:
         try:
             column = fitted(table.column(i), kind)
             if pa.types.is_nested(f.type):
-                # Two keys of a map may become one.
+                # Two keys of a map may become equal.
                 check_values(column)
         except Unsuitable as why:
             raise fail(why.code, f"Row {why.at + 1}, column {f.name!r}: {why.reason}.") from None

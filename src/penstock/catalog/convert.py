@@ -210,7 +210,7 @@ def _pair(entry: Any) -> tuple[Any, Any]:
 
 
 def _identity(key: Any) -> Any:
-    """The identity of a map key: all NaNs are equal, and a time without a zone is UTC."""
+    """The identity of a map key: all NaNs are equal, and a time without a zone is in UTC."""
     if isinstance(key, datetime):
         return key if key.tzinfo is not None else key.replace(tzinfo=UTC)
     try:

@@ -1,7 +1,7 @@
-"""Types that Arrow does not have: VARCHAR(n), CHAR(n), TIME(p), intervals and VARIANT.
+"""Types that Arrow lacks: VARCHAR(n), CHAR(n), TIME(p), intervals and VARIANT.
 
-An Arrow field has the declared type in its metadata. `coerce` finds it there, and so does Spark when it gets the rows. VARCHAR(n) and CHAR(n) are strings,
-whose length is enforced when they are written, as Spark does. A year-month interval is its number of months.
+The metadata of an Arrow field has the declared type, for `coerce` and for passing rows to Spark. VARCHAR(n) and CHAR(n) are strings,
+whose length is enforced on write, as in Spark. A year-month interval is a number of months.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SIZED = re.compile(r"\b(varchar|char)\((\d+)\)")
 _PARTS = re.compile(r"`(?:[^`]|``)*`|\b(?:varchar|char)\(\d+\)")
 
 
-# The unit of the last field of an interval: microseconds, or months.
+# The size of the last field of an interval, in microseconds or months.
 _UNITS = {"day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1, "year": 12, "month": 1}
 _NAMES = re.compile(r"`(?:[^`]|``)*`|[a-z_]+(?!\w*:)")
 _DECLARED = re.compile(r"`(?:[^`]|``)*`|\b(varchar|char|time)\(|\b(interval|variant)\b(?!`?:)")
@@ -39,7 +39,7 @@ class Unsuitable(ValueError):
 
 @lru_cache(maxsize=4096)
 def is_declared(spark_type: str) -> bool:
-    """Whether a type is, or contains, one that Arrow does not have."""
+    """Whether a type is, or contains, one that Arrow lacks."""
     return any(m[1] or m[2] for m in _DECLARED.finditer(spark_type))
 
 
@@ -49,7 +49,7 @@ def contains(spark_type: str, *words: str) -> bool:
 
 
 def declared(field: pa.Field) -> str | None:
-    """The declared type of a field, if Arrow does not have it."""
+    """The declared type of a field, if Arrow lacks it."""
     found = (field.metadata or {}).get(DECLARED)
     return None if found is None else found.decode()
 
@@ -69,7 +69,7 @@ def char_length(spark_type: str | None) -> int | None:
 
 
 def fitted(values: pa.Array | pa.ChunkedArray, spark_type: str) -> pa.Array | pa.ChunkedArray:
-    """The values as a column of the type stores them: CHAR is padded with blanks to its length, and blanks beyond the length are cut.
+    """The values in the stored form of the type: CHAR is padded with blanks to its length, and blanks beyond the length are cut.
 
     Raises Unsuitable for a string that is longer without its trailing blanks (its length is the number of code points), and for a time or an interval
     that is finer than its type.
@@ -140,7 +140,7 @@ def _leaf(kind: str) -> _Change:
 
 
 def _parsed(text: str, at: int) -> tuple[_Change, int]:
-    """The change for the type that begins at `at`, and where the type ends. The text is a type that the catalogue has accepted."""
+    """The change for the type that starts at `at`, and the end of that type. The text is a type that the catalogue has accepted."""
     if text.startswith("array<", at):
         element, end = _parsed(text, at + len("array<"))
         return _within([element]), end + 1
@@ -167,7 +167,7 @@ def _parsed(text: str, at: int) -> tuple[_Change, int]:
 
 
 def after_name(text: str, at: int) -> int:
-    """Where the type of a struct's field begins."""
+    """The start of the type of a struct's field."""
     if text[at] != "`":
         return text.index(":", at) + 1
     found = re.compile(r"`(?:[^`]|``)*`:").match(text, at)

@@ -55,7 +55,7 @@ def write_catalog(path: Path, content: Content) -> None:
         "serial": content.serial,
     }
     text = _text(catalog)
-    # Every DDL statement writes all objects, so they are encoded once.
+    # Every DDL statement writes all objects, so encode them only once.
     whole = f'{{"catalog": {text}, "crc": {google_crc32c.value(text.encode())}, "format": {FORMAT}}}'
     write_durably(path, whole.encode())
 
@@ -144,7 +144,7 @@ def _object(one: dict[str, Any]) -> ObjectInfo:
 
 
 def _text(catalog: dict[str, Any]) -> str:
-    """The text whose checksum the file has. A dataclass is the object of its fields."""
+    """The text that the checksum covers. A dataclass becomes a JSON object."""
     return json.dumps(catalog, sort_keys=True, default=_plain)
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TypeKind:
-    """One type: how it is declared, its Arrow type, and what Python reads (and accepts besides).
+    """One type: its declaration, its Arrow type, and the Python types of read values (and of other accepted ones).
 
     `grouped`: GROUP BY. `equal`: `=`, join keys, DISTINCT, set operations, PARTITION BY. `ordered`: ORDER BY, MIN, MAX. `key`: PRIMARY KEY, also of lookup tables.
-    `text`: FILES in CSV and JSON, and connectors that read.
+    `text`: FILES in CSV and JSON, and source connectors.
     """
 
     name: str

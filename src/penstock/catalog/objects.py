@@ -16,9 +16,9 @@ class Kind(Enum):
     VIEW = "materialized view"
     SINK = "sink"
     FUNCTION = "function"
-    """An expression with parameters, which takes the place of its calls. It has no rows."""
+    """An expression with parameters that replaces its calls. It has no rows."""
     NAMED_QUERY = "view"
-    """A view that is not materialized: a query that is expanded where it is used. It has no rows of its own."""
+    """A view that is not materialized: a query that is expanded where it is used. It stores no rows."""
 
 
 class Role(Enum):
@@ -31,7 +31,7 @@ class Role(Enum):
     SUBSCRIPTION = "subscription"
     ERRORS = "errors"
     VERSION = "version"
-    """A query that is computed beside its owner, and becomes it."""
+    """A query that runs beside its owner until it replaces it."""
 
 
 _SHOWN = frozenset({Role.USER, Role.LATE_ROWS, Role.ERRORS})
@@ -49,7 +49,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Watermark:
-    """WATERMARK FOR column AS column - delay; `proctime`: the column is filled with the time of arrival."""
+    """WATERMARK FOR column AS column - delay; `proctime`: the column is set to the time of arrival."""
 
     column: str
     delay_ms: int = 0
@@ -71,10 +71,10 @@ class ObjectInfo:
     """One object. Names are unique across all kinds, ignoring case.
 
     `changelog`: rows can be retracted. `times`: event-time columns, by the object's own column names.
-    `sql` is the CREATE statement as written; `depends_on` are the ids of the objects whose rows it reads, `expands` those of the
-    named queries that its statement contains (of a named query: of everything that it names). `owner_id` is the object that this one was created for:
-    the query that late rows or a probe belong to, the sink that a sink query feeds. `lookup_id` is the on-demand lookup table that a
-    probe reads. `identity` is by what the target of a sink knows it: unique in the world, and different when it is dropped and created again.
+    `sql` is the CREATE statement as written; `depends_on` are the ids of the objects whose rows it reads; `expands` those of the
+    named queries in its statement (for a named query: of everything that it names). `owner_id` is the object for which this one was created:
+    the query of late rows or of a probe, the sink of a sink query. `lookup_id` is the on-demand lookup table that a
+    probe reads. `identity` identifies a sink to its target: globally unique, and new if the sink is dropped and recreated.
     """
 
     id: int
@@ -94,25 +94,25 @@ class ObjectInfo:
     lookup_id: int | None = None
     expands: tuple[int, ...] = ()
     order: tuple[SortTerm, ...] = ()
-    """The order in which a SELECT from a view presents the rows if it has none of its own."""
+    """The default order of a SELECT from a view."""
     identity: str | None = None
     comment: str | None = None
     column_comments: dict[str, str] = field(default_factory=dict)
-    """The comments of columns, by their names."""
+    """The comments of columns, by column name."""
 
     @property
     def has_contents(self) -> bool:
-        """Its current rows are stored and can be queried. Other kinds only have a stream of changes."""
+        """Whether its current rows are stored and can be queried. Other kinds only have a stream of changes."""
         return self.kind in (Kind.TABLE, Kind.LOOKUP, Kind.VIEW)
 
     @property
     def hidden(self) -> bool:
-        """Statements cannot name it and lists do not show it. Users cannot create names that begin with `__`."""
+        """Whether statements cannot name it and lists omit it. Users cannot create names that begin with `__`."""
         return self.role not in _SHOWN or self.name.startswith("__")
 
     @property
     def on_demand(self) -> bool:
-        """A lookup table whose rows are fetched on demand."""
+        """Whether it is a lookup table whose rows are fetched on demand."""
         return self.kind is Kind.LOOKUP and self.options.get("strategy", "").lower() == "on-demand"
 
     def column(self, name: str) -> Column | None:
@@ -121,7 +121,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of a query in a shared job, never given twice, what is added to the numbers of its epochs, and the LSN after which it begins to read; 0: with the contents of what it reads."""
+    """A query in a shared job: its slot, which is never reused; `base`, the offset added to its batch ids; and `start`, the LSN after which it reads; 0: from the contents of its inputs."""
 
     slot: int
     base: int
@@ -130,7 +130,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Hosting:
-    """A job that queries over some objects share: its number, the LSN at which it began, the last slot that it has given, and its members by their ids."""
+    """A job shared by queries over the same objects: its number, its start LSN, the last slot that it has assigned, and its members by id."""
 
     number: int
     start: int
@@ -140,7 +140,7 @@ class Hosting:
 
 @dataclass(frozen=True)
 class Solo:
-    """Where a query begins that has left a shared job, or begins again: after the LSN `start`, with epoch number `base` + the number in its job."""
+    """The start of a query that has left a shared job, or that restarts: it reads after the LSN `start`, and its epoch numbers are `base` + the batch id of its job."""
 
     start: int
     base: int

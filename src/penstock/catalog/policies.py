@@ -1,4 +1,4 @@
-"""Row rules of an object, which are stored among its options."""
+"""Row rules of an object, stored in its options."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _PREFIX = "policy."
 
 
 def policies(info: ObjectInfo) -> dict[str, str]:
-    """The conditions of an object's row rules, by name. A row is visible if one of them holds."""
+    """The conditions of an object's row rules, by name. A row is visible if any of them holds."""
     return {k.removeprefix(_PREFIX): v for k, v in info.options.items() if k.startswith(_PREFIX)}
 
 
 def with_policy(info: ObjectInfo, name: str, condition: str | None) -> ObjectInfo:
-    """The object with a rule; with None, without it."""
+    """The object with a rule set or, with `condition` None, removed."""
     options = {k: v for k, v in info.options.items() if k != _PREFIX + name}
     return replace(info, options=options if condition is None else options | {_PREFIX + name: condition})

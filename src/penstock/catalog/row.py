@@ -1,4 +1,4 @@
-"""A fast path that makes a record batch of one row. Most of the cost of a small insert is the number of Arrow calls."""
+"""A fast path for record batches of one row. Most of the cost of a small insert is the number of Arrow calls."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _MISSING = object()
 
 
 class RowEncoder:
-    """Makes one-row batches of a schema. One call converts all columns, as the fields of a struct."""
+    """Builds one-row batches of a schema. One call converts all columns, as the fields of a struct."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._struct = pa.struct(list(schema))
         self._columns = [(f.name, converter(f.type)) for f in schema]
         self._names = frozenset(schema.names)
-        # `coerce` knows their types.
+        # Only `coerce` handles these types.
         self._declared = any(declared(f) for f in schema)
         self._not_null = [i for i, f in enumerate(schema) if not f.nullable]
 
     def encode(self, row: Mapping[str, Any], defaults: Mapping[str, object]) -> pa.RecordBatch | None:
-        """Returns the batch that `coerce` would make of the row. Returns None if the row is invalid or a name differs
+        """Returns the same batch as `coerce`. Returns None if the row is invalid or a name differs
         in case; `coerce` then converts it or raises the error.
         """
         if self._declared or not self._names.issuperset(row):

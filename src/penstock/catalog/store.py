@@ -19,13 +19,13 @@ from penstock.errors import fail
 class Catalog:
     """Thread-safe. A change is on disk when its call returns. If it cannot be written, the call raises PSK-7004 and changes nothing.
 
-    Besides the objects, it stores everything else that must survive a restart: `plans`, the signature of what produced a
-    query's stored state, by query id; `solo`, by the id of a query that has left a shared job or begins
-    again; `hosted`, the jobs that queries share, by the objects that they read; and `home`,
+    Besides the objects, it stores everything else that must survive a restart: `plans`, by query id, the signature of the plan that produced the
+    query's stored state; `solo`, by the id of a query that has left a shared job or
+    restarts; `hosted`, the shared jobs, by the objects that they read; and `home`,
     the folder of the database when it last ran. Change these within `edit`.
 
-    `expected`: the folder has a database, so a missing file is damage (PSK-6001) and not a new catalogue. Every write has a serial number, to which a
-    witness attests: an older file than the last is damage too.
+    `expected`: the folder has a database, so a missing file is damage (PSK-6001) and not a new catalogue. Every write has a serial number, which is also
+    recorded in a witness, so an older file than the last is damage too.
     """
 
     def __init__(self, path: Path, *, expected: bool = False) -> None:
@@ -97,7 +97,7 @@ class Catalog:
             return other
 
     def as_read_by(self, info: ObjectInfo) -> Catalog:
-        """The catalogue as a query sees it: read-only, and with its option `rules`, some names are those of other objects."""
+        """The catalogue as a query sees it, read-only: its option `rules` maps some names to other objects."""
         stands = json.loads(info.options.get("rules", "{}"))
         if not stands:
             return self

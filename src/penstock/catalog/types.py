@@ -1,7 +1,7 @@
 """Spark's types and their Arrow counterparts, without Spark.
 
 Each Spark type has one Arrow type everywhere outside the JVM: in the log, in the view store and for subscribers.
-`timestamp` is `timestamp[us, tz=UTC]`, `timestamp_ntz` is `timestamp[us]`. The types that Arrow does not have are in `declared`.
+`timestamp` is `timestamp[us, tz=UTC]`, `timestamp_ntz` is `timestamp[us]`. The types that Arrow lacks are in `declared`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.errors import PenstockError, fail
 __all__ = ["WEIGHT", "coerce", "schema_of", "stored_schema", "to_arrow"]
 
 WEIGHT = "__weight"
-"""The last column of a changelog: how many copies of the row are inserted or, if negative, retracted."""
+"""The last column of a changelog: the number of copies of the row that are inserted or, if negative, retracted."""
 
 _SIMPLE: dict[str, pa.DataType] = {
     "bigint": pa.int64(),
@@ -53,7 +53,7 @@ _INTERVALS = {
     for i, first in enumerate(fields)
     for last in fields[i:]
 }
-"""By the first and the last field. Arrow has no interval of months that Python can read, so that is the number of months."""
+"""By first and last field. Arrow has no month interval that Python can read, so a year-month interval is a number of months."""
 
 _WORD = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*")
 _ARGS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*")
@@ -61,7 +61,7 @@ _FIELD = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^:<>,\s`]+))\s*:?")
 _RANGE = re.compile(r"\s*([A-Za-z]+)(?:\s+[tT][oO]\s+([A-Za-z]+))?\s*")
 _MAX_PRECISION = 38
 MAX_TIME = 6
-"""The most digits of a second in a TIME."""
+"""The maximum number of fractional digits of a TIME."""
 
 
 class _Parser:

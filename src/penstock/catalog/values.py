@@ -1,4 +1,4 @@
-"""Arrow columns as Python values."""
+"""Converts Arrow columns to Python values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.catalog.variant import reader
 
 
 def values(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> list[Any]:
-    """The values of a column. A MAP is a dict, or a list of pairs if its keys cannot be those of a dict; a VARIANT is the value that it holds."""
+    """The values of a column. A MAP is a dict, or a list of pairs if its keys cannot be dict keys; a VARIANT is its decoded value."""
     try:
         found = column.to_pylist(maps_as_pydicts="strict")
     except (TypeError, KeyError):
@@ -22,7 +22,7 @@ def values(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> list[Any]:
 
 
 def frame(table: pa.Table) -> Any:
-    """A pandas frame, in which a column with variants has their values."""
+    """A pandas frame, with variants decoded."""
     made = table.to_pandas()
     for i, field in enumerate(table.schema):
         kind = declared(field)

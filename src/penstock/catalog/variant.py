@@ -1,6 +1,6 @@
-"""VARIANT: Spark's encoding (two byte strings) and the Python values that it stands for.
+"""VARIANT: converts between Spark's encoding (two byte strings) and Python values.
 
-`metadata` is a dictionary of the names of fields, `value` a tree whose objects refer to it. JSON null and NULL are both None in Python.
+`metadata` is a dictionary of field names, `value` a tree whose objects refer to it. JSON null and NULL are both None in Python.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _PRIMITIVE, _SHORT, _OBJECT, _ARRAY = range(4)
 _NULL, _TRUE, _FALSE, _INT1, _INT2, _INT4, _INT8, _DOUBLE, _DEC4, _DEC8, _DEC16, _DATE, _TS, _NTZ, _FLOAT, _BYTES, _STRING = range(17)  # fmt: skip
 _INTS = {_INT1: 1, _INT2: 2, _INT4: 4, _INT8: 8}
 _DECIMALS = {_DEC4: (4, 9), _DEC8: (8, 18), _DEC16: (16, 38)}
-"""Bytes and digits of decimals."""
+"""The bytes and digits of decimals."""
 _DEEPEST = 1000
 
 Convert = Callable[[Any], Any]
 
 
 def decoded(value: bytes, metadata: bytes) -> Any:
-    """The Python value of a variant. Raises ValueError if the bytes are none."""
+    """The Python value of a variant. Raises ValueError if the bytes are not a variant."""
     try:
         return _read(value, 0, _names(metadata), 0)
     except (IndexError, struct.error, OverflowError, UnicodeDecodeError) as why:
@@ -99,7 +99,7 @@ def _primitive(data: bytes, at: int, kind: int) -> Any:
 
 
 def json_text(value: Any) -> str:
-    """A value of a variant as Spark's `to_json` writes it."""
+    """The value of a variant, as written by Spark's `to_json`."""
     match value:
         case Mapping():
             return (
@@ -219,13 +219,13 @@ def _is_encoded(value: Any) -> bool:
 
 @lru_cache(maxsize=1024)
 def reader(spark_type: str) -> Convert | None:
-    """Replaces the variants in a value of a type, as Arrow gives it; None if the type has none."""
+    """Decodes the variants in an Arrow value of a type; None if the type has none."""
     return _within(spark_type, lambda v: None if v is None else decoded(v["value"], v["metadata"]))
 
 
 @lru_cache(maxsize=1024)
 def writer(spark_type: str) -> Convert | None:
-    """Encodes what stands for variants in a Python value of a type; None if the type has none. What is encoded already is left alone."""
+    """Encodes the variants in a Python value of a type, unless they already are; None if the type has none."""
     return _within(spark_type, lambda v: v if v is None or _is_encoded(v) else encoded(v))
 
 

@@ -204,7 +204,7 @@ class StreamingQuery:
         rows, and the output continues as one sequence. `submit` waits until the point of the switch is determined. A paused query is resumed. After an error the old version continues.
 
         The new version must read the same sources (PSK-1016). If either keeps state, the operators of the new one must be among those of the old one, over the same inputs
-        and with the same keys; aggregates may differ. Otherwise PSK-6018 says what is different, and `rebuild` allows it. State that
+        and with the same keys; aggregates may differ. Otherwise it raises PSK-6018, unless `rebuild` is set. State that
         the new version cannot take over is computed while the old one runs, from all submitted rows (PSK-5011 if they are no longer retained).
 
         If results can change, those of the new version replace those of the old one: the output has the difference or, if the columns differ, the retraction of all old rows

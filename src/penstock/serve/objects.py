@@ -83,7 +83,7 @@ class Objects:
             self.layouts[layout.id] = layout
 
     def drop(self, name_id: int, keep_files: bool) -> None:
-        """Removes an object, if it exists, and its files unless they are to be kept."""
+        """Removes an object, if it exists, and its files unless `keep_files`."""
         with self.lock:
             layout = self.layouts.pop(name_id, None)
             self.waiting.pop(name_id, None)

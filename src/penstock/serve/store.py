@@ -96,7 +96,7 @@ class ViewStore:
         self._write(lambda: self._objects.create(name_id, schema, keys, append_only))
 
     def drop(self, name_id: int, *, keep_files: bool = False) -> None:
-        """Removes an object, if it exists, and its files unless they are to be kept."""
+        """Removes an object, if it exists, and its files unless `keep_files`."""
         self._write(lambda: self._objects.drop(name_id, keep_files))
 
     def ids(self) -> list[int]:
@@ -238,7 +238,7 @@ class ViewStore:
             return self._duck.table(con, duckdb_sql)
 
     def lookup(self, name_id: int, keys: pa.Table) -> pa.Table:
-        """The rows whose key columns, those of `keys`, equal one of the rows of `keys` (NULL equals NULL)."""
+        """The rows that equal one of the rows of `keys` in its columns (NULL equals NULL)."""
         if keys.num_rows == 1:
             found = self._one(name_id, keys)
             if found is not None:

@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from penstock.spark.compile import Compiler
 
 _SUMMABLE = 28
-"""The digits of decimals of which ten billion can be summed in Spark's largest decimal."""
+"""The precision of decimals of which ten billion can be summed in Spark's largest decimal."""
 
 TOO_LARGE = "the sum does not fit into BIGINT"
 
 _FOR_EVER = 1 << 60
-"""How many milliseconds a session without a watermark stays open."""
+"""Milliseconds for which a session without a watermark stays open."""
 
 
 def aggregate(c: Compiler, n: p.Aggregate) -> DataFrame:
     df = c.node(n.child)
     if n.session is not None:
         return _session(c, n, df)
-    # Rows that wait for the watermark below may arrive or be retracted after their window would have closed; keep such a group.
+    # Rows that wait for the watermark below may arrive or be retracted after their window would have closed, so keep such a group.
     kept = n.outlived or (n.child.waits and not n.child.punctual)
     closes = n.window_end is not None and _timed(n, n.window_end) and not kept
     end = next((k for k in n.keys if k.name == n.window_end), None)
@@ -62,7 +62,7 @@ def _timed(n: p.Aggregate, name: str) -> bool:
 
 
 def _patience(n: p.Aggregate, time: p.Expr) -> int:
-    """How many milliseconds after its end a window closes. Operators below that wait have already waited for late rows."""
+    """Milliseconds between a window's end and its close. Operators below that wait for the watermark have already waited for late rows."""
     lag = next((t.lag_ms for t in n.child.times if t.column == time.column), 0)
     return lag if n.child.punctual else lag + n.lateness_ms
 
@@ -70,7 +70,7 @@ def _patience(n: p.Aggregate, time: p.Expr) -> int:
 def _all_native(df: DataFrame, n: p.Aggregate) -> bool:
     if not all(a.function.native and not a.recomputed and not a.distinct and not a.order for a in n.aggs):
         return False
-    # Of sums that can overflow, Spark can compute those of integers in two halves.
+    # Among sums that can overflow, Spark can compute those of integers in two halves.
     types = argument_types(df, n.aggs)
     return all(not overflows(a.func, t) or isinstance(t[0], LongType) for a, t in zip(n.aggs, types, strict=True))
 
@@ -90,7 +90,7 @@ def _is_late(df: DataFrame, end: str, patience_ms: int) -> Column:
 
 
 def _late_rows(c: Compiler, n: p.Aggregate) -> DataFrame:
-    """The input rows of the aggregate whose windows have all closed, as they were before windows were assigned."""
+    """The input rows of the aggregate whose windows have all closed, before window assignment."""
     below = n.child
     while not isinstance(below, p.WindowAssign):
         (below,) = below.children
@@ -121,8 +121,8 @@ def _native(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
     df, keys, calls = _computed(c, n, df, others, types)
     end_micros, kind = micros(df, end.expr.sql())
     beyond = (n.lateness_ms + int(jvm().EventTime.SHIFT)) * 1000
-    # Spark closes a group when the key with the watermark metadata is not after the watermark. A key that is a number, unlike the struct that `window` makes,
-    # lets Spark add up rows in its fast hash map.
+    # Spark closes a group when the key with the watermark metadata is not after the watermark. A numeric key, unlike the struct of `window`,
+    # lets Spark aggregate in its fast hash map.
     closing = F.timestamp_micros(end_micros + beyond)
     df = df.withColumn("__w", closing.alias("__w", metadata={"spark.watermarkDelayMs": 0}))
     grouped = df.groupBy(F.col("__w"), *(F.expr(e).alias(k.name) for k, e in zip(others, keys, strict=True)))
@@ -147,7 +147,7 @@ def _native(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
 def _computed(
     c: Compiler, n: p.Aggregate, df: DataFrame, keys: Sequence[p.Named], types: Sequence[Sequence[DataType]]
 ) -> tuple[DataFrame, list[str], list[_Call]]:
-    """The input of a native aggregate, with the keys and calls over it; if one of them can fail, they are computed as columns."""
+    """The input of a native aggregate, with the keys and calls over it; if one of them can fail, all are computed as columns."""
     calls = [
         _Call(a.func, arguments(a, t), a.filter.sql() if a.filter else None) for a, t in zip(n.aggs, types, strict=True)
     ]
@@ -228,7 +228,7 @@ def _typed_call(a: p.AggCall) -> str:
 def agg_specs(
     df: DataFrame, aggs: tuple[p.AggCall, ...], names: Mapping[str, str]
 ) -> tuple[list[Column], list[str], list[dict[str, Any]]]:
-    """The columns to compute before a kernel aggregate, their calls, and the specs of its functions."""
+    """The columns to compute before a kernel aggregate, the text of each column's call, and the specs of its functions."""
     if not aggs:
         return [], [], []
     results = df.agg(*(F.expr(_typed_call(a)).alias(f"t{i}") for i, a in enumerate(aggs))).schema
@@ -273,7 +273,7 @@ def agg_specs(
 
 
 def _recomputed(a: p.AggCall, i: int, names: Mapping[str, str]) -> tuple[list[Column], dict[str, Any]]:
-    """The columns and the spec of a call that Spark computes from all rows: constants are arguments of the call, everything else is a column."""
+    """The columns and the spec of a call that Spark recomputes from all rows: constants stay in the call, everything else becomes a column."""
     held = [j for j, x in enumerate(a.args) if x.refs] or [0]
     exprs = {f"__a{i}_{j}": a.args[j].sql() for j in held}
     given = [f"`__a{i}_{j}`" if j in held else x.sql() for j, x in enumerate(a.args)]
@@ -371,7 +371,7 @@ def _failing(
 
 
 def _with_presence(c: Compiler, df: DataFrame) -> DataFrame:
-    """An aggregate without keys has a row even over an empty input: a row of weight zero creates its group."""
+    """Adds a row of weight zero, which creates the group: an aggregate without keys has a row even over an empty input."""
     if "__weight" not in df.columns:
         df = df.withColumn("__weight", F.lit(1).cast("bigint"))
     nulls = [F.lit(None).cast(f.dataType).alias(f.name) for f in df.schema.fields if f.name != "__weight"]
@@ -424,7 +424,7 @@ def _session(c: Compiler, n: p.Aggregate, df: DataFrame) -> DataFrame:
 
 
 def extremes(c: Compiler, n: p.Extremes) -> DataFrame:
-    """An aggregate that returns the rows themselves."""
+    """Compiled as an aggregate that returns the rows themselves."""
     rows = p.AggCall(
         "__rows", (ROWS_AT_MIN if n.least else ROWS_AT_MAX).name, (*(p.col(x) for x in n.columns), n.value)
     )

@@ -109,9 +109,9 @@ def analytic(c: Compiler, n: p.Analytic) -> DataFrame:
 
 
 def _split(c: Compiler, w: p.WindowCall, source: DataFrame) -> tuple[list[str], list[object]]:
-    """The arguments that are values of the row, and those that are constants (an offset, a default, a count).
+    """Splits arguments into values of the row and constants (an offset, a default, a count).
 
-    A default that is not a plain constant of the type of its call is one more value of the row.
+    A default that is not a plain constant of the call's type becomes another value of the row.
     """
     function = ANALYTIC.get(w.func)
     cut = function.constants_from if function is not None else None
@@ -142,7 +142,7 @@ def _count(c: Compiler, w: p.WindowCall, e: p.Expr) -> object:
 
 
 def _fits(node: exp.Expr, kind: DataType) -> bool:
-    """Whether the kernel makes Spark's value of a literal."""
+    """Whether the kernel reads a literal as the same value as Spark."""
     inner = node.this if isinstance(node, exp.Neg) else node
     if isinstance(inner, exp.Null):
         return True
@@ -154,7 +154,7 @@ def _fits(node: exp.Expr, kind: DataType) -> bool:
         return isinstance(kind, StringType)
     if inner.is_int and kind.typeName() in _BITS:
         return int(inner.name) < 1 << (_BITS[kind.typeName()] - 1)
-    # As a number of Python it has 15 digits for certain.
+    # A Python float has at least 15 exact digits.
     exact = inner.name.replace(".", "", 1).isdigit() and len(inner.name) <= 15
     return exact and isinstance(kind, FractionalType if not inner.is_int else (FractionalType, StringType))
 

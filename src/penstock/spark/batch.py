@@ -37,11 +37,11 @@ _SLOW_RULES = (
 )
 """Optimizer rules whose time is cubic in the length of a chain of operators: a minute for 3,000 conditions."""
 _LARGE = 20_000
-"""The length of a statement, in characters, from which they are disabled."""
+"""The length of a statement, in characters, above which these rules are disabled."""
 
 
 class BatchReader:
-    """Runs batch SQL. Each call has its own Spark session, so that names never collide."""
+    """Runs batch SQL. Each call has its own Spark session, so names never collide."""
 
     def __init__(self, spark: SparkSession, *, programs: bool = False) -> None:
         """`programs`: functions that run programs or read files stay callable (the setting `security.allow_programs`)."""
@@ -61,7 +61,7 @@ class BatchReader:
                 "PSK-1015", f"{name} is a function of Spark that statements cannot call.", hint="Choose another name."
             )
         with translated():
-            # Spark would interpret type hints as those of its vectorized functions, and warn if they are not.
+            # Otherwise Spark would interpret type hints as those of a vectorized function, and warn if they are not.
             self._functions[name] = udf(function, returns, useArrow=False)
             functions.register(self._spark, name, function, returns)
 
@@ -95,7 +95,7 @@ class BatchReader:
             return interruptible(run, lambda: context.cancelJobsWithTag(tag))
 
     def schema(self, sql: str, tables: Mapping[str, Sequence[Column]], plan: Query | None = None) -> tuple[Column, ...]:
-        """The columns of a SELECT; nothing is executed."""
+        """The columns of a SELECT, without executing it."""
         with translated():
             session = self._session({n: schema_of(c).empty_table() for n, c in tables.items()})
             made = session.sql(sql) if plan is None else Once(session).frame(plan)
@@ -112,7 +112,7 @@ class BatchReader:
             StructType.fromDDL(", ".join(f"{quoted(c.name)} {without_lengths(c.type)}" for c in columns))
 
     def constants(self, given: Sequence[tuple[Column, exp.Expr]]) -> dict[str, object]:
-        """The values of constant expressions, each cast to the type of a column, by its name."""
+        """The values of constant expressions, each cast to the type of its column, by column name."""
         if not given:
             return {}
         for c, _ in given:
@@ -141,7 +141,7 @@ def _without_slow_rules(session: SparkSession) -> None:
 
 @contextmanager
 def _converting() -> Iterator[None]:
-    """Translates PySpark's errors for a value or type that Arrow or Python does not have."""
+    """Translates PySpark's errors for a value or type that Arrow or Python cannot represent."""
     try:
         yield
     except PySparkException:
@@ -151,7 +151,7 @@ def _converting() -> Iterator[None]:
 
 
 def arrow(df: DataFrame, folder: Path | None = None) -> pa.Table:
-    """A result with Spark's types as Penstock writes them: UTC timestamps in microseconds."""
+    """A result in Penstock's form of Spark's types: UTC timestamps in microseconds."""
     kinds = [f.dataType for f in df.schema.fields]
     table = taken(holdable(df), folder)
     columns = [restored(c, kind) for c, kind in zip(table.columns, kinds, strict=True)]

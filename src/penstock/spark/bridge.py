@@ -1,4 +1,4 @@
-"""The kernel as Python sees it: one running query with its clock and its outbox."""
+"""Python's side of the kernel: one running query with its clock and its outbox."""
 
 from __future__ import annotations
 
@@ -70,25 +70,25 @@ class Epoch:
     lsn: int
     batches: tuple[tuple[pa.RecordBatch, ...], ...]
     before: tuple[tuple[int, ...], ...]
-    """For each batch the watermark in force for its rows if they are behind it, otherwise `NO_WATERMARK`."""
+    """For each batch, the watermark in force for its rows if they are behind it, otherwise `NO_WATERMARK`."""
     files: tuple[Path, ...]
     after: int = 0
-    """The epoch has read the commits after this one, up to `lsn`."""
+    """The LSN after which the epoch has read, up to `lsn`."""
     beat: int = 0
-    """Tells epochs apart that reach equally far."""
+    """Distinguishes epochs that reach the same LSN."""
     objects: tuple[int, ...] | None = None
-    """In a shared job whose members change: the objects of the outputs."""
+    """In a shared job: the objects of the outputs."""
     slots: tuple[int, ...] | None = None
-    """In such a job: the slots of the members that the outputs are of, negated for the late rows of a member. Unlike its object, that of a slot is always of one version of a query."""
+    """In a shared job: the slots of the outputs' members, negated for late rows. Unlike an object, a slot always belongs to one version of a query."""
     ms: float = -1.0
-    """How long it has taken to compute; -1 of an epoch that is repeated."""
+    """Milliseconds from the choice of its input to its delivery; -1 for a replayed epoch."""
     errors: tuple[pa.Table | None, ...] = ()
     """Changes of the errors (`ERROR_SCHEMA`) of each query of the job, not consolidated; None if there are none."""
     late: Mapping[int, int] = field(default_factory=dict)
-    """In a shared job: how many rows were late, by the slots of its members."""
+    """In a shared job: the number of late rows, by slot."""
 
     def of(self, *own: int) -> Epoch:
-        """The outputs of one member of a shared job as an epoch of its own. Its errors are those of the first."""
+        """The outputs of one member of a shared job as a separate epoch, with the errors of the first."""
         batches, before = (tuple(some[i] for i in own) for some in (self.batches, self.before))
         return replace(self, batches=batches, before=before, errors=(self.errors[own[0]],))
 
@@ -106,7 +106,7 @@ class Seed:
 
 
 class KernelJob:
-    """A job in Spark. `start` runs it; `take` returns finished epochs, each of which must be acknowledged."""
+    """A job in Spark. `start` runs it; `take` returns finished epochs, which must each be acknowledged."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class KernelJob:
         self._query: StreamingQuery | None = None
 
     def _spec(self) -> dict[str, object]:
-        """What the clock is told of the compiled job."""
+        """The clock's specification of the compiled job."""
         compiled = self._compiled
         return {
             "objects": compiled.objects,
@@ -170,13 +170,13 @@ class KernelJob:
         }
 
     def _ttl_ms(self) -> int:
-        """The longest time that rows are kept, if rows expire by the wall clock."""
+        """The longest time for which rows are kept, if rows expire by the wall clock."""
         nodes = [o.node for o in self._compiled.operators]
         return max((n.ttl_ms for n in nodes if isinstance(n, Join) and n.ttl_ms), default=0)
 
     def start(self) -> None:
         options = {
-            # Repeated parts of a plan are shared already.
+            # Repeated parts of a plan are already shared.
             "spark.sql.exchange.reuse": "false",
             "spark.sql.streaming.noDataMicroBatches.enabled": str(not self._ttl_ms()).lower(),
             "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": str(
@@ -186,7 +186,7 @@ class KernelJob:
         if not self._codegen:
             options |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
         if self._compiled.passed is not None:
-            # Its epochs are timed, all of them.
+            # All of its epochs are timed.
             options["spark.sql.streaming.numRecentProgressUpdates"] = str(_TIMED_EPOCHS)
         with translated():
             last = self._last_offset()
@@ -229,19 +229,19 @@ class KernelJob:
         return None if packet is None else self._unpack(packet)
 
     def _attest(self, recorded: int) -> None:
-        """Spark's files do not say what the log must have beside them."""
+        """Records the LSN that the log must have reached, because Spark's files do not say it."""
         Witness.write(recorded_file(self._folder), recorded)
 
     def _unpack(self, packet: bytes) -> Epoch:
         return self._epoch(packet, dict(enumerate(self._schemas)))
 
     def _epoch(self, packet: bytes, schemas: dict[int, pa.Schema], objects: Mapping[int, int] | None = None) -> Epoch:
-        """An epoch with one output for each schema; `objects` of a shared job: what its outputs maintain, each of which has errors of its own."""
+        """Unpacks an epoch with one output per schema. `objects`, in a shared job: those of the outputs, each of which has its own errors."""
         (length,) = struct.unpack_from(">i", packet)
         head: dict[str, Any] = json.loads(packet[4 : 4 + length])
         body = pa.py_buffer(packet)
         if objects is not None:
-            # Members that have not begun have no part in it.
+            # Members that have not started are not in this epoch.
             schemas = {slot: schema for slot, schema in schemas.items() if abs(slot) <= head["roster"]}
             objects = {slot: objects[slot] for slot in schemas}
         outputs: dict[int, list[pa.RecordBatch]] = {o: [] for o in schemas}
@@ -256,7 +256,7 @@ class KernelJob:
                 data, base = body, 4 + length + part["at"]
             schema = schemas.get(part["output"])
             if schema is None:
-                continue  # Of a member that has left.
+                continue  # Its member has left.
             for offset, size, _ in part["messages"]:
                 outputs[part["output"]].append(pa.ipc.read_record_batch(data.slice(base + offset, size), schema))
                 before[part["output"]].append(part["before"])
@@ -298,7 +298,7 @@ class KernelJob:
         return interruptible(lambda: bool(self._clock.awaitSettled(lsn, timeout_ms)))
 
     def hold(self, lsn: int | None) -> None:
-        """No epoch that begins from now on reads anything after this LSN; None: they read everything again."""
+        """Stops later epochs from reading beyond this LSN; None removes the limit."""
         with releasing():
             self._clock.hold(-1 if lsn is None else lsn)
 
@@ -307,7 +307,7 @@ class KernelJob:
         return int(self._clock.durableLsn())
 
     def durable(self, reached: Reached) -> None:
-        """The job will not go on from before this position: a checkpoint of it is on disk."""
+        """Notes that a checkpoint of this position is on disk, so the job will not resume from an earlier one."""
         with releasing():
             self._clock.durable(reached.lsn, reached.roster)
 
@@ -332,11 +332,11 @@ class KernelJob:
         return translate(failure) if failure is not None else None
 
     def rows_passed(self) -> int:
-        """Rows that have passed the stateless parts below all operators since the start, if they are counted."""
+        """Rows that have passed the stateless parts below all operators since the start; 0 if they are not counted."""
         return int(self._compiled.passed.value()) if self._compiled.passed is not None else 0
 
     def durations(self) -> dict[int, int]:
-        """How long recent epochs took, in milliseconds, by batch id."""
+        """The durations of recent epochs, in milliseconds, by batch id."""
         recent = self._query.recentProgress if self._query is not None else []
         return {int(p["batchId"]): int(p["durationMs"].get("triggerExecution", 0)) for p in map(_plain, recent)}
 
@@ -366,7 +366,7 @@ class KernelJob:
         return json.loads(last.json) if last is not None else {}
 
     def limit(self, rows: int) -> None:
-        """From its next epoch on, an epoch reads whole commits until it has this many rows."""
+        """Limits the rows of later epochs; each reads whole commits, at least one."""
         self._clock.limit(rows)
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
 """Interruptible JVM calls.
 
-An unread reply desynchronises that thread's connection. Calls that take time run on threads of their own; the caller waits for them
-in Python, where Ctrl-C and the death of the JVM reach it.
+An unread reply desynchronises that thread's connection. Slow calls run on separate threads; the caller waits for them
+in Python, where Ctrl-C and the death of the JVM can interrupt it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOOK_S = 0.2
 
 
 class _Threads:
-    """A pool with as many threads as concurrent calls. A call that never returns does not prevent the process from exiting."""
+    """A pool that grows to the number of concurrent calls. A call that never returns does not keep the process from exiting."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
@@ -76,18 +76,18 @@ def interruptible(call: Callable[[], T], abandon: Callable[[], object] | None = 
     try:
         _threads.submit(answer, call)
         while not answer.done():
-            # Bounded: a signal that arrives just before a thread begins to wait does not wake it.
+            # Bounded, because a signal that arrives just before a thread starts to wait does not wake it.
             wait((answer,), timeout=_LOOK_S)
         return answer.result()
     except BaseException:
-        # A call that has not begun is cancelled.
+        # A call that has not started is cancelled.
         if not answer.cancel() and abandon is not None and not answer.done():
             _threads.submit(Future(), lambda: _until_done(answer, abandon))
         raise
 
 
 def _until_done(answer: Future[Any], abandon: Callable[[], object]) -> None:
-    """Repeats `abandon`, because the work to abandon may not have begun yet."""
+    """Repeats `abandon`, because the work to abandon may not have started yet."""
     while not answer.done():
         abandon()
         wait((answer,), timeout=_LOOK_S)

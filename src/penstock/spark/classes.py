@@ -1,6 +1,6 @@
 """An archive of loaded classes, reused by later processes.
 
-Most of the cost of Spark's start and first query is loading some ten thousand classes from jars. The JVM can write the classes
+Most of the cost of Spark's start and first query is loading about ten thousand classes from jars. The JVM can write the classes
 it has loaded to an archive and map them, parsed and verified, at the next start. The archive is in the user's cache folder, under a
 name that identifies the Java version and the jars; the JVM checks it too and ignores one that does not match.
 """
@@ -23,7 +23,7 @@ import pyspark
 _logger = logging.getLogger(__name__)
 
 _KEPT_S = 30 * 24 * 3600
-"""Archives unused for this long belong to versions that are gone."""
+"""Archives unused for this long are assumed to be of versions no longer installed."""
 
 
 class ClassArchive:
@@ -60,19 +60,19 @@ class ClassArchive:
                 whole.replace(self.path)
             _remove_old(self.path.parent)
         except Exception:
-            # The next process records again; until then it starts as slowly as without an archive.
+            # The next process tries again, and starts as slowly as without an archive.
             _logger.debug("no class archive was written", exc_info=True)
 
 
 def cache_folder() -> Path:
-    """Where files are that only make later processes start faster."""
+    """The folder for files that only speed up the start of later processes."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "penstock"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
 
 
 def java() -> list[str]:
-    """What identifies the Java that Spark will start with."""
+    """Identifies the Java version that Spark will start with."""
     home = os.environ.get("JAVA_HOME")
     program = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
     with contextlib.suppress(OSError):

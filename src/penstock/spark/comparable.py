@@ -1,4 +1,4 @@
-"""Refuses to compare values that Spark does not compare: VARIANT, intervals of months and days at once and, but for GROUP BY, maps.
+"""Refuses to compare values that Spark does not compare: VARIANT, mixed intervals of months and days and, except for GROUP BY, maps.
 
 The kernel finds rows by their bytes, so it would accept any type as a key, and it does not know the rules of a collation.
 """
@@ -38,7 +38,7 @@ def check_types(what: str, kinds: Iterable[DataType]) -> None:
 
 
 def check_collated(what: str, kinds: Iterable[DataType]) -> None:
-    """Raises PSK-2011 for texts that are compared by other rules than their bytes."""
+    """Raises PSK-2011 for strings that are not compared by their bytes."""
     for kind in kinds:
         if _is_collated(kind):
             raise fail(

@@ -1,8 +1,8 @@
 """Options of the JVM's compilers.
 
-Half of the CPU time until the first result of a new process is spent in the optimizing compiler, most of it on code that runs while queries are
-parsed, analysed and loaded, and seldom afterwards. Such code is left to the fast compiler, and other code is optimized a little later: code that rows
-go through exceeds any limit within its first tenths of a second.
+The optimizing compiler uses half of the CPU time until the first result of a new process, most of it on code that runs while queries are
+parsed, analysed and loaded, and seldom afterwards. Such code is left to the fast compiler, and other code is optimized a little later: code on the path of
+rows exceeds any threshold within tenths of a second.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _PREPARATION = (
     "jdk/internal/reflect/",
     "sun/util/locale/",
 )
-"""What the names of classes begin with that prepare queries."""
+"""Name prefixes of classes that prepare queries."""
 
 _TASKS = ("java/io/Object",)
-"""The same for Java's serialization, in which tasks travel. It takes the optimizing compiler seconds, and the epochs of small commits then take as long as before."""
+"""The same for Java's serialization of tasks, which takes the optimizing compiler seconds without making the epochs of small commits faster."""
 
 _THRESHOLDS = {
     "Tier4InvocationThreshold": 15_000,
     "Tier4MinInvocationThreshold": 1_800,
     "Tier4CompileThreshold": 45_000,
     "Tier4BackEdgeThreshold": 120_000,
-    # While the optimizing compiler is busy, code is compiled without the counters that it would need.
+    # While the optimizing compiler is busy, compile code without the profiling that it would need.
     "Tier3DelayOn": 1,
 }
-"""Three times the JVM's own."""
+"""Three times the JVM's defaults."""
 
 
 def write_directives(folder: Path) -> None:

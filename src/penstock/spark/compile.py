@@ -38,7 +38,7 @@ from penstock.spark.typetext import type_text
 from penstock.spark.windows import compared_micros
 
 UNIT_OBJECT = 0
-"""The object that always holds exactly one row: the input of constant rows and global aggregates."""
+"""The built-in object with exactly one row: the input of constant rows and global aggregates."""
 
 
 def unit_schema() -> StructType:
@@ -77,18 +77,18 @@ class Compiled:
     """
 
     frame: Any
-    """A DataFrame; None for a job that Spark does not plan."""
+    """A DataFrame; None for a job that is not planned by Spark."""
     outputs: list[Output]
     slots: list[list[int]]
     befores: list[int]
-    """For each output the column with the watermark in force for a row behind it (NULL for other rows); -1: none."""
+    """For each output, the column with the watermark in force for a row behind it (NULL for other rows); -1: none."""
     objects: list[int]
     timed: list[Timed]
     times: tuple[p.TimeAttr, ...]
     event_time: bool
     operators: list[Operator] = field(default_factory=list)
     late_rows: Any = None
-    """The accumulator of late rows, where rows can be late."""
+    """The accumulator of late rows, if rows can be late."""
     root: p.Node | None = None
     """The compiled plan of a single query, with the nodes that its operators refer to."""
     guarded: list[p.Node] = field(default_factory=list)
@@ -96,13 +96,13 @@ class Compiled:
     passed: Any = None
     """The accumulator of rows that have passed the stateless parts below all operators, if they are counted."""
     errors: Any = None
-    """The kernel's channel of the rows that fail, where one can; a member of a shared job has none of its own."""
+    """The kernel's channel for rows that fail, if any can; a member of a shared job has none of its own."""
     replicas: tuple[p.Node, ...] = ()
-    """The lookup joins whose table is replicated to where their rows are."""
+    """The lookup joins whose table is replicated to the rows."""
 
     @property
     def fallible(self) -> bool:
-        """Whether a row can fail: `Epoch.errors` tells of those that do."""
+        """Whether a row can fail; `Epoch.errors` reports those that do."""
         return bool(self.guarded)
 
 
@@ -134,17 +134,17 @@ class Compiler:
         self.carries_late = False
         self.late_rows: Any = None
         self.counted = counted
-        """Rows are counted that come out of the stateless parts of the plan below its operators."""
+        """Whether to count the rows that leave the stateless parts of the plan below its operators."""
         self.passed: Any = None
         self.stateful = 0
         self.operators: list[Operator] = []
         self.exact_state = exact_state
-        """Every operator must be one whose state is counted byte for byte."""
+        """Whether every operator must be one whose state is counted exactly, in bytes."""
         self.hosted = hosted
-        """The query is compiled as a member of a shared job: its keyed operator is a description of one."""
+        """Whether the query is compiled as a member of a shared job, where a keyed operator becomes a description."""
         self.guards = Guards(spark, lambda: self._nodes[-1], hosted=hosted)
         self.replicas: list[p.Node] = []
-        """Lookup joins whose table is replicated to where their rows are."""
+        """Lookup joins whose table is replicated to the rows."""
         self._nodes: list[p.Node] = []
         self._places: dict[int, int] = {}
         self._parts: dict[int, Any] = {}
@@ -155,7 +155,7 @@ class Compiler:
             return self._compile(query)
 
     def activate(self) -> None:
-        """Spark asks the active session of the thread, not that of the frame, which types are enabled."""
+        """Activates the session: Spark takes the enabled types from the thread's active session, not from the frame's."""
         session = self.spark._jvm
         assert session is not None
         session.SparkSession.setActiveSession(self.spark._jsparkSession)
@@ -179,7 +179,7 @@ class Compiler:
         known = root.column_types
         types = [_declared(f.dataType, known.get(c)) for f, c in zip(frame.schema.fields, root.columns, strict=False)]
         columns = tuple(Column(n, t) for n, t in zip(query.names, types, strict=False))
-        # In a shared job the rows of an epoch and the time that it moves reach an operator above others one after the other.
+        # In a shared job an operator above others processes the rows of an epoch and the advance of its watermark separately.
         twice = self.hosted and self.event_time and self.stateful > 1
         outputs = [Output(columns, root.changelog, _consolidated(root) and not twice)]
         slots, befores = [list(range(len(select)))], [len(select) if before else -1]
@@ -215,7 +215,7 @@ class Compiler:
         )
 
     def _relative(self, root: p.Node) -> p.Node:
-        """The plan with its lags relative to the job's own watermark, which follows each object as far behind as its rows may be."""
+        """The plan with lags relative to the job's own watermark, which follows each object with the largest lag of its rows."""
         for n in root.walk():
             if isinstance(n, p.Scan) and n.time_attrs:
                 lags = [t.lag_ms for t in n.time_attrs]
@@ -230,7 +230,7 @@ class Compiler:
         return transform(root, absorbed)
 
     def _share_late(self, root: p.Node) -> None:
-        """Late rows read the input of their windows a second time; shares its stateful parts."""
+        """Shares the stateful parts of the windows' input, which late rows read a second time."""
         for n in root.walk():
             if isinstance(n, p.Aggregate) and n.late_to is not None and n.session is None:
                 below = next(b for b in n.child.walk() if isinstance(b, p.WindowAssign)).child
@@ -311,7 +311,7 @@ class Compiler:
     def _load(self, schema: StructType, object_id: int, count: int) -> DataFrame:
         scan = len(self._scans)
         self._scans.append(object_id)
-        # A shared job moves time itself.
+        # A shared job advances time itself.
         moves_time = self.event_time and not self.hosted
         if moves_time:
             schema = schema.add("__wm", TimestampType()).add("__hb", BooleanType())
@@ -333,7 +333,7 @@ class Compiler:
         if not moves_time:
             return df
         jvm().WatermarkExec.plan(self.spark._jsparkSession)
-        # Non-deterministic on purpose: the optimizer must not push filters below the watermark, where they would drop heartbeats.
+        # Deliberately non-deterministic: the optimizer must not push filters below the watermark, where they would drop heartbeats.
         beat = F.expr("CASE WHEN __hb THEN spark_partition_id() < 0 ELSE true END")
         return df.withWatermark("__wm", "0 seconds").where(beat).drop("__wm", "__hb")
 
@@ -370,7 +370,7 @@ class Compiler:
             columns = ", ".join(f"`{c}`" for c in n.outputs)
             kept = ", ".join(f"`{c}`" for c in [*n.child.columns, *n.outputs, *self.hidden(df)])
             if n.generator.node.name.lower() == "variant_explode":
-                # Spark has it as a table function only, and forgets the LEFT of LEFT JOIN LATERAL with a generator.
+                # Spark has it only as a table function, and ignores the LEFT of LEFT JOIN LATERAL with a generator.
                 call = name.replace("(", "_outer(", 1) if n.outer else name
                 return self.spark.sql(f"SELECT {kept} FROM `{view}` JOIN LATERAL {call} AS __g({columns})")
             return self.spark.sql(f"SELECT {kept} FROM `{view}` LATERAL VIEW {outer}{name} __g AS {columns}")
@@ -450,11 +450,11 @@ class Compiler:
         return df
 
     def typed(self, df: DataFrame) -> DataFrame:
-        """An empty batch frame with the same columns, to get types from Spark for operations that streams do not support natively."""
+        """An empty batch frame with the same columns, to get types from Spark for operations that streams do not support."""
         return self.spark.createDataFrame([], df.schema)
 
     def counts_late(self, rows: SparkColumn) -> SparkColumn:
-        """True; wherever it is evaluated, so many rows are counted as late."""
+        """A condition that is true, and counts `rows` as late where it is evaluated."""
         if self.hosted:
             return JavaColumn(jvm().LateRow.of(rows._jc))
         name = "penstock_late_" + self.job.replace("-", "_")
@@ -467,20 +467,20 @@ class Compiler:
 
 
 def _declared(kind: DataType, known: str | None) -> str:
-    """The type of an output column; a string that is passed on from an object keeps its length."""
+    """The type of an output column; a string that is passed through from an object keeps its declared length."""
     found = type_text(kind)
     return known if known is not None and without_lengths(known) == found else found
 
 
 def _plain_above_sessions(root: p.Node) -> bool:
-    """True if the late rows of a session can pass with its results through all nodes above."""
+    """True if the late rows of a session can pass through all nodes above together with its results."""
     while isinstance(root, p.Filter | p.Project):
         root = root.child
     return isinstance(root, p.Aggregate) and root.session is not None
 
 
 def _before(made: DataFrame, root: p.Node) -> list[SparkColumn]:
-    """The watermark in force for a row of an append-only output that has a time behind it."""
+    """The watermark in force for a row of an append-only output with a time behind it."""
     if root.changelog or "__pwm" not in made.columns or not root.times:
         return []
     return [behind(made, {f"`{t.column}`": t.lag_ms for t in root.times})]

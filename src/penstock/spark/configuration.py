@@ -30,7 +30,7 @@ appender.stderr.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex
 
 
 RECURSION_STEPS = 1_000
-"""How deep the recursion of a one-shot SELECT may be; a view is allowed more."""
+"""The maximum depth of recursion in a one-shot SELECT; a view is allowed more."""
 
 
 class Master(Enum):
@@ -66,7 +66,7 @@ _JOINED = {
     "spark.extraListeners": ",",
     "spark.sql.extensions": ",",
 }
-"""Lists that a database's own setting is appended to."""
+"""List settings to which a database's own value is appended."""
 
 _HEAP_UNITS = {"k": 10, "m": 20, "g": 30, "t": 40}
 
@@ -100,7 +100,7 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         "spark.app.name": "penstock",
         "spark.master": settings.spark.master,
         "spark.driver.memory": settings.spark.heap,
-        # The most that one query may collect in the driver, which also plans and serves all others.
+        # The maximum that one query may collect in the driver, which also plans and serves all others.
         "spark.driver.maxResultSize": f"{_heap_bytes(settings.spark.heap) // 4}b",
         "spark.driver.extraClassPath": str(kernel_jar()),
         "spark.driver.defaultJavaOptions": (
@@ -111,17 +111,17 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Spark's history of completed work, for a UI that nobody sees.
+        # Limits Spark's history of completed work, for a UI that is not served.
         "spark.ui.retainedJobs": "50",
         "spark.ui.retainedStages": "50",
         "spark.ui.retainedTasks": "200",
         "spark.sql.ui.retainedExecutions": "10",
         "spark.sql.ui.explainMode": "simple",
-        # PySpark would tell the JVM the line of code of every expression that is made: half of the calls of a CREATE VIEW.
+        # Otherwise PySpark sends the JVM the line of code of every expression, which is half of the calls of a CREATE VIEW.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.timeType.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
-        # The steps of a recursive SELECT. Each is a job of Spark's, so that one without end should not go on for long.
+        # The maximum number of steps of a recursive SELECT. Each is a Spark job, so an endless recursion should fail soon.
         "spark.sql.cteRecursionLevelLimit": str(RECURSION_STEPS),
         "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),
         "spark.sql.adaptive.enabled": "false",
@@ -144,7 +144,7 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
         streaming + "stateStore.rocksdb.maxMemoryUsageMB": "512",
         streaming + "stateStore.rocksdb.trackTotalNumberOfRows": "false",
         streaming + "stateStore.checkpointFormatVersion": "2",
-        # A change log has room for the names of some 860 versions since the last snapshot, which upkeep writes.
+        # A change log has room for the names of about 860 versions since the last snapshot, which maintenance writes.
         streaming + "stateStore.maintenanceInterval": "10s",
         streaming + "checkpointFileManagerClass": CHECKPOINT_FILES,
         streaming + "checkpoint.fileChecksum.enabled": "false",
@@ -157,7 +157,7 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
     }
     if master is Master.LOCAL:
         conf["spark.locality.wait"] = "0"
-        # The only executor is the driver's own process. Spark would take it for lost after two minutes without a heartbeat, as when a laptop sleeps, and exit some ten minutes later.
+        # The only executor is the driver's own process. Spark would consider it lost after two minutes without a heartbeat, as when a laptop sleeps, and exit some ten minutes later.
         conf["spark.storage.blockManagerHeartbeatTimeoutMs"] = "365d"
         conf["spark.executor.heartbeat.maxFailures"] = str(2**31 - 1)
     else:
@@ -181,7 +181,7 @@ def spark_conf(settings: Settings, scratch: Path, classes: str = "") -> dict[str
 def environment(settings: Settings, scratch: Path) -> dict[str, str]:
     """The environment variables that the JVM needs besides those of this process."""
     master = Master.of(settings.spark.master)
-    # Spark starts a small JVM to build the command line of the real one.
+    # These options are for the small JVM that builds the command line of the real one.
     out = {"SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "PYSPARK_PYTHON": sys.executable}
     out = {key: os.environ.get(key, value) for key, value in out.items()}
     if master.here:

@@ -27,7 +27,7 @@ _ASKED_OFTEN = (
     "org.apache.spark.sql.classic.SparkSession$",
     "org.apache.spark.sql.functions",
 )
-"""Names that PySpark resolves in the JVM at every call. The JVM searches all jars for a class of that name; this caches the result."""
+"""Names that PySpark resolves in the JVM at every call, for which the JVM searches all jars; the result is cached."""
 
 
 def check_free() -> None:
@@ -42,12 +42,12 @@ def check_free() -> None:
 
 def open_context(gateway: Gateway) -> SparkSession:
     """Creates the Spark context of a JVM, and a session in it."""
-    # PySpark prints each query error as JSON on the terminal; we report it ourselves.
+    # PySpark would print each query error as JSON on the terminal; Penstock reports it itself.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    # A stopped context of the program may have left its gateway.
+    # The program's own stopped context may have left its gateway.
     _use(gateway)
     with _own_interrupts():
         context = SparkContext(gateway=gateway)

@@ -18,7 +18,7 @@ def register(spark: SparkSession, name: str, function: Callable[..., object], re
     """Makes a function callable in the SQL of a session. An exception becomes the error of its row."""
     kind = _parse_datatype_string(returns)
     pair = StructType().add(_VALUE, kind).add(_ERROR, StringType())
-    # Spark would interpret type hints as those of its vectorized functions, and warn if they are not.
+    # Otherwise Spark would interpret type hints as those of a vectorized function, and warn if they are not.
     spark.udf.register(name, udf(_attempted(function, kind), pair, useArrow=False))
     jvm().PythonFunctions.unwrap(spark._jsparkSession, name)
 

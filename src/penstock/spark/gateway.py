@@ -48,9 +48,9 @@ _LOOK_S = 0.02
 
 
 class _Prompt(io.RawIOBase):
-    """Reads from a connection, and acknowledges what it has read at once.
+    """Reads from a connection, and sends TCP acknowledgements immediately.
 
-    The JVM sends a reply of more than 8 KiB in pieces, and its system holds the last one back until the others are acknowledged, for which this system would wait 40 ms.
+    The JVM sends a reply of more than 8 KiB in pieces. Its kernel delays the last piece until the others are acknowledged, and ours would delay the acknowledgement by 40 ms.
     """
 
     def __init__(self, connection: socket.socket, raw: io.RawIOBase) -> None:
@@ -103,7 +103,7 @@ class _Client(JavaClient):  # type: ignore[misc]
                     raise
                 retry = False
             except BaseException:
-                # Ctrl-C: the unread reply would be taken for that of the next call.
+                # Ctrl-C: the next call would take the unread reply for its own.
                 if connection is not None:
                     connection.close()
                 raise
@@ -158,7 +158,7 @@ class Gateway(ClientServer):  # type: ignore[misc]
 
 
 def prepare_launch(conf: Mapping[str, str], scratch: Scratch, environment: Mapping[str, str], remember: bool) -> Launch:
-    """How Spark's JVM is started. Its settings are passed in a file that only this user can read: some are secrets, and anyone can list processes."""
+    """The command that starts Spark's JVM. Settings are passed in a file that only this user can read, because some are secrets and anyone can list processes."""
     properties = scratch.path / _PROPERTIES
     properties.touch(mode=0o600)
     properties.write_text("".join(f"{_escaped(k, True)}={_escaped(v)}\n" for k, v in conf.items()))

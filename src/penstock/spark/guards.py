@@ -1,6 +1,6 @@
 """Projections and filters in which a row may fail: a failing row is dropped and reported in the job's errors.
 
-The kernel decides on Spark's resolved expressions whether a row can fail at all; if not, the frame is the plain one.
+The kernel decides, from Spark's resolved expressions, whether a row can fail at all; if not, the plan is Spark's own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.spark.session import jvm
 
 
 class Guards:
-    """The guarded nodes of a query. `current` says which of its nodes is being compiled. A query that is compiled
+    """The guarded nodes of a query. `current` returns the node that is being compiled. A query that is compiled
     as a member of a shared job (`hosted`) has no channel of its own.
     """
 
@@ -39,7 +39,7 @@ class Guards:
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """Rows that fail here are dropped without an error: the same expressions are evaluated elsewhere."""
+        """Within the block, failing rows are dropped without an error, because the same expressions are also evaluated elsewhere."""
         before, self._silent = self._silent, True
         try:
             yield
@@ -54,8 +54,8 @@ class Guards:
         exprs: Sequence[p.Expr | str | None],
         names: Mapping[str, str] | None = None,
     ) -> DataFrame:
-        """Columns of a frame. `exprs` are their expressions; None for those that cannot fail. `names` are the user-visible names of
-        the frame's columns; without them the frame is that of the node's child.
+        """Selects columns of a frame. `exprs` are their expressions; None for those that cannot fail. `names` are the user-visible names of
+        the frame's columns; without them the frame is the one of the node's child.
         """
         if all(e is None for e in exprs):
             return df.select(*columns)
@@ -82,7 +82,7 @@ class Guards:
         return bool(jvm().Attempts.guards(df._jdf))
 
     def spec(self, names: Mapping[str, str]) -> dict[str, object]:
-        """The spec of the channel for a kernel operator in which rows with columns of these names can fail."""
+        """The channel's spec for a kernel operator in which rows with these columns can fail."""
         self._note()
         return self._spec(names)
 

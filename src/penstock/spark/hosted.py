@@ -1,7 +1,7 @@
 """Queries as members of one job.
 
-Such a job has no plan: the kernel's `HostRun` hands each row to the members that read it, and one operator keeps the state of all. So members come and go while
-it runs, and an epoch costs the same whether there is one or a hundred. Queries without state share jobs of their own, which need not wait for state.
+Such a job has no plan: the kernel's `HostRun` passes each row to the members that read it, and keeps their state together. So members come and go while
+it runs, and the overhead of an epoch is the same for one or a hundred. Queries without state share separate jobs, which need not wait for state.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _KEYED = (
     p.TemporalJoin,
     p.ProbeJoin,
 )
-"""Nodes whose operator can be one of a shared job."""
+"""Nodes whose operator a shared job supports."""
 
 _BESIDE = (p.Scan, p.Filter, p.Project, p.Generate, p.Union, p.WindowAssign)
-"""Nodes without state that a query of a shared job can have."""
+"""Stateless nodes that a query in a shared job can have."""
 
 
 @dataclass(frozen=True)
 class Membership:
-    """What a shared job needs of a query: its code in the kernel, what its rows look like (the kernel's `PackedOutput`), the objects that it reads, those whose watermarks it follows, and how many
-    operators it has.
+    """A query's data for a shared job: its code in the kernel, the layout of its rows (the kernel's `PackedOutput`), the objects that it reads, those whose watermarks it follows, and the number
+    of its operators.
     """
 
     member: Any
@@ -60,11 +60,11 @@ class Membership:
     timed: tuple[Timed, ...] = ()
     operators: int = 1
     tables: tuple[int, ...] = ()
-    """Lookup tables of which it has replicas."""
+    """Lookup tables that it reads from replicas."""
 
 
 def unfit(query: p.Query) -> str | None:
-    """Why a query cannot share a job, as far as its plan tells; None if it may."""
+    """Why a query cannot share a job, judging by its plan; None if it may."""
     lookups = [n for n in query.root.walk() if isinstance(n, p.LookupJoin)]
     why = next((w for w in map(_unreplicated, lookups) if w), None)
     if why:
@@ -84,7 +84,7 @@ def unfit(query: p.Query) -> str | None:
 
 
 def _unreplicated(node: p.LookupJoin) -> str | None:
-    """Why the table of a lookup join cannot be replicated to where the rows are; None if it can."""
+    """Why the table of a lookup join cannot be replicated to the rows; None if it can."""
     if node.on_demand:
         return "rows of its lookup table are fetched on demand"
     if node.left.changelog:
@@ -95,7 +95,7 @@ def _unreplicated(node: p.LookupJoin) -> str | None:
 
 
 def membership(compiled: Compiled) -> Membership | str:
-    """A query that was compiled for a shared job as a member of one, or why it cannot be one."""
+    """The membership of a query that was compiled for a shared job, or why it cannot be a member."""
     try:
         member = jvm().Member.of(compiled.frame._jdf)
     except Py4JJavaError as error:
@@ -126,14 +126,14 @@ def compile_host(spark: SparkSession, infos: Sequence[ObjectInfo], timed: Sequen
 
 @dataclass(frozen=True)
 class HostPlan:
-    """What a shared job is, whoever its members are."""
+    """The parts of a shared job that do not depend on its members."""
 
     scans: Mapping[int, StructType]
     """The objects that it reads, with their columns, `__pwm`, `__lsn`, and `__to`, which says who reads a row."""
     timed: tuple[Timed, ...]
     errors: Any
     sizes: Any
-    """The counters of what the members keep."""
+    """The counters of the members' state."""
 
     def described(self) -> Compiled:
         return Compiled(None, [], [], [], list(self.scans), list(self.timed), (), False, errors=self.errors)
@@ -141,7 +141,7 @@ class HostPlan:
 
 @dataclass(frozen=True)
 class Place:
-    """A member of a running job: the objects that it maintains, the query and, where rows can be late, their stream; and what their rows look like."""
+    """A member of a running job: the objects that it maintains (the query and, if rows can be late, their stream), and the schemas of their rows."""
 
     object_ids: tuple[int, ...]
     membership: Membership
@@ -149,16 +149,16 @@ class Place:
     seeds: tuple[Seed, ...]
     state_limit: int
     closings: frozenset[Closing] = frozenset()
-    """The watermarks before which it emits nothing; none: it can emit at any time."""
+    """The watermarks before which it emits nothing; empty: it can emit at any time."""
 
     @property
     def object_id(self) -> int:
-        """The query."""
+        """The id of the query."""
         return self.object_ids[0]
 
 
 class HostJob(KernelJob):
-    """A shared job in Spark. Members are known by their slots, which rise in the order in which they join."""
+    """A shared job in Spark. Members are identified by slots, which increase in the order of joining."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class HostJob(KernelJob):
         return super()._spec() | {"slots": self._plan.sizes.id()}
 
     def _attest(self, recorded: int) -> None:
-        """The file of its epochs has it."""
+        """Does nothing, because the kernel's `EpochFile` records it."""
 
     def start(self) -> None:
         with translated():
@@ -215,7 +215,7 @@ class HostJob(KernelJob):
         return translate(convert_exception(failure)) if failure is not None else None
 
     def progress(self) -> dict[str, Any]:
-        """The durations of the last epoch, under the names that Spark has for them."""
+        """The durations of the last epoch, under Spark's names."""
         times = [int(x) for x in self._run.durations()] if self._run is not None else []
         if not times:
             return {}
@@ -227,12 +227,12 @@ class HostJob(KernelJob):
             self._run.stop()
 
     def know(self, contents: Sequence[Seed]) -> None:
-        """Tells the contents of lookup tables, from which replicas are made."""
+        """Passes the contents of lookup tables for building replicas."""
         for s in contents:
             self._clock.contents(s.object_id, s.lsn, s.columns, s.path, packed_slices(s.batches, s.checks))
 
     def join(self, slot: int, place: Place) -> None:
-        """A query becomes a member. One that has not begun yet begins with the next epoch."""
+        """Adds a member. Unless it has started before, it starts with the next epoch."""
         with translated():
             self._places[slot] = place
             self._table.put(self._spark._jsparkSession, slot, place.membership.member)
@@ -244,12 +244,12 @@ class HostJob(KernelJob):
             self._joined = max(self._joined, slot)
 
     def become(self, slot: int, place: Place) -> None:
-        """A member maintains another object from here on."""
+        """Makes a member maintain another object."""
         self._places[slot] = place
 
     @property
     def complete(self) -> bool:
-        """Whether all members are known to have begun; until then the LSN of an epoch says nothing of them."""
+        """Whether all members are known to have started; until then the LSN of an epoch does not apply to them."""
         return self._begun >= self._joined
 
     def settled(self, lsn: int, timeout_ms: int) -> bool:
@@ -260,14 +260,14 @@ class HostJob(KernelJob):
         return done
 
     def leave(self, slot: int) -> None:
-        """A query is no member any more; what epochs under way still make of it is dropped."""
+        """Removes a member; its output in running epochs is dropped."""
         with releasing(), translated():
             self._clock.leave(slot)
             self._table.remove(slot)
         self._places.pop(slot, None)
 
     def _unpack(self, packet: bytes) -> Epoch:
-        # The stream of late rows has the slot of its query, negated.
+        # The stream of late rows has the negated slot of its query.
         signs = (1, -1)
         places = dict(self._places)
         outputs = {
@@ -277,7 +277,7 @@ class HostJob(KernelJob):
         return self._epoch(packet, outputs, objects)
 
     def _figures(self) -> dict[int, dict[int, StateFigures]]:
-        """What each operator of each member keeps, by slot and number."""
+        """The state size of each operator of each member, by slot and number."""
         figures = [int(x) for x in self._clock.slots()]
         found: dict[int, dict[int, StateFigures]] = {}
         for slot, operator, rows, size in zip(*(figures[i::4] for i in range(4)), strict=True):
@@ -285,7 +285,7 @@ class HostJob(KernelJob):
         return found
 
     def kept(self) -> dict[int, list[StateFigures]]:
-        """What the operators of each member keep after the last epoch, by the object that it maintains."""
+        """The state sizes of each member's operators after the last epoch, by the object that it maintains."""
         figures = self._figures()
         return {
             place.object_id: [
@@ -295,15 +295,15 @@ class HostJob(KernelJob):
         }
 
     def remains(self) -> dict[int, list[StateFigures]]:
-        """What is left of queries that are no members any more, by their slots."""
+        """The remaining state of former members, by slot."""
         return {slot: list(f.values()) for slot, f in self._figures().items() if slot not in self._places}
 
     def sweep(self, slots: Collection[int]) -> None:
-        """Removes what is left of queries with the next epoch."""
+        """Removes the remaining state of these slots with the next epoch."""
         self._table.sweep(list(slots))
 
     def swept(self, slots: Collection[int]) -> None:
-        """An epoch has removed what was left of queries."""
+        """Notes that an epoch has removed the state of these slots."""
         self._table.sweep([])
         for slot in slots:
             self._clock.swept(slot)

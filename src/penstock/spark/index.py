@@ -17,7 +17,7 @@ _logger = logging.getLogger(__name__)
 _LINES = 10_000
 
 _AGAIN_S = 1.0
-"""The time until a call that failed is tried again."""
+"""The time before a failed call is retried."""
 
 _News = tuple[Iterable[Entry], int] | threading.Event | None
 
@@ -63,7 +63,7 @@ class KernelIndex:
             jvm().LogIndex.drop(self._database)
 
     def _drain(self) -> None:
-        """Returns when the kernel has all entries added so far."""
+        """Waits until the kernel has all entries added so far."""
         known = threading.Event()
         self._news.put(known)
         known.wait()
@@ -92,7 +92,7 @@ class KernelIndex:
                     for entry in item[0]:
                         lines.append(_line(entry))
                         if len(lines) == _LINES:
-                            # The head is sent last, so that nobody reads half a commit.
+                            # Send the head last, so that no job reads half a commit.
                             self._tell(lines, 0)
                             lines = []
                     head = max(head, item[1])
@@ -110,9 +110,9 @@ class KernelIndex:
         self._send()
 
     def _send(self) -> None:
-        """Makes the calls that are due. One that fails is repeated, and no later one overtakes it: a job would miss its rows.
+        """Makes the pending calls. A failed call is retried before any later one, or a job would miss its rows.
 
-        The kernel skips entries that it has, so a call may be repeated whose answer alone was lost.
+        The kernel skips known entries, so a call whose reply was lost can be repeated.
         """
         try:
             while self._unsent:
@@ -125,7 +125,7 @@ class KernelIndex:
 
 
 def packed_slices(batches: Iterable[tuple[int, int, int]], checks: Sequence[int], before: Sequence[int] = ()) -> str:
-    """Messages as the kernel reads them: offset, length, rows, checksum, and the watermark in force, if they have these."""
+    """Messages in the kernel's text form: offset, length, rows and, if known, checksum and the watermark in force."""
     if before:
         known: Sequence[int | str] = checks or [""] * len(before)
         return ";".join([f"{o},{n},{r},{c},{b}" for (o, n, r), c, b in zip(batches, known, before, strict=True)])

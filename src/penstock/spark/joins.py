@@ -45,7 +45,7 @@ def _sides(
 ) -> tuple[DataFrame, DataFrame, dict[str, object], DataType | None]:
     """Both inputs with keys of a common type (and times in microseconds, or the LSN of arrival), and the part of the spec that all joins share.
 
-    `slack`: how many microseconds behind the watermark the rows of each side may be before their order of arrival matters.
+    `slack`: how many microseconds the rows of each side may be behind the watermark before their order of arrival matters.
     """
     frames, kinds, moments = [], [], []
     inputs = [c.node(n.left), c.node(n.right)]
@@ -88,9 +88,9 @@ def _sides(
 
 
 def _hand_on(left: p.Node, frame: DataFrame, spec: dict[str, object]) -> None:
-    """Keeps the arrival of the left rows, which determine the output and its time, for windows and lookups above.
+    """Passes the arrival of the left rows, which determine the output and its time, to windows and lookups above.
 
-    A row that may be retracted cannot keep it, because another commit retracts it.
+    Not for rows that may be retracted, because another commit retracts them.
     """
     if not left.changelog:
         spec["leftColumns"] = [*left.columns, *(x for x in ("__lsn", "__pwm") if x in frame.columns)]
@@ -106,7 +106,7 @@ def key_types(frames: list[DataFrame], keys: tuple[tuple[p.Expr, ...], tuple[p.E
     right = [
         f.dataType for f in frames[1].select(*(F.expr(k.sql()).alias(f"k{i}") for i, k in enumerate(keys[1]))).schema
     ]
-    # Of two collations Spark finds no common type.
+    # Spark finds no common type for two collations.
     check_collated("ON", (*left, *right))
     out = []
     for a, b in zip(left, right, strict=True):
@@ -240,7 +240,7 @@ def lookup_join(c: Compiler, n: p.LookupJoin) -> DataFrame:
 
 
 def _replicated(c: Compiler, n: p.LookupJoin, spec: dict[str, object], left: DataFrame, right: DataFrame) -> DataFrame:
-    """The join with a replica of the table where the left rows are, which need no shuffle."""
+    """The join with a replica of the table at the left rows, which need no shuffle."""
     c.replicas.append(c.current)
     types = [type_text(left.schema[f"__lk{i}"].dataType) for i in range(len(n.left_keys))]
     table = [describe(x) for x in n.right.walk()]

@@ -34,10 +34,10 @@ STATE_FORMATS = dict.fromkeys(
     ),
     3,
 )
-"""The layout of each operator's state, by its plan node. State of another layout cannot be read: its queries are refused with PSK-6003. Whoever changes a layout raises its number."""
+"""The layout of each operator's state, by its plan node. State of another layout cannot be read: its queries are refused with PSK-6003. Increment the number when you change a layout."""
 
 NATIVE_FORMAT = 2
-"""The same for the state of Spark's own operators: which columns they are keyed by."""
+"""The same for the state of Spark's own operators, whose layout depends on their key columns."""
 
 PACKAGES = {
     "aggregate": ("Aggregate", "Session"),

@@ -1,8 +1,8 @@
-"""The command that starts Spark's JVM, remembered.
+"""Caches the command that starts Spark's JVM.
 
-`spark-submit` is a shell script that starts a small JVM to put the command together: a third of a second at each start, for what is the same command each time. So the first process
-stores the command of the JVM that it has got, and later ones run that. It is used only where the command cannot depend on anything else than its key: not with a folder of
-Spark's configuration, whose scripts may do anything.
+`spark-submit` is a shell script that starts a small JVM to build the command, which takes a third of a second and gives the same command each time. So the first process
+stores the command of its JVM, and later ones run that. The cache is used only if nothing but its key can affect the command: not with a Spark configuration
+folder, whose scripts may do anything.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _SHELL = frozenset({"_", "OLDPWD", "PWD", "SHLVL"})
 """Variables that a shell sets for itself."""
 
 _READ = ("HADOOP_", "JAVA_", "JDK_", "PYSPARK_", "SPARK_", "YARN_", "_JAVA_", "_PYSPARK_", "_SPARK_")
-"""What the names of variables begin with that the launcher may read."""
+"""Name prefixes of variables that the launcher may read."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command, and the variables that it needs besides those that it is given."""
+    """A command, and the environment variables to add for it."""
 
     words: tuple[str, ...]
     variables: Mapping[str, str]
 
 
 class Launch:
-    """The command for one configuration. `scratch` is the folder in it that differs from process to process."""
+    """The command for one configuration. `scratch` is the folder in it that differs between processes."""
 
     def __init__(self, submit: Command, conf: Mapping[str, str], scratch: Path, remember: bool = True) -> None:
         self._submit = submit
@@ -62,7 +62,7 @@ class Launch:
         return hashlib.sha256("\n".join(parts).replace(self._scratch, _SCRATCH).encode()).hexdigest()[:16]
 
     def command(self) -> Command:
-        """The remembered command, or that of `spark-submit`."""
+        """The cached command, or `spark-submit`."""
         if self._usable:
             with suppress(OSError, ValueError, KeyError, TypeError):
                 known = json.loads(self._file.read_text().replace(_SCRATCH, self._scratch))
@@ -73,7 +73,7 @@ class Launch:
         return self._submit
 
     def keep(self, pid: int) -> None:
-        """Stores the command of a JVM that has started. Only where the system shows it, and only for this user: it may have options with secrets."""
+        """Stores the command of a started JVM, if the system exposes it. The file is private, because options may have secrets."""
         if self._remembered or not self._usable:
             return
         with suppress(OSError, UnicodeDecodeError):
@@ -87,7 +87,7 @@ class Launch:
             Path(beside.name).replace(self._file)
 
     def forget(self) -> None:
-        """The remembered command did not work: the next start asks `spark-submit`."""
+        """Drops a cached command that did not work; the next start uses `spark-submit`."""
         if self._remembered:
             with suppress(OSError):
                 self._file.unlink()

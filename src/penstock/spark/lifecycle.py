@@ -31,7 +31,7 @@ _GRACE_S = 2.0
 """How long the JVM may take to exit with the process. Stopping the Spark context takes some tenths of a second."""
 
 _END_S = 10.0
-"""A killed process that is still there after this time is waiting for a disk."""
+"""A killed process that still exists after this time is waiting for a disk."""
 
 Watcher = Callable[[PenstockError], None]
 
@@ -71,7 +71,7 @@ class Running:
     announced: threading.Event = field(default_factory=threading.Event)
     """Set when every call in progress has been notified of its exit."""
     warming: threading.Event = field(default_factory=threading.Event)
-    """Set when somebody has begun to warm it up."""
+    """Set when a warm-up has started."""
 
     def usable(self) -> bool:
         """Whether the JVM is alive, and its Spark context was not stopped through PySpark."""
@@ -82,7 +82,7 @@ class Spark:
     """The Spark of this process. Thread-safe."""
 
     def __init__(self) -> None:
-        # Held during a start. Code that must not wait for a start takes `_state`, which is held only briefly.
+        # Held during a start. Code that must not wait for a start takes `_state`, which is only held briefly.
         self._starting = threading.Lock()
         self._state = threading.Lock()
         self._phase = Phase.ABSENT
@@ -152,7 +152,7 @@ class Spark:
             ended.scratch.remove()
         with self._state:
             if self._phase is Phase.RUNNING:
-                # Its own thread has not reported it yet.
+                # Its watching thread has not reported it yet.
                 self._to(Phase.DEAD)
             self._to(Phase.STARTING)
             self._running = None
@@ -234,7 +234,7 @@ class Spark:
             try:
                 watcher(why())
             except Exception:
-                # The others must hear of it too. This one's database raises PSK-7005 at its next call of the JVM.
+                # Notify the others too. This watcher's database raises PSK-7005 at its next call to the JVM.
                 _logger.exception("a watcher of Spark's JVM failed")
         ended.gateway.abandon()
         close_context(ended.session.sparkContext)

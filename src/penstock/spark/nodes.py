@@ -1,4 +1,4 @@
-"""How each plan node is compiled. A test checks that every node is here."""
+"""The compile function of each plan node. A test checks that every node is here."""
 
 from __future__ import annotations
 

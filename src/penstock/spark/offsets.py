@@ -1,4 +1,4 @@
-"""Reads how far a job has come from its checkpoint, while it runs or not."""
+"""Reads the progress of a job from its checkpoint, whether or not the job is running."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _MAGIC = b"PSKc"
 
 
 class Reached(NamedTuple):
-    """A job has read everything up to an LSN, and members of a shared job up to a slot have begun."""
+    """The progress of a job: it has read everything up to an LSN, and members of a shared job up to slot `roster` have started."""
 
     lsn: int
     roster: int
 
 
 def unsealed(data: bytes) -> bytes:
-    """The content of a file of a checkpoint. Raises ValueError if it does not have its checksum; a file of an earlier version has none."""
+    """The content of a checkpoint file. Raises ValueError if its checksum does not match; files of an earlier version have none."""
     if len(data) >= _SEAL.size:
         magic, crc = _SEAL.unpack_from(data, len(data) - _SEAL.size)
         if magic == _MAGIC:
@@ -34,12 +34,12 @@ def unsealed(data: bytes) -> bytes:
 
 
 def recorded_file(job: Path) -> Path:
-    """Attests to a commit that the log has if it has all that Spark's query has recorded."""
+    """The file with the LSN that the log must have reached to contain everything that Spark's query has recorded."""
     return job / "checkpoint" / "recorded"
 
 
 def recorded_in(epoch: dict[str, object]) -> int:
-    """The same of the newest epoch of a shared job."""
+    """The same LSN, from the newest epoch of a shared job."""
     return int(str(epoch.get("recorded", 0)))
 
 
@@ -50,13 +50,13 @@ def numbered(folder: Path) -> list[int]:
 
 def offset_in(data: bytes) -> str | None:
     """The offset of the job in a file of Spark's offset log."""
-    # A header, settings, and the offset of each scan; those of one epoch are the same.
+    # A header, settings, and the offset of each scan, which are all the same within an epoch.
     lines = unsealed(data).decode().splitlines()
     return next((line for line in lines[2:] if line.startswith("{")), None)
 
 
 def epoch_in(data: bytes) -> dict[str, object]:
-    """The newest epoch of a shared job, as the kernel's `EpochFile` has it. Raises ValueError if the file is damaged."""
+    """The newest epoch of a shared job, from the kernel's `EpochFile`. Raises ValueError if the file is damaged."""
     first, *rest = data.decode().split("\n")
     epoch = json.loads(first)
     if not isinstance(epoch, dict) or "version" not in epoch:
@@ -68,13 +68,13 @@ def epoch_in(data: bytes) -> dict[str, object]:
 
 
 def reached_in(epoch: dict[str, object], *, done: bool) -> Reached:
-    """How far a shared job has come, before its newest epoch or with it."""
+    """The progress of a shared job, before its newest epoch or, if `done`, after it."""
     offset = json.loads(str(epoch["end" if done else "start"]))
     return Reached(int(offset["lsn"]), int(offset.get("roster", 0)))
 
 
 def check_ledger(data: bytes, *, sealed: bool) -> None:
-    """Raises ValueError if the sizes of a job's state, as the kernel's `StateLedger` writes them, do not have their checksum. Not `sealed`: an earlier version may have written them."""
+    """Raises ValueError if the checksum of the kernel's `StateLedger` file does not match. Without `sealed`, an earlier version may have written it without one."""
     content, mark, crc = data.decode().rpartition("crc32c ")
     if crc != str(google_crc32c.value(content.encode())) if mark else sealed or not data:
         raise ValueError("its checksum does not match")

@@ -23,14 +23,14 @@ _WAITING = (p.TemporalFilter, p.Recursive, p.Extremes)
 
 
 class Once(Compiler):
-    """Compiles a query over temporary views that have the names of its objects."""
+    """Compiles a query over temporary views with the names of its objects."""
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__(spark, "once", _unknown, 1)
         self.guards = _Unguarded(spark, lambda: self.current)
 
     def frame(self, query: p.Query) -> DataFrame:
-        """The rows, with the names and in the order of the query. A row that cannot be computed fails it, as in any SELECT."""
+        """The rows, with the names and order of the query. A row that cannot be computed fails the query, as in any SELECT."""
         root = transform(query.root, _complete)
         for n in root.walk():
             if isinstance(n, _WAITING) or (isinstance(n, p.Aggregate) and n.session is not None):
@@ -49,7 +49,7 @@ class Once(Compiler):
         return self.scan(n) if isinstance(n, p.Scan) else super()._frame(n)
 
     def scan(self, n: p.Scan) -> DataFrame:
-        # One partition: of rows with the same time, an ASOF join takes the last that has come.
+        # One partition, because of rows with the same time an ASOF join takes the last to arrive.
         df = self.spark.table(f"`{n.object.replace('`', '``')}`").coalesce(1)
         select = [F.col(f"`{source}`").alias(name) for name, source in n.fields]
         return df.select(*select, *([F.lit(1).cast("bigint").alias("__weight")] if n.changelog else []))
@@ -67,7 +67,7 @@ class Once(Compiler):
 
 
 class _Unguarded(Guards):
-    """Expressions as they are."""
+    """Leaves expressions unguarded."""
 
     def select(
         self,
@@ -99,7 +99,7 @@ def _unknown(object_id: int) -> Any:
 
 
 def _complete(n: p.Node) -> p.Node:
-    """The node when nothing is to come: nobody waits for a watermark, and a lookup table is a table."""
+    """The node over complete input: no operator waits for a watermark, and a lookup table is a plain table."""
     match n:
         case p.Scan():
             return replace(n, time_attrs=())

@@ -20,8 +20,8 @@ class StateFigures:
 class Operator:
     """One stateful operator of a job, and the plan node that it implements.
 
-    A kernel operator is counted by `size` (an object of the kernel's `StateSize`). Spark counts the rows of a native one, of
-    which one takes about `row_bytes`. What a `hosted` one keeps is counted by the job that its query shares.
+    The kernel's `StateSize` object `size` counts the state of a kernel operator. Spark counts the rows of a native one, each of
+    about `row_bytes`. The shared job counts the state of a `hosted` one.
     """
 
     name: str

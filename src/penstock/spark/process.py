@@ -48,7 +48,7 @@ class JvmProcess:
                 stderr=log,
                 env=environment,
                 pass_fds=(scratch.lock,),
-                # Ctrl-C goes to the terminal's process group, but Python decides what it means for the JVM.
+                # A process group of its own: Ctrl-C goes to the terminal's group, but Python decides what it means for the JVM.
                 process_group=0,
             )
         threading.Thread(target=self._wait, name="penstock-jvm", daemon=True).start()
@@ -81,7 +81,7 @@ class JvmProcess:
         elif code == CONTEXT_STOPPED:
             why = "its Spark context was stopped"
         elif code < 0 or code > 128:
-            # On a signal that Java handles, it exits with the code that a shell would report.
+            # After a signal that Java handles, it exits with the code that a shell would report.
             why = f"it was terminated by signal {-code if code < 0 else code - 128}"
         else:
             why = f"exit code {code}"
@@ -91,7 +91,7 @@ class JvmProcess:
         self._hint = hint
 
     def started(self) -> None:
-        """Discards the output so far: the JVM writes it at every start, and it explains nothing."""
+        """Discards the output so far, which the JVM writes at every start and which explains nothing."""
         self._greeting = self.log.stat().st_size
 
     def last_words(self) -> str:
@@ -124,7 +124,7 @@ class JvmProcess:
         threading.Thread(target=wait, name="penstock-jvm-end", daemon=True).start()
 
     def stop(self, grace_s: float) -> None:
-        """Asks the JVM to exit, and kills it if it has not within `grace_s`. Returns when it has exited."""
+        """Asks the JVM to exit, and kills it after `grace_s`. Returns when it has exited."""
         self._stopping = True
         self._close_input()
         if not self._ended.wait(grace_s):

@@ -50,7 +50,7 @@ def recursive(c: Compiler, n: p.Recursive) -> DataFrame:
 
 
 def _base(c: Compiler, n: p.Recursive, base: DataFrame, types: list[DataType]) -> DataFrame:
-    """The rows of the base in the types of r."""
+    """The rows of the base, cast to the types of r."""
     names = shown(n.left)
     select, exprs = [], []
     for x, _, t in _zip(n, types):

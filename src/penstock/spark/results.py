@@ -1,6 +1,6 @@
-"""Transfers Arrow tables to and from Spark as files: neither inputs nor results have to fit into the heap.
+"""Transfers Arrow tables to and from Spark as files, so neither inputs nor results have to fit into the heap.
 
-Only if tasks run on this machine. On a cluster, PySpark sends them through the driver, within `spark.driver.maxResultSize`.
+This needs tasks on this machine. On a cluster, PySpark sends tables through the driver, within `spark.driver.maxResultSize`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.spark.configuration import Master
 from penstock.spark.session import jvm
 
 _IN_HEAP_BYTES = 32 << 20
-"""Spark plans better with tables that it holds itself: it knows their sizes, and broadcasts small ones."""
+"""Up to this size, Spark holds a table itself: it then knows the size, and broadcasts small tables."""
 
 _BATCH_BYTES = 4 << 20
 
@@ -37,7 +37,7 @@ def exchange(spark: SparkSession) -> Iterator[Path | None]:
     if not Master.of(str(context.master)).here:
         yield None
         return
-    # Where Spark itself spills.
+    # Where Spark also spills.
     folder = Path(tempfile.mkdtemp(dir=context._temp_dir))
     try:
         yield folder
@@ -53,7 +53,7 @@ def given(session: SparkSession, table: pa.Table, folder: Path | None) -> DataFr
         return session.createDataFrame([], struct)
     own = struct != known
     if not own and (folder is None or table.nbytes <= _IN_HEAP_BYTES):
-        # Without the schema, PySpark makes TIMESTAMP of TIMESTAMP_NTZ.
+        # Without the schema, PySpark converts TIMESTAMP_NTZ to TIMESTAMP.
         return session.createDataFrame(table, known)
     table = table.cast(
         to_arrow_schema(
@@ -81,13 +81,13 @@ def _declared(field: StructField, source: pa.Field) -> StructField:
     plain = without_lengths(kind)
     found = StructType.fromDDL(f"c {plain}")
     assert isinstance(found, StructType)
-    # By this Spark knows CHAR(n) and VARCHAR(n).
+    # Spark's metadata key for CHAR(n) and VARCHAR(n).
     metadata = {"__CHAR_VARCHAR_TYPE_STRING": kind} if plain != kind else None
     return StructField(field.name, found.fields[0].dataType, field.nullable, metadata)
 
 
 def _sent(session: SparkSession, table: pa.Table, struct: StructType) -> DataFrame:
-    """As `createDataFrame`, which knows only the types that PySpark can convert."""
+    """As `createDataFrame`, which is limited to the types that PySpark can convert."""
     gateway = session._jvm
     assert gateway is not None
     batches = session.sparkContext._serialize_to_jvm(
@@ -113,13 +113,13 @@ def taken(df: DataFrame, folder: Path | None) -> pa.Table:
 
 
 def _mapped(path: Path) -> pa.Table:
-    # The mapping lives as long as the table, the open file does not.
+    # The mapping lives as long as the table, even though the file is closed and deleted.
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_stream(file).read_all()
 
 
 def _room(folder: Path) -> int:
-    """The maximum size of a result: it is written to disk first, and its user will want it in memory."""
+    """The maximum size of a result, which is first written to disk and then used in memory."""
     return max(_AT_LEAST_BYTES, min([shutil.disk_usage(folder).free // 2, *_memory()]))
 
 

@@ -1,4 +1,4 @@
-"""Asks Spark's parser whether expressions reach Spark as they were written."""
+"""Checks with Spark's parser that expressions reach Spark as they were written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST = 10_000
 
 
 class Sameness:
-    """Compares expressions in one call to the JVM; remembers those that are the same."""
+    """Compares expressions in one call to the JVM; caches those that are the same."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

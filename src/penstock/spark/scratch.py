@@ -20,13 +20,13 @@ _MARK = ".penstock-scratch"
 
 
 class Scratch:
-    """A new folder in the temporary folder, which only this user can read. `remove` deletes it; so does the next `sweep` after a crash."""
+    """A new private folder in the temporary folder. `remove` deletes it; after a crash, the next `sweep` does."""
 
     def __init__(self, kind: str) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-"))
         self.lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         """A file descriptor. A child process that inherits it prevents `sweep` from removing the folder."""
-        # The marker comes last: a marked folder that is not locked has no owner. Without a lock there is no marker, and nothing is swept.
+        # The marker comes last, so a marked folder that is not locked has no owner. Without a lock there is no marker, and the folder is never swept.
         with suppress(OSError):
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             (self.path / _MARK).touch()
@@ -44,7 +44,7 @@ class Scratch:
 
 
 def sweep() -> None:
-    """Removes the folders of killed processes of this user. A folder that cannot be removed now is left for the next time."""
+    """Removes the folders of killed processes of this user. A folder that cannot be removed now is left for the next sweep."""
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             if entry.name.startswith(_PREFIX):
@@ -65,7 +65,7 @@ def _sweep(path: Path) -> None:
 def _remove(path: Path) -> None:
     _clear(path, ())
     with suppress(OSError):
-        # If something could not be deleted, keep the marker, so that the next sweep tries again.
+        # If something could not be deleted, keep the marker for the next sweep.
         if [p.name for p in path.iterdir()] == [_MARK]:
             (path / _MARK).unlink()
         path.rmdir()

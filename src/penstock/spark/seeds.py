@@ -1,4 +1,4 @@
-"""Small files of record-batch messages that a job reads before or in addition to the log."""
+"""Files of record-batch messages that a job reads before, or in addition to, the log."""
 
 from __future__ import annotations
 

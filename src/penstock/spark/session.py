@@ -121,7 +121,7 @@ def scratch_folder() -> Path:
 
 
 def cpu_ms() -> int:
-    """The CPU time that the JVM has used, with that of its compilers; -1 if the system does not tell."""
+    """The CPU time of the JVM, including its compilers; -1 if the system does not report it."""
     return int(jvm().CpuTime.ms())
 
 

@@ -59,11 +59,11 @@ _TOO_LARGE = (RESULT_TOO_LARGE, "spark.driver.maxResultSize")
 
 
 _DAMAGED = re.compile(r"PSK-6001 \{(.*?)\}")
-"""What the kernel says of a file that does not have its checksum."""
+"""The kernel's message for a file whose checksum does not match."""
 
 
 _PATTERN = re.compile(r"Fail to recognize '(.*?)' pattern in the DateTimeFormatter")
-"""Before this Spark advises settings of its own."""
+"""The text after which Spark suggests its own settings."""
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def translated() -> Iterator[None]:
     except RecursionError as error:
         raise fail("PSK-1020", "the statement is nested too deeply") from error
     except (OSError, EOFError) as error:
-        # PySpark receives rows on other sockets than those of its calls.
+        # PySpark receives rows on separate sockets, not on those of its calls.
         end = ended(soon=True)
         if end is None:
             raise
@@ -96,7 +96,7 @@ def translate(error: BaseException) -> PenstockError:
     if isinstance(error, PySparkException):
         condition = error.getCondition() or ""
         text = error.getMessage() or text
-    # Of state Spark says that it cannot be loaded, and the file is in the cause.
+    # For state, Spark only says that it cannot be loaded; the cause names the file.
     if (found := _DAMAGED.search(f"{error} {text} {getattr(error, '_stackTrace', '')}")) is not None:
         return fail("PSK-6001", found[1], hint="Restore the file from a backup.")
     if "RECURSION_LEVEL_LIMIT_EXCEEDED" in f"{condition} {text}":
@@ -124,7 +124,7 @@ def _sentence(text: str) -> str:
         r"\n\s*(?:JVM stacktrace|== SQL|at org\.|at java\.|\s*at |'?\+?-? ?'?Project|;\n|== DataFrame|=== Streaming Query)",
         text,
     )[0]
-    # The lines of a plan have numbers of columns.
+    # Lines of a plan have numbered columns.
     text = re.split(r"\n[^\n]*#\d+", text)[0]
     text = re.sub(r"^An error occurred while calling [\w.:$]+\.\s*:\s*", "", text.strip())
     text = re.sub(r"^(?:[\w.$]+(?:Exception|Error): )+", "", text)
@@ -132,9 +132,9 @@ def _sentence(text: str) -> str:
     text = re.sub(r"^An error occurred in the user-defined function \w+ of the StatefulProcessor\. Reason: ", "", text)
     text = re.sub(r"^\[[A-Z_.0-9]+\] ", "", text)
     text = re.sub(r"\s*SQLSTATE: \w+", "", text)
-    # Nobody can set it here.
+    # This setting cannot be changed here.
     text = re.sub(r' If necessary set "spark\.sql\.ansi\.enabled" to "false" [^.]*\.', "", text)
     text = re.sub(r'"`?([\w$]*\$)', '"', text).replace(";\n", "\n")
-    # Expressions of a plan are in quotes, with the names that columns have there.
+    # Expressions of a plan are quoted, with internal column names.
     text = re.sub(r'"[^"\n]*"', lambda m: re.sub(r"\b\w[\w$]*\$(?=[A-Za-z_])", "", m[0]), text)
     return text.strip().rstrip(";").split("\n'")[0].strip()

@@ -1,4 +1,4 @@
-"""Types as text that Spark and the catalogue read again."""
+"""Types as text that Spark and the catalogue can parse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def type_text(kind: DataType) -> str:
-    """PySpark's own text of a type, with the names of fields quoted where they have to be."""
+    """PySpark's own text of a type, with field names quoted where necessary."""
     match kind:
         case StructType():
             fields = (f"{_name(f.name)}:{type_text(f.dataType)}" for f in kind.fields)

@@ -1,4 +1,4 @@
-"""Types that Spark does not write to Arrow: the elements of `array()`, which have no type, and intervals of months."""
+"""Types that Spark does not write to Arrow: the untyped elements of `array()`, and month intervals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MONTHS = (YearMonthIntervalType, CalendarIntervalType)
 
 
 def holdable(df: DataFrame) -> DataFrame:
-    """The frame with types that Arrow supports: in Spark the elements of `array()` have no type and are never NULL, which Arrow refuses."""
+    """The frame with types that Arrow supports. In Spark the elements of `array()` have no type and are never NULL, which Arrow rejects."""
     fields = df.schema.fields
     untyped = (_has(f.dataType, NullType) for f in fields if not (f.nullable and isinstance(f.dataType, NullType)))
     if not any(untyped) and not any(_has(f.dataType, _MONTHS) for f in fields):
@@ -63,7 +63,7 @@ def _held_inside(column: Column, kind: DataType) -> Column:
 
 
 def restored(column: pa.ChunkedArray, kind: DataType) -> pa.ChunkedArray:
-    """The column of a result with the Arrow type of its own type."""
+    """A result column, converted back to the Arrow type of its Spark type."""
     if not isinstance(kind, CalendarIntervalType):
         wanted = arrow_type(kind)
         return column.cast(wanted) if column.type != wanted else column
@@ -76,7 +76,7 @@ def arrow_type(kind: DataType) -> pa.DataType:
     if isinstance(kind, ArrayType):
         return pa.list_(pa.field("element", arrow_type(kind.elementType)))
     if isinstance(kind, MapType):
-        # Keys are never NULL, so Arrow refuses keys without a type.
+        # Keys are never NULL, so Arrow rejects untyped keys.
         key = StringType() if isinstance(kind.keyType, NullType) else kind.keyType
         return pa.map_(arrow_type(key), arrow_type(kind.valueType))
     if isinstance(kind, StructType):

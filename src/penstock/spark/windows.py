@@ -1,7 +1,7 @@
 """Window bounds as native Spark expressions.
 
 Window bounds are integers: microseconds since the Unix epoch, or months since year 0 for calendar windows. So every kind
-is arithmetic: TUMBLE is HOP with slide = size.
+of window is arithmetic; TUMBLE is HOP with slide = size.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def micros(df: DataFrame, expr: str) -> tuple[Column, DataType]:
 
 
 def compared_micros(df: DataFrame, expr: str) -> Column:
-    """The same for a time that is only compared with the watermark: an out-of-range time is clamped and no error."""
+    """The same for a time that is only compared with the watermark: an out-of-range time is clamped instead of an error."""
     found, kind = micros(df, expr)
     if not isinstance(kind, LongType):
         return found

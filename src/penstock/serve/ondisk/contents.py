@@ -1,7 +1,8 @@
 """The contents of one object on disk.
 
-Changes are collected in memory. When there are enough of them they are *frozen*, sorted and written as a file, and the manifest, which names all files, is replaced; the log before its LSN is then no longer needed. Files of similar
-size are merged in the background, so there are few of them, and each row is written a few times in all. Files are never changed in place: a reader keeps the files that it started with, and checkpoints link them.
+Changes are collected in memory. When there are enough of them they are *frozen*, sorted and written as a file, and the manifest, which names all files, is replaced;
+the log before its LSN is then no longer needed. Files of similar size are merged in the background, so there are few of them, and each row is written a few times in all.
+Files are never changed in place: a reader keeps the files that it started with, and checkpoints link them.
 
 After a crash the manifest says which files are valid, and the log has everything after its LSN. Files that it does not name are removed.
 """
@@ -198,7 +199,7 @@ class DiskContents:
         return len(self._frozen) > _MOST_FROZEN or (bool(self._merging) and len(self._segments) > _MOST_FILES)
 
     def save(self, epoch: int, lsn: int, count: int) -> None:
-        """Freezes whatever the files do not have, at the object's position; `await_saved` waits for it. Nothing may be added meanwhile."""
+        """Freezes all changes that the files lack, at the object's position; `await_saved` waits for them. Nothing may be added meanwhile."""
         if self._memory.rows or (epoch, lsn) != self.saved[:2]:
             self.freeze(epoch, lsn, count)
 

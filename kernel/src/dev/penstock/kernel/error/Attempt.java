@@ -14,8 +14,9 @@ import java.util.Map;
  * get the row, and the row is reported.
  *
  * <p>Spec: {@code channel} (the number of the job's {@link ErrorChannel}; missing: rows that fail are dropped silently), {@code
- * member} (true in a query that shares a job: its errors go through {@link MemberErrors}), {@code names} (user-visible names of the input columns that are reported, in order), {@code texts} (of the columns' expressions, in order; null
- * for those that cannot fail), {@code condition} (its text).
+ * member} (true in a query that shares a job: its errors go through {@link MemberErrors}), {@code names} (user-visible names of the
+ * input columns that are reported, in order), {@code texts} (of the columns' expressions, in order; null for those that cannot fail),
+ * {@code condition} (its text).
  */
 final class Attempt implements Serializable {
   private static final long serialVersionUID = 1L;

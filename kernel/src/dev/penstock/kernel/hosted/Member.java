@@ -166,7 +166,7 @@ public final class Member implements Serializable {
     }
   }
 
-  /** Takes a plan apart. */
+  /** Decomposes a plan into operators and branches. */
   private final class Parts {
     private final Map<SharedPart, LogicalPlan> shared = new IdentityHashMap<>();
     private final Map<SharedPart, List<Source>> known = new IdentityHashMap<>();

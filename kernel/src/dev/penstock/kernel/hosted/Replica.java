@@ -10,7 +10,7 @@ import java.util.Map;
 /**
  * The contents of a lookup table at one LSN and its changes up to another, each with its LSN: so it knows a key's row at every LSN in between. A key has at most one row after a commit.
  *
- * <p>Tasks read it while nobody changes it.
+ * <p>Tasks read it only while it does not change.
  */
 final class Replica implements AutoCloseable {
   /** The tasks' read access. */
@@ -116,7 +116,7 @@ final class Replica implements AutoCloseable {
     commit.clear();
   }
 
-  /** Applies the added changes, inverses of those that its contents have, to these contents whatever their commits; it is then at an earlier LSN. */
+  /** Applies the added changes, which undo changes in the contents, regardless of their commits. The table is then at an earlier LSN. */
   void undone(long at) {
     commit.forEach((key, net) -> {
       byte[] now = rows.get(key);

@@ -335,7 +335,7 @@ final class Steps implements Serializable {
     steps.forEach(step -> step.begin(task));
   }
 
-  /** The attributes in column order; a column that nobody reads gets a placeholder. */
+  /** The attributes in column order; an unread column gets a placeholder. */
   private static List<Attribute> named(List<Attribute> attributes, List<String> columns) {
     List<Attribute> out = new ArrayList<>();
     for (String column : columns) {

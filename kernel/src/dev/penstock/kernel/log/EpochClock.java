@@ -192,7 +192,13 @@ public final class EpochClock {
     }
   }
 
-  /** Adds a member. Unless it has started before, it starts with the next epoch. {@code layout}: of its rows ({@link PackedOutput}); {@code limit}: of its state in bytes, 0: none; {@code closings}: the watermarks before which it emits nothing, as JSON, empty: it can emit at any time. */
+  /**
+   * Adds a member. Unless it has started before, it starts with the next epoch.
+   *
+   * @param layout the layout of its rows, see {@link PackedOutput}
+   * @param limit the limit of its state in bytes; 0: none
+   * @param closings the watermarks before which it emits nothing, as JSON; empty: it can emit at any time
+   */
   public void join(int slot, String layout, long limit, String closings) throws IOException {
     synchronized (index) {
       roster.join(slot, layout, limit, closings(JSON.readTree(closings)));
@@ -376,7 +382,7 @@ public final class EpochClock {
     return behind || pace.sweeps();
   }
 
-  // What the sink reports
+  // Called by the sink
 
   /** Adds the changes of an epoch to the state sizes; true if Python has to check them. */
   boolean settleState(long epoch) {

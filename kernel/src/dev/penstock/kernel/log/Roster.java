@@ -12,8 +12,9 @@ import java.util.function.LongFunction;
  * The members of a shared job as its clock sees them. Each has a slot; slots increase in the order of joining.
  *
  * <p>An offset contains the newest slot at that time. A member starts with the epoch whose end includes its slot and whose start does not: in that epoch it alone reads its
- * history, from its seeds or the log, up to the end of the epoch. After that it reads the same as all others. So a replayed epoch has the same rows for the same members, no matter who has joined since. Not thread-safe:
- * the owner must serialise calls.
+ * history, from its seeds or the log, up to the end of the epoch. After that it reads the same as all others. So a replayed epoch has the same rows for the same members, no matter who has joined since.
+ *
+ * <p>Not thread-safe: the owner must serialise calls.
  */
 final class Roster {
   private record Seed(long lsn, List<LogSlice> slices) {}
