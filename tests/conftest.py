@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
+import math
 import os
 import signal
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -25,6 +28,31 @@ for _name in [n for n in os.environ if n.startswith("PENSTOCK__")]:
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and some of them press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# A stuck test says where every thread stands, and ends the run.
+_STUCK_S = 1500
+_LOOK_S = 60
+_watched = -math.inf
+_output = 2
+
+
+def pytest_configure() -> None:
+    global _output
+    # The standard error of the run: while there is a test, it is captured.
+    _output = os.dup(2)
+
+
+def pytest_unconfigure() -> None:
+    faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_runtest_logstart() -> None:
+    global _watched
+    # pytest has an option for it, which starts and ends a thread for every test.
+    if time.monotonic() - _watched >= _LOOK_S:
+        _watched = time.monotonic()
+        faulthandler.dump_traceback_later(_STUCK_S + _LOOK_S, exit=True, file=_output)
 
 
 # Nothing that is imported and collected is garbage.
