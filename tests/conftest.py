@@ -30,11 +30,15 @@ for _name in [n for n in os.environ if n.startswith("PENSTOCK__")]:
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# A stuck test says where every thread stands, and ends the run.
-_STUCK_S = 1500
 _LOOK_S = 60
 _watched = -math.inf
 _output = 2
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        "stuck_s", "after so long a test says where every thread stands, and ends the run; 0: never", default="1500"
+    )
 
 
 def pytest_configure() -> None:
@@ -44,15 +48,19 @@ def pytest_configure() -> None:
 
 
 def pytest_unconfigure() -> None:
+    # Python frees at the end what is not frozen; DuckDB lists what was not freed.
+    gc.unfreeze()
     faulthandler.cancel_dump_traceback_later()
 
 
-def pytest_runtest_logstart() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
     global _watched
-    # pytest has an option for it, which starts and ends a thread for every test.
-    if time.monotonic() - _watched >= _LOOK_S:
+    # pytest has such an option, faulthandler_timeout, which starts and ends a thread for every test.
+    stuck_s = float(item.config.getini("stuck_s"))
+    if stuck_s and time.monotonic() - _watched >= _LOOK_S:
         _watched = time.monotonic()
-        faulthandler.dump_traceback_later(_STUCK_S + _LOOK_S, exit=True, file=_output)
+        faulthandler.dump_traceback_later(stuck_s + _LOOK_S, exit=True, file=_output)
 
 
 # Nothing that is imported and collected is garbage.
