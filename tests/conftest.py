@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
+import math
 import os
 import signal
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -27,6 +30,39 @@ for _name in [n for n in os.environ if n.startswith("PENSTOCK__")]:
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_LOOK_S = 60
+_watched = -math.inf
+_output = 2
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        "stuck_s", "after so long a test says where every thread stands, and ends the run; 0: never", default="1500"
+    )
+
+
+def pytest_configure() -> None:
+    global _output
+    # The standard error of the run: while there is a test, it is captured.
+    _output = os.dup(2)
+
+
+def pytest_unconfigure() -> None:
+    # Python frees at the end what is not frozen; DuckDB lists what was not freed.
+    gc.unfreeze()
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    global _watched
+    # pytest has such an option, faulthandler_timeout, which starts and ends a thread for every test.
+    stuck_s = float(item.config.getini("stuck_s"))
+    if stuck_s and time.monotonic() - _watched >= _LOOK_S:
+        _watched = time.monotonic()
+        faulthandler.dump_traceback_later(stuck_s + _LOOK_S, exit=True, file=_output)
+
+
 # Nothing that is imported and collected is garbage.
 gc.disable()
 
@@ -36,6 +72,12 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    # The first look finds all that there is; pytest looks ten times more.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -37,8 +37,8 @@ def test_every_setting_is_read() -> None:
         section = section_of(field)
         names += [name] if section is None else list(section.model_fields)
     others = "\n".join(text for path, text in TEXTS.items() if path != "config/settings.py")
-    unread = [n for n in names if not re.search(rf"\.{n}\b|[\"'][\w.]*\b{n}[\"']", others)]
-    assert unread == []
+    read = set(re.findall(r"\.(\w+)", others)) | set(re.findall(r"[\"'](?:[\w.]*\.)?(\w+)(?=[\"'])", others))
+    assert [n for n in names if n not in read] == []
 
 
 def test_every_error_code_is_raised() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,7 @@ GROUPS: dict[str, tuple[int, dict[str, str]]] = {
 }
 
 
+@cache
 def _tree(path: str) -> ast.Module:
     return ast.parse((TESTS / path).read_text())
 

@@ -18,7 +18,7 @@ from penstock.serve.gathered import Gathered
 from penstock.serve.indexer import Indexer
 from penstock.serve.layout import WEIGHT, TableLayout, is_broken
 from penstock.serve.ondisk import DiskContents, Form, Workers
-from penstock.serve.physical import logical, physical
+from penstock.serve.physical import declared, logical, physical
 from penstock.serve.recent import Recent, RowCache
 
 _logger = logging.getLogger(__name__)
@@ -74,11 +74,12 @@ class Objects:
             waits = Gathered(schema, append_only=append_only) if recent is None else recent
             layout = TableLayout(name_id, schema, keys, append_only, waits, recent)
             with self.duck.transaction(_defect) as con:
+                columns = declared(con, layout.schema)
                 layout.base = layout.next_table()
-                con.register("incoming", physical(layout.schema.empty_table()))
-                con.execute(f"CREATE TABLE {layout.base} AS SELECT * FROM incoming")
+                con.execute(f"CREATE TABLE {layout.base} ({columns})")
                 if not layout.append_only:
-                    layout.deltas = [_new_delta(con, layout)]
+                    layout.deltas = [layout.next_table()]
+                    con.execute(f"CREATE TABLE {layout.deltas[0]} ({columns}, {WEIGHT} BIGINT)")
                 con.execute(f"CREATE OR REPLACE VIEW {layout.view} AS {layout.reading()}")
             self.layouts[layout.id] = layout
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.unit.runtime.kernels import World
 from tests.unit.runtime.pipelines import stand_in
-from tests.unit.runtime.storing import Rows, in_contents, settings, unsynced
+from tests.unit.runtime.storing import PATIENCE_S, Rows, in_contents, settings, unsynced
 
 from penstock.catalog.objects import Column
 from penstock.plan import nodes as p
@@ -106,7 +106,7 @@ class Database:
         assert info is not None
         for o in self.engine.catalog.objects(*QUERIES):
             if self.engine.running:
-                assert self.engine.jobs.settle(o, self.engine.log.head, time.monotonic() + 10), f"{o.name} lags"
+                assert self.engine.jobs.settle(o, self.engine.log.head, time.monotonic() + PATIENCE_S), f"{o.name} lags"
         return in_contents(self.engine.storage, info)
 
     def state(self) -> dict[str, Any]:

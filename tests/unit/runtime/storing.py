@@ -27,6 +27,8 @@ from penstock.serve.subscription import Subscription
 
 COLUMNS = (Column("k", "bigint", nullable=False), Column("v", "string"))
 Row = tuple[Any, ...]
+PATIENCE_S = 60.0
+"""How long a test waits for what must happen: only a failure takes so long, and a machine may be very busy."""
 Rows = Counter[Row]
 
 
@@ -134,7 +136,7 @@ def read(subscription: Subscription, up_to: int) -> list[tuple[int, Rows]]:
     """The LSNs and rows of the changes up to an LSN."""
     found: list[tuple[int, Rows]] = []
     while not found or found[-1][0] < up_to:
-        change = subscription.next(timeout=10)
+        change = subscription.next(timeout=PATIENCE_S)
         assert change is not None, f"nothing came after {found[-1:]}"
         found.append((change.lsn, added(change.table)))
     return found
@@ -148,7 +150,7 @@ def summed(parts: Iterable[Rows]) -> Rows:
     return Counter({r: n for r, n in total.items() if n})
 
 
-def eventually(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+def eventually(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_S) -> None:
     """Returns when a condition holds; fails if it does not within a bound."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,8 @@ from penstock.serve.hub import Hub
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:
+    # A test that looks for garbage need not look through all that earlier tests have left.
+    gc.freeze()
     hub = Hub(tick_seconds=0.02)
     hub.open(1, "v")
     yield hub

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from penstock.sql import statements as st
 from penstock.sql.bind import bind
 from penstock.sql.script import parse_script
 
+FIXTURES = Path(__file__).parent / "fixtures"
 DDL = """
 CREATE SOURCE s (k VARCHAR, v BIGINT, d DOUBLE, ts TIMESTAMP, st STRUCT<a: INT, b: STRUCT<c: INT>>, arr ARRAY<INT>,
                  WATERMARK FOR ts AS ts - INTERVAL '5' SECOND);
@@ -71,9 +73,24 @@ class Catalog:
         return bind(s.query, self)
 
 
+def blocks(name: str) -> list[tuple[str, str]]:
+    """The blocks of a file of fixtures: a query, and the lines below it."""
+    found = []
+    for block in (FIXTURES / name).read_text(encoding="utf-8").strip().split("\n\n"):
+        sql, _, expected = block.partition("\n")
+        found.append((sql, expected))
+    return found
+
+
 @pytest.fixture(scope="session")
 def catalog() -> Catalog:
     return Catalog(DDL)
+
+
+@pytest.fixture(scope="session")
+def plans(catalog: Catalog) -> dict[str, Query]:
+    """The plan of every query in `plans.txt`."""
+    return {sql: catalog.plan(sql) for sql, _ in blocks("plans.txt")}
 
 
 @pytest.fixture(scope="session")

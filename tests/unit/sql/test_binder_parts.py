@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlglot import exp
-from tests.unit.sql.conftest import Catalog
-from tests.unit.sql.test_plans import blocks
+from tests.unit.sql.conftest import Catalog, blocks
 
 from penstock.plan.explain import describe, explain
 from penstock.plan.nodes import Node, Query

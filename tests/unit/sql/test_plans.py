@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from tests.unit.sql.conftest import Catalog
+from tests.unit.sql.conftest import Catalog, blocks
 
 from penstock.errors import PenstockError
 from penstock.plan.explain import explain
-
-FIXTURES = Path(__file__).parent / "fixtures"
-
-
-def blocks(name: str) -> list[tuple[str, str]]:
-    out = []
-    for block in (FIXTURES / name).read_text(encoding="utf-8").strip().split("\n\n"):
-        sql, _, expected = block.partition("\n")
-        out.append((sql, expected))
-    return out
+from penstock.plan.nodes import Query
 
 
 @pytest.mark.parametrize(("sql", "expected"), blocks("plans.txt"))
@@ -36,11 +25,11 @@ def test_refusal_has_code_place_sentence_and_hint(catalog: Catalog, sql: str, ex
     assert "\n".join(lines + ([e.hint] if e.hint else [])) == expected
 
 
-def test_every_reference_of_a_plan_is_a_column_of_its_child(catalog: Catalog) -> None:
+def test_every_reference_of_a_plan_is_a_column_of_its_child(plans: dict[str, Query]) -> None:
     from penstock.plan.nodes import Aggregate, Filter, Join, Project
 
-    for sql, _ in blocks("plans.txt"):
-        for node in catalog.plan(sql).root.walk():
+    for sql, plan in plans.items():
+        for node in plan.root.walk():
             match node:
                 case Filter():
                     assert node.predicate.refs <= set(node.child.columns), sql

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from sqlglot import exp, parse_one
-from tests.unit.sql.conftest import Catalog
-from tests.unit.sql.test_plans import blocks
 
 from penstock.plan.dialect import DIALECT
+from penstock.plan.nodes import Query
 from penstock.plan.repeats import expressions, shape
 from penstock.plan.wording import worded
 
@@ -27,20 +26,18 @@ def test_the_text_of_an_expression_stays(sql: str, text: str) -> None:
     assert worded(parse_one(sql, dialect=DIALECT)) == text
 
 
-def test_the_library_writes_nothing_of_it(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    plans = [catalog.plan(sql) for sql, _ in blocks("plans.txt")]
-
+def test_the_library_writes_nothing_of_it(plans: dict[str, Query], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **kwargs: object) -> str:
         raise AssertionError("an expression is written by the library")
 
     monkeypatch.setattr(exp.Expression, "sql", refuse)
-    for plan in plans:
+    for plan in plans.values():
         assert shape(plan.root, lambda e: worded(e.node))
 
 
-def test_expressions_that_differ_have_other_texts(catalog: Catalog) -> None:
+def test_expressions_that_differ_have_other_texts(plans: dict[str, Query]) -> None:
     written: dict[str, set[str]] = {}
-    for sql, _ in blocks("plans.txt"):
-        for e in expressions(catalog.plan(sql).root):
+    for plan in plans.values():
+        for e in expressions(plan.root):
             written.setdefault(worded(e.node), set()).add(e.sql().replace("(", "").replace(")", "").upper())
     assert len(written) > 100 and [texts for texts in written.values() if len(texts) > 1] == []

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 from tests.unit.runtime.engines import Database
-from tests.unit.runtime.storing import eventually, in_log
+from tests.unit.runtime.storing import PATIENCE_S, eventually, in_log
 
 from penstock.api.source import SourceHandle
 from penstock.catalog.objects import Column
@@ -66,7 +66,7 @@ class Waiting:
         self._thread.start()
 
     def done(self) -> None:
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "it waits on"
         if self.error is not None:
             raise self.error
