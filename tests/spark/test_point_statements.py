@@ -341,6 +341,10 @@ def test_other_settings_of_spark_are_respected(opener: Callable[..., penstock.Da
     db.execute("INSERT INTO t VALUES (1, 300)")
     db.execute("UPDATE t SET n = 'x' WHERE id = 1")
     assert db.sql("SELECT n FROM t WHERE id = 1").fetchall() == [(None,)]
+    db.execute("UPDATE t SET n = 127 WHERE id = 1")
+    db.execute("CREATE TABLE whole (n INT); INSERT INTO whole VALUES (2147483647)")
+    assert db.sql("SELECT n + 1 AS m FROM whole").fetchall() == [(-2147483648,)]
+    assert db.explain("SELECT n + 1 AS m FROM whole").endswith("because its settings may change the meaning")
 
 
 def test_a_text_is_bound_again_when_its_table_changes(db: penstock.Database) -> None:

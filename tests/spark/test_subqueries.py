@@ -100,6 +100,11 @@ def test_truth_values_in_one_shot_selects(db: penstock.Database) -> None:
             (2, 0),
             (3, 0),
         ],
+        "SELECT id, (SELECT count(*) FROM u WHERE v = k AND v >= (SELECT max(w.v) FROM u w WHERE w.v <= k)) AS n FROM t ORDER BY id": [
+            (1, 1),
+            (2, 0),
+            (3, 0),
+        ],
     }
     for sql, rows in selects.items():
         assert db.sql(sql).fetchall() == rows, sql

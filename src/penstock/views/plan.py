@@ -13,6 +13,7 @@ from penstock.catalog.objects import Column, Kind, ObjectInfo
 from penstock.catalog.types import schema_of
 from penstock.errors import fail
 from penstock.plan.repeats import canonical
+from penstock.runtime.statements.engines import for_duckdb
 from penstock.sql import statements as st
 from penstock.sql.bind import bind, bind_batch
 from penstock.sql.query import ParsedQuery
@@ -82,8 +83,8 @@ def snapshot_run(plan: CompiledPlan, inputs: Inputs) -> list[Row]:
     engine.check_open()
     batch = bind_batch(plan.query, _catalogue(plan.tables))
     given = {name: plan.rows(name, inputs.get(name, ())) for name in plan.inputs}
-    if batch.duckdb_sql is not None:
-        return to_rows(engine.store.over(batch.duckdb_sql, given))
+    if (text := for_duckdb(engine.settings, batch)) is not None:
+        return to_rows(engine.store.over(text, given))
     return to_rows(engine.compute.batch.select(batch.spark_sql, given, batch.plan))
 
 

@@ -229,6 +229,18 @@ def test_fields_of_structs_are_no_outer_columns(catalog: Catalog) -> None:
     assert "ROW_NUMBER()" not in text
 
 
+def test_a_float_is_compared_as_a_double() -> None:
+    catalog = Catalog("CREATE TABLE e (i INT, f FLOAT, g FLOAT)")
+    text = batch(catalog, "SELECT (f) < 1 AND g IN (0.1, i) FROM e WHERE f BETWEEN 0.1 AND g OR NOT i = f GROUP BY f, g, i HAVING max(f) > 1.1").duckdb_sql  # fmt: skip
+    assert text is not None
+    with duckdb.connect() as db:
+        db.execute("CREATE TABLE e AS SELECT * FROM (VALUES (16777217, 16777216::FLOAT, 0.1::FLOAT)) v(i, f, g)")
+        assert db.execute(text).fetchall() == [(False,)]
+        for condition in ("g = 0.1", "f = i", "f >= 16777217", "g IN (0.1, 2)", "g BETWEEN 0.05 AND 0.1"):
+            text = batch(catalog, f"SELECT i FROM e WHERE {condition}").duckdb_sql
+            assert text is not None and db.execute(text).fetchall() == [], condition
+
+
 @pytest.mark.parametrize(
     ("inner", "planned"),
     [

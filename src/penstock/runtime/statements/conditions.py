@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.catalog.objects import Kind, ObjectInfo
 from penstock.runtime.engine import Engine
+from penstock.runtime.statements.engines import for_duckdb
 from penstock.sql import statements as st
 from penstock.sql.bind import BatchQuery, CatalogView, bind_batch
 from penstock.sql.query import ParsedQuery
@@ -60,9 +61,10 @@ def stored(
         columns = tuple(replace(c, name=n) for c, n in zip(info.columns, names, strict=True))
         info = replace(info, columns=columns, key=())
     bound = _bound(engine, info, text)
-    if bound.duckdb_sql is None or not bound.duckdb_sql.startswith(_ALL):
+    whole = for_duckdb(engine.settings, bound)
+    if whole is None or not whole.startswith(_ALL):
         return None
-    rest = bound.duckdb_sql.removeprefix(_ALL)
+    rest = whole.removeprefix(_ALL)
     return lambda table: engine.store.matching(_named(table, names), info.name, rest, table)
 
 

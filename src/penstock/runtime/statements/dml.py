@@ -16,9 +16,10 @@ from penstock.errors import PenstockError, fail
 from penstock.plan.dialect import DIALECT
 from penstock.runtime.statements.constants import Bound
 from penstock.runtime.statements.copying import copied_in
+from penstock.runtime.statements.engines import spark_as_known
 from penstock.runtime.statements.faithful import check_expressions
 from penstock.runtime.statements.named import whole
-from penstock.runtime.statements.points import NotPoint, assignment, inserted, matched, spark_as_known
+from penstock.runtime.statements.points import NotPoint, assignment, inserted, matched
 from penstock.runtime.statements.select import select
 from penstock.runtime.statements.session import Session
 from penstock.runtime.statements.visible import rows_of_key, visible

@@ -14,12 +14,10 @@ from sqlglot import exp
 from penstock.catalog.declared import char_length, without_lengths
 from penstock.catalog.objects import Column, ObjectInfo
 from penstock.catalog.types import to_arrow
-from penstock.config import Settings
 from penstock.runtime.statements.casts import INTEGERS, MAX_DIGITS, Constant, cast, decimal_type, fits
 from penstock.runtime.statements.constants import Bound, constant
 from penstock.sql.query import ParsedQuery
 
-_HARMLESS = ("spark.sql.codegen.", "spark.sql.shuffle.", "spark.sql.streaming.", "spark.sql.adaptive.", "spark.sql.ui.")
 _PLAIN_CLAUSES = frozenset({"expressions", "from_", "where", "limit"})
 _EQUAL_KINDS = frozenset({"string", "boolean", "date", "timestamp"})
 _SCALARS = INTEGERS | _EQUAL_KINDS | {"double", "float", "timestamp_ntz", "binary"}
@@ -29,11 +27,6 @@ _MOST_EXACT = 18
 
 class NotPoint(Exception):
     """A prepared statement whose parameters must be written into its text for Spark."""
-
-
-def spark_as_known(settings: Settings) -> bool:
-    """False if settings may change the meaning of literals, casts or comparisons."""
-    return all(not k.startswith("spark.sql.") or k.startswith(_HARMLESS) for k in settings.spark.conf)
 
 
 # INSERT

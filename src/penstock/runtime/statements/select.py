@@ -10,8 +10,9 @@ from penstock.catalog.objects import ObjectInfo
 from penstock.errors import PenstockError, fail
 from penstock.runtime.statements.constants import Bound
 from penstock.runtime.statements.copying import file_rows
+from penstock.runtime.statements.engines import for_duckdb, spark_as_known
 from penstock.runtime.statements.faithful import check_query
-from penstock.runtime.statements.points import NotPoint, PointSelect, matched, point_select, spark_as_known
+from penstock.runtime.statements.points import NotPoint, PointSelect, matched, point_select
 from penstock.runtime.statements.prepared import Bindings, Prepared
 from penstock.runtime.statements.readable import check_readable
 from penstock.runtime.statements.rules import keeper
@@ -40,8 +41,8 @@ def select(session: Session, query: ParsedQuery, prepared: Prepared | None = Non
         rows = (
             _select_point(session, point, {}) if (point := _point(session, query, batch, known)) is not None else None
         )
-        if rows is None and batch.duckdb_sql is not None:
-            rows = _typed(engine.store.query(batch.duckdb_sql, {i.name: i.id for i in known}, mapped=mapped))
+        if rows is None and (text := for_duckdb(engine.settings, batch)) is not None:
+            rows = _typed(engine.store.query(text, {i.name: i.id for i in known}, mapped=mapped))
         if rows is not None:
             if prepared is not None and isinstance(prepared.statement, st.Select):
                 prepared.bindings = Bindings(
@@ -61,8 +62,8 @@ def _select_ruled(session: Session, query: ParsedQuery, batch: BatchQuery, known
         raise fail("PSK-0012", "A session with variables cannot read files.", position=batch.files[0][1].position)
     keep = {i.name: keeper(engine, i, session.variables) for i in known}
     tables = {name: t if (k := keep[name]) is None else k(t) for name, t in visible(session, known).items()}
-    if batch.duckdb_sql is not None:
-        return _typed(engine.store.over(batch.duckdb_sql, tables))
+    if (text := for_duckdb(engine.settings, batch)) is not None:
+        return _typed(engine.store.over(text, tables))
     check_query(engine, query)
     with located(query):
         return engine.compute.batch.select(batch.spark_sql, tables, batch.plan)
@@ -84,6 +85,8 @@ def answered_by(session: Session, query: ParsedQuery) -> str:
         if point is not None and matched(point.info, point.alias, point.where, {}) is not None:
             return "SELECT: answered by key, from the view store"
         return f"SELECT: answered by Spark, because {batch.unequal}"
+    if for_duckdb(session.engine.settings, batch) is None:
+        return "SELECT: answered by Spark, because its settings may change the meaning"
     if not _is_stored(session, known):
         return "SELECT: answered by Spark, because the view store does not have the rows"
     return "SELECT: answered by DuckDB, from the view store"

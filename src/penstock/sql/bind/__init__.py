@@ -34,11 +34,12 @@ def bind(query: ParsedQuery, catalog: CatalogView) -> Query:
     """
     try:
         return with_room(lambda: _bind(query, catalog))
-    except CannotDecorrelate:
+    except CannotDecorrelate as why:
+        place = query.script.place(why.at) if why.at is not None else None
         raise fail(
             "PSK-1012",
-            "a correlated subquery of this query is not supported",
-            position=query.script.position(query.offset),
+            "this correlated subquery is not supported",
+            position=place or query.script.position(query.offset),
             sql=query.script.shown,
             hint="Write it as a join with a derived table that is grouped by what they have in common.",
         ) from None

@@ -22,7 +22,9 @@ Lift = Callable[[exp.Expression, exp.Expression | None], exp.Expression]
 
 
 class CannotDecorrelate(Exception):
-    """Raised while a subquery is bound: join conditions cannot express its correlation."""
+    """Raised while a subquery is bound: join conditions cannot express its correlation. `at` is the innermost subquery that no way is open to."""
+
+    at: exp.Expression | None = None
 
 
 class Correlation:

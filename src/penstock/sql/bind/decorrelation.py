@@ -62,7 +62,11 @@ class Decorrelation:
                 return Decorrelated(block, parts, over_domain=False)
         except CannotDecorrelate:
             pass
-        bound = Correlation(self.ctx, node, scope, lift).bind(query, lambda q, s: self.bind_query(q, s, self.ctes))
+        try:
+            bound = Correlation(self.ctx, node, scope, lift).bind(query, lambda q, s: self.bind_query(q, s, self.ctes))
+        except CannotDecorrelate as why:
+            why.at = why.at or query
+            raise
         return Decorrelated(*bound, over_domain=True)
 
 

@@ -255,7 +255,15 @@ class _Select:
         assert isinstance(made, exp.Expression)
         return made
 
+    def _doubled(self, node: exp.Expression) -> None:
+        """DuckDB compares a FLOAT and a literal or a whole number as FLOAT, Spark as DOUBLE."""
+        for side in [*node.iter_expressions()]:
+            if self._type(side) == "float":
+                side.replace(exp.cast(side.copy(), exp.DataType.build("DOUBLE")))
+
     def _explicit(self, node: exp.Expression) -> exp.Expression:
+        if isinstance(node, (*_COMPARISONS, exp.Between, exp.In)):
+            self._doubled(node)
         if isinstance(node, exp.Sum) and self._column(node.this) in _WHOLE:
             return exp.cast(node, exp.DataType.build("BIGINT"))
         if isinstance(node, exp.Ordered):
