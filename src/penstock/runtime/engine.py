@@ -245,13 +245,14 @@ class Engine:
                 self._open_again()
             if self.lifecycle.state is State.FAULTED:
                 self._revive()
-            self.lifecycle.to(State.STARTING)
             try:
+                self.lifecycle.to(State.STARTING)
                 self._start_all()
             except BaseException:
                 with uninterrupted():
-                    self._stop_all()
-                    self.lifecycle.attempt(State.STOPPED)
+                    if self.lifecycle.state is not State.CLOSED:
+                        self._stop_all()
+                        self.lifecycle.attempt(State.STOPPED)
                 raise
             # The JVM may have exited by now.
             self.lifecycle.attempt(State.RUNNING)
@@ -285,10 +286,11 @@ class Engine:
         The caller holds `ddl`. Raises PSK-5016 for a sink that has not returned from a call. If the files cannot be opened again, every call says why until `start` can open them.
         """
         running = self.lifecycle.state is State.RUNNING
-        self.ticker.stop()
-        self.stop()
-        self.exchange = why
         try:
+            self.ticker.stop()
+            # Ctrl-C while queries drain is raised at the end of this.
+            self.stop()
+            self.exchange = why
             self.storage.freeze(why)
             self.storage.totals.save()
             if self.sinks:
@@ -296,10 +298,11 @@ class Engine:
                 raise fail("PSK-5016", f"A call of {names} has not returned.")
             yield
         finally:
-            if self.storage.is_open:
-                self._exchanged()
-                if running:
-                    self.start()
+            with uninterrupted():
+                if self.storage.is_open:
+                    self._exchanged()
+                    if running:
+                        self.start()
 
     def _exchanged(self) -> None:
         self.exchange = None
