@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import tempfile
 import threading
@@ -19,7 +20,7 @@ from penstock.catalog.objects import Column, Kind, ObjectInfo, Role
 from penstock.catalog.store import Catalog
 from penstock.config import Settings, changed
 from penstock.connect import Access, Sink
-from penstock.disk import FolderLock, make_folder
+from penstock.disk import FolderLock, make_folder, of_parent
 from penstock.errors import PenstockError, fail
 from penstock.log import Log, Part
 from penstock.runtime.checkpoints import Checkpoints
@@ -111,6 +112,7 @@ class Engine:
         self._paused: set[int] = set()
         """Queries that their owners have paused, in whatever JVM."""
         self.opened_at = time.time()
+        self._owner = os.getpid()
         self._lock = FolderLock(self.folder)
         self._lock.acquire()
         with ExitStack() as undo:
@@ -238,6 +240,8 @@ class Engine:
 
         If the JVM exited, starts a new one first.
         """
+        if os.getpid() != self._owner:
+            raise of_parent(self.folder, self._owner)
         with self.ddl:
             if self.lifecycle.state in (State.RUNNING, State.STARTING):
                 return
@@ -369,6 +373,8 @@ class Engine:
 
     def stop(self) -> None:
         """Stops every job after its current epoch; rows can still be inserted and are processed after the next start."""
+        if os.getpid() != self._owner:
+            raise of_parent(self.folder, self._owner)
         with self.ddl:
             if self.lifecycle.state is not State.RUNNING:
                 return
@@ -412,7 +418,9 @@ class Engine:
         return what, thread
 
     def close(self) -> None:
-        """Stops everything and releases the folder, whatever the state of the JVM and the disk. Calling it again does nothing."""
+        """Stops everything and releases the folder, whatever the state of the JVM and the disk. Calling it again does nothing, nor does calling it in a forked child."""
+        if os.getpid() != self._owner:
+            return
         with self.checkpoints.alone, self.ddl, uninterrupted(), ExitStack() as last:
             if self.lifecycle.state is State.CLOSED:
                 return
@@ -449,7 +457,9 @@ class Engine:
         return self.lifecycle.state in (State.RUNNING, State.STARTING)
 
     def check_open(self) -> None:
-        """Raises PSK-0004 after `close`, PSK-7005 after the JVM exited."""
+        """Raises PSK-0004 after `close`, PSK-7005 after the JVM exited, PSK-0005 in a forked child."""
+        if os.getpid() != self._owner:
+            raise of_parent(self.folder, self._owner)
         state = self.lifecycle.state
         if state is State.CLOSED:
             raise fail("PSK-0004", "The database is closed.")
