@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ SECONDS = float(os.environ.get("FLOOD_SECONDS", "3600"))
 
 
 def test_neither_memory_nor_disk_is_filled(tmp_path: Path) -> None:
+    # No other test may take so long: the limit of all would end this one.
+    faulthandler.dump_traceback_later(SECONDS + 1200, exit=True)
     with penstock.open(tmp_path / "db", master="local[2]", config={"spark.heap": "1g", **flood.CONFIG}) as db:
         found = flood.flood(db, tmp_path / "db", SECONDS)
         sys.stdout.write(f"{found}\n")

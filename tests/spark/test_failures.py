@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import threading
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from tests.spark.following import SOON_S
 
 import penstock
 from penstock.catalog.objects import ObjectInfo
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 from penstock.log import Log
 from penstock.runtime.jobs import planned
 from penstock.runtime.storage import record
+from penstock.spark import session
 
 PIPELINE = """
 CREATE SOURCE s (k STRING, v BIGINT);
@@ -443,3 +445,27 @@ def test_a_writer_leaves_out_the_row_that_does_not_fit(db: penstock.Database) ->
     writer.write(("d", 4))
     writer.close()
     assert sorted(db.sql("SELECT * FROM s").fetchall()) == [("a", 1), ("c", 3), ("d", 4)]
+
+
+def test_a_jvm_that_does_not_answer_keeps_nobody_waiting_beyond_the_timeout(opener: Opener, tmp_path: Path) -> None:
+    """As when it has no memory left, or its machine swaps."""
+    db = opener(tmp_path / "db")
+    db.execute("CREATE SOURCE s (v BIGINT); CREATE MATERIALIZED VIEW m AS SELECT sum(v) AS v FROM s")
+    db.insert("s", [(1,)])
+    db.flush(SOON_S)
+    process = session._spark._process
+    assert process is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        db.insert("s", [(2,)])
+        with pytest.raises(PenstockError, match="has not caught up within") as error:
+            db.flush(timeout=0.1)
+        assert error.value.code == "PSK-0010"
+        assert db.sql("SELECT v FROM m WITH (stale = true)").fetchall() == [(1,)]
+        # Figures are those that were last known.
+        assert {s.name: s.rows for s in db.status()}["s"] == 2
+        assert "penstock_object_rows_total" in db.prometheus()
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+    db.flush(SOON_S)
+    assert db.sql("SELECT v FROM m").fetchall() == [(3,)]

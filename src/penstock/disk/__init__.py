@@ -6,7 +6,7 @@ from penstock.disk.checked import pack_json, read_json, unpack_json, write_json
 from penstock.disk.crash import crash_point
 from penstock.disk.growing import datasync, reserve, write_all
 from penstock.disk.inner import inner
-from penstock.disk.lock import LOCK, FolderLock
+from penstock.disk.lock import LOCK, FolderLock, of_parent
 from penstock.disk.whole import TEMPORARY, link, make_folder, sync_file, sync_folder, unwritable, write_durably
 from penstock.disk.witness import Witness
 
@@ -20,6 +20,7 @@ __all__ = [
     "inner",
     "link",
     "make_folder",
+    "of_parent",
     "pack_json",
     "read_json",
     "reserve",

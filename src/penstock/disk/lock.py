@@ -6,19 +6,41 @@ import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
+from weakref import WeakSet
 
 from penstock.disk.whole import make_folder, unwritable
-from penstock.errors import fail
+from penstock.errors import PenstockError, fail
 
 LOCK = "lock"
 """The file in a folder that is locked."""
+
+
+_held: WeakSet[FolderLock] = WeakSet()
+
+
+def _forked() -> None:
+    """A child has the file descriptors of its parent: it would keep the locks for as long as it lives."""
+    for lock in [*_held]:
+        lock._let_go()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def of_parent(folder: Path, owner: int) -> PenstockError:
+    """The error of a forked child that uses what its parent has open."""
+    return fail(
+        "PSK-0005",
+        f"{folder} is open in process {owner}, from which this one was forked.",
+        hint="Use it in the process that has opened it, or start the other one with multiprocessing's method spawn.",
+    )
 
 
 class FolderLock:
     """An exclusive lock on a folder.
 
     The operating system holds the lock and releases it when the process ends for any reason, so a lock file left behind by a crash
-    does no harm.
+    does no harm. A forked child does not hold it.
     """
 
     def __init__(self, folder: Path, name: str = LOCK) -> None:
@@ -50,6 +72,7 @@ class FolderLock:
             os.close(fd)
             raise unwritable(self._path, error) from error
         self._fd = fd
+        _held.add(self)
         # The process id is only for a message: a full disk must not prevent opening.
         with suppress(OSError):
             os.ftruncate(fd, 0)
@@ -57,9 +80,14 @@ class FolderLock:
 
     def release(self) -> None:
         """Releases the lock, if it is held."""
-        fd, self._fd = self._fd, None
+        fd = self._fd
         if fd is not None:
             # Keep the file: if it were removed, two processes could lock two files of the same name.
             with suppress(OSError):
                 os.ftruncate(fd, 0)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
             os.close(fd)

@@ -7,6 +7,7 @@ once. It is a separate thread so that an interrupt of an appending thread can ne
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
-from penstock.disk import Witness, crash_point, unwritable
+from penstock.disk import Witness, crash_point, of_parent, unwritable
 from penstock.errors import PenstockError, fail
 from penstock.log import frame
 from penstock.log.commit import Commit
@@ -89,6 +90,7 @@ class Writer:
         rolled: Callable[[Segment], None],
     ) -> None:
         self._folder = folder
+        self._owner = os.getpid()
         self._active = active
         self._states = states
         self._next_lsn = next_lsn
@@ -118,6 +120,8 @@ class Writer:
 
     def submit(self, payloads: list[Payload]) -> Future[Commit]:
         """Submits a commit. Without payloads, the future returns an empty commit with the LSN up to which everything is synced."""
+        if os.getpid() != self._owner:
+            raise of_parent(self._folder, self._owner)
         work = _Work(payloads, Future())
         # A submitted commit cannot be cancelled.
         work.future.set_running_or_notify_cancel()
@@ -128,7 +132,9 @@ class Writer:
         return work.future
 
     def close(self) -> None:
-        """Writes and syncs all submitted commits, ends the thread and closes the file. Then raises if the last sync failed."""
+        """Writes and syncs all submitted commits, ends the thread and closes the file. Then raises if the last sync failed. In a forked child it does nothing: the log grows at its parent's hand."""
+        if os.getpid() != self._owner:
+            return
         with self._gate:
             if self._closed:
                 return

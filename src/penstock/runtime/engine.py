@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import tempfile
 import threading
@@ -19,7 +20,7 @@ from penstock.catalog.objects import Column, Kind, ObjectInfo, Role
 from penstock.catalog.store import Catalog
 from penstock.config import Settings, changed
 from penstock.connect import Access, Sink
-from penstock.disk import FolderLock, make_folder
+from penstock.disk import FolderLock, make_folder, of_parent
 from penstock.errors import PenstockError, fail
 from penstock.log import Log, Part
 from penstock.runtime.checkpoints import Checkpoints
@@ -111,6 +112,7 @@ class Engine:
         self._paused: set[int] = set()
         """Queries that their owners have paused, in whatever JVM."""
         self.opened_at = time.time()
+        self._owner = os.getpid()
         self._lock = FolderLock(self.folder)
         self._lock.acquire()
         with ExitStack() as undo:
@@ -238,6 +240,8 @@ class Engine:
 
         If the JVM exited, starts a new one first.
         """
+        if os.getpid() != self._owner:
+            raise of_parent(self.folder, self._owner)
         with self.ddl:
             if self.lifecycle.state in (State.RUNNING, State.STARTING):
                 return
@@ -245,13 +249,14 @@ class Engine:
                 self._open_again()
             if self.lifecycle.state is State.FAULTED:
                 self._revive()
-            self.lifecycle.to(State.STARTING)
             try:
+                self.lifecycle.to(State.STARTING)
                 self._start_all()
             except BaseException:
                 with uninterrupted():
-                    self._stop_all()
-                    self.lifecycle.attempt(State.STOPPED)
+                    if self.lifecycle.state is not State.CLOSED:
+                        self._stop_all()
+                        self.lifecycle.attempt(State.STOPPED)
                 raise
             # The JVM may have exited by now.
             self.lifecycle.attempt(State.RUNNING)
@@ -285,10 +290,11 @@ class Engine:
         The caller holds `ddl`. Raises PSK-5016 for a sink that has not returned from a call. If the files cannot be opened again, every call says why until `start` can open them.
         """
         running = self.lifecycle.state is State.RUNNING
-        self.ticker.stop()
-        self.stop()
-        self.exchange = why
         try:
+            self.ticker.stop()
+            # Ctrl-C while queries drain is raised at the end of this.
+            self.stop()
+            self.exchange = why
             self.storage.freeze(why)
             self.storage.totals.save()
             if self.sinks:
@@ -296,10 +302,11 @@ class Engine:
                 raise fail("PSK-5016", f"A call of {names} has not returned.")
             yield
         finally:
-            if self.storage.is_open:
-                self._exchanged()
-                if running:
-                    self.start()
+            with uninterrupted():
+                if self.storage.is_open:
+                    self._exchanged()
+                    if running:
+                        self.start()
 
     def _exchanged(self) -> None:
         self.exchange = None
@@ -366,6 +373,8 @@ class Engine:
 
     def stop(self) -> None:
         """Stops every job after its current epoch; rows can still be inserted and are processed after the next start."""
+        if os.getpid() != self._owner:
+            raise of_parent(self.folder, self._owner)
         with self.ddl:
             if self.lifecycle.state is not State.RUNNING:
                 return
@@ -409,7 +418,9 @@ class Engine:
         return what, thread
 
     def close(self) -> None:
-        """Stops everything and releases the folder, whatever the state of the JVM and the disk. Calling it again does nothing."""
+        """Stops everything and releases the folder, whatever the state of the JVM and the disk. Calling it again does nothing, nor does calling it in a forked child."""
+        if os.getpid() != self._owner:
+            return
         with self.checkpoints.alone, self.ddl, uninterrupted(), ExitStack() as last:
             if self.lifecycle.state is State.CLOSED:
                 return
@@ -446,7 +457,9 @@ class Engine:
         return self.lifecycle.state in (State.RUNNING, State.STARTING)
 
     def check_open(self) -> None:
-        """Raises PSK-0004 after `close`, PSK-7005 after the JVM exited."""
+        """Raises PSK-0004 after `close`, PSK-7005 after the JVM exited, PSK-0005 in a forked child."""
+        if os.getpid() != self._owner:
+            raise of_parent(self.folder, self._owner)
         state = self.lifecycle.state
         if state is State.CLOSED:
             raise fail("PSK-0004", "The database is closed.")

@@ -41,6 +41,9 @@ ERROR_SCHEMA = pa.schema(
 
 _TIMED_EPOCHS = 10_000
 
+_ANSWER_S = 2.0
+"""So much longer than it was asked to wait may the JVM take for its answer."""
+
 
 def _plain(progress: Any) -> dict[str, Any]:
     return progress if isinstance(progress, dict) else dict(json.loads(progress.json))
@@ -294,8 +297,12 @@ class KernelJob:
             self._box.refuse(message)
 
     def settled(self, lsn: int, timeout_ms: int) -> bool:
-        """Waits until everything committed up to an LSN is in the job's output."""
-        return interruptible(lambda: bool(self._clock.awaitSettled(lsn, timeout_ms)))
+        """Waits until everything committed up to an LSN is in the job's output; False after the timeout, also if the JVM does not answer because it has no memory left to work with, or was stopped."""
+        try:
+            call = lambda: bool(self._clock.awaitSettled(lsn, timeout_ms))  # noqa: E731
+            return interruptible(call, within=timeout_ms / 1000 + _ANSWER_S)
+        except TimeoutError:
+            return False
 
     def hold(self, lsn: int | None) -> None:
         """Stops later epochs from reading beyond this LSN; None removes the limit."""

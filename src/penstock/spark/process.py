@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from weakref import WeakSet
 
 from penstock.errors import PenstockError, fail
 from penstock.spark.scratch import Scratch
@@ -28,6 +30,18 @@ _STACK = re.compile(r"\s+(at |\.\.\. )")
 
 _VERDICT_S = 1.5
 """A connection breaks shortly before the exit of the process is detected."""
+
+
+_running: WeakSet[JvmProcess] = WeakSet()
+
+
+def _forked() -> None:
+    """A child has the standard input of the JVM too: the JVM would not see that this process has ended."""
+    for process in [*_running]:
+        process._close_input()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class JvmProcess:
@@ -51,6 +65,7 @@ class JvmProcess:
                 # A process group of its own: Ctrl-C goes to the terminal's group, but Python decides what it means for the JVM.
                 process_group=0,
             )
+        _running.add(self)
         threading.Thread(target=self._wait, name="penstock-jvm", daemon=True).start()
 
     @property

@@ -6,6 +6,7 @@ import errno
 import itertools
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from tests.unit.runtime.storing import in_log
 from penstock.connect import register_callable
 from penstock.disk import whole
 from penstock.errors import PenstockError
+from penstock.runtime.lifecycle import State
 from penstock.runtime.statements import restore as statement
 from penstock.runtime.statements.subscribe import subscribe
+from penstock.runtime.storage.interrupts import uninterrupted
 from penstock.serve.options import SubscribeOptions
 
 
@@ -233,3 +236,39 @@ def test_what_is_delivered_while_a_restore_begins_counts(tmp_path: Path, monkeyp
         db.insert("s", (8,))
         db.engine.flush(10)
         assert got == [0, 7, 2, 8]
+
+
+@pytest.mark.parametrize("where", ["stop", "freeze", "_recover_all", "start"])
+def test_ctrl_c_leaves_a_database_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Pressed while queries were stopped, it once left them stopped, and nothing trimmed the log or made checkpoints any more."""
+    with database(tmp_path / "db", monkeypatch) as db:
+        db.run("CREATE TABLE t (k BIGINT NOT NULL, v VARCHAR, PRIMARY KEY (k))")
+        db.run("CREATE MATERIALIZED VIEW w AS SELECT k, v FROM t")
+        db.engine.start()
+        db.insert("t", (1, "a"))
+        (saved,) = db.run("CHECKPOINT").column("checkpoint").to_pylist()
+        db.insert("t", (2, "b"))
+        of: object = db.engine.storage if where == "freeze" else db.engine
+        real = getattr(of, where)
+
+        def pressed(*given: object) -> None:
+            with uninterrupted():
+                signal.raise_signal(signal.SIGINT)
+                real(*given)
+
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr(of, where, pressed)
+                with pytest.raises(KeyboardInterrupt):
+                    db.run(f"RESTORE FROM CHECKPOINT {saved}")
+        finally:
+            signal.signal(signal.SIGINT, before)
+        kept = [1, 2] if where in ("stop", "freeze") else [1]
+        assert [k for k, _ in sorted(db.rows("t"))] == kept == [k for k, _ in sorted(db.rows("w"))]
+        assert db.engine.lifecycle.state is State.RUNNING and db.engine.exchange is None
+        assert db.engine.ticker._thread.is_alive()
+        db.insert("t", (3, "c"))
+        assert [k for k, _ in sorted(db.rows("w"))] == [*kept, 3]
+        db.run(f"RESTORE FROM CHECKPOINT {saved}")
+        assert [k for k, _ in sorted(db.rows("w"))] == [1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -190,6 +192,45 @@ def test_an_export_overwrites_nothing(tmp_path: Path) -> None:
         export_checkpoint(storage.checkpoints, id, str(out))
     assert (tmp_path / "full" / "catalog.json").read_text() == "mine"
     assert find_savepoint(str(out), verify=True) is not None and not (out / "unfinished").exists()
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_two_exports_to_one_place_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool) -> None:
+    """Each was once taken for the rest of an interrupted one: both reported success, and the savepoint had files of either."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with ExitStack() as stack:
+        place = str(tmp_path / "out")
+        if stored:
+            place = stack.enter_context(object_store()).url(f"shop-{uuid4().hex}/daily")
+        storage = stack.enter_context(opened(tmp_path / "db"))
+        t = make(storage, "t")
+        storage.commit([part(t, (1, "x", 1))])
+        older = save(storage, capture_all(storage)).id
+        storage.commit([part(t, (2, "y", 1))])
+        newer = save(storage, capture_all(storage)).id
+        write, other = Place.write, [newer]
+
+        def meanwhile(self: Place, name: str, source: Path, size: int) -> int:
+            crc = write(self, name, source, size)
+            if name.endswith(".seg") and other:
+                export = partial(export_checkpoint, storage.checkpoints, other.pop(), place)
+                if stored:
+                    export()
+                else:
+                    with pytest.raises(PenstockError, match=r"PSK-6008: Another export writes to"):
+                        export()
+            return crc
+
+        monkeypatch.setattr(Place, "write", meanwhile)
+        if stored:
+            with pytest.raises(PenstockError, match=r"PSK-6008: Another export to s3://.* has begun|PSK-6009"):
+                export_checkpoint(storage.checkpoints, older, place)
+        else:
+            export_checkpoint(storage.checkpoints, older, place)
+        found = find_savepoint(place, verify=True)
+        assert found is not None and found.id == (newer if stored else older)
+        assert not (tmp_path / "out" / "unfinished").exists()
 
 
 def test_an_import_leaves_a_folder_as_it_was_or_a_database(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from penstock.spark.calls import end_calls, interruptible
+from penstock.errors import PenstockError
+from penstock.spark.calls import brief, end_calls, interruptible
 
 
 def test_a_call_that_is_left_is_abandoned() -> None:
@@ -67,3 +68,33 @@ def test_calls_that_are_under_way_can_be_ended_from_outside() -> None:
     # Threads whose calls come back late serve the next calls.
     release.set()
     assert interruptible(lambda: 42) == 42
+
+
+def test_a_call_that_is_not_answered_in_time_is_left() -> None:
+    release, abandoned = threading.Event(), threading.Event()
+    with pytest.raises(TimeoutError):
+        interruptible(lambda: release.wait(10), abandoned.set, within=0.01)
+    assert abandoned.wait(10)
+    release.set()
+    assert interruptible(lambda: 42, within=10) == 42
+
+
+def test_brief_calls_wait_for_a_jvm_that_does_not_answer_only_once() -> None:
+    release, ended, asked = threading.Event(), threading.Event(), threading.Event()
+
+    def silent() -> None:
+        release.wait(10)
+        ended.set()
+
+    try:
+        for call in (silent, asked.set):
+            with pytest.raises(PenstockError, match="does not answer") as error:
+                brief(call, within=0.01)
+            assert error.value.code == "PSK-0010"
+        assert not asked.is_set()
+        # Another JVM has begun.
+        end_calls(lambda: OSError("it ended"))
+        assert brief(lambda: 42) == 42
+    finally:
+        release.set()
+    assert ended.wait(10)

@@ -17,6 +17,7 @@ from penstock.runtime.lifecycle import JOB_STEPS, JobState, Lifecycle, wait_s
 from penstock.runtime.storage.record import MemberRecorder, Recorder
 from penstock.runtime.tracing import Tracing
 from penstock.spark.bridge import Epoch, KernelJob
+from penstock.spark.calls import brief
 from penstock.spark.hosted import HostJob
 from penstock.spark.operators import StateFigures
 
@@ -277,9 +278,10 @@ class Job:
 
     def kept(self, object_id: int) -> list[StateFigures]:
         """What one of the queries that share the job keeps, by its operators; nothing if it is not in the job."""
-        if not isinstance(self.kernel, HostJob):
-            return self.kernel.state()
-        return self.kernel.kept().get(object_id, [])
+        kernel = self.kernel
+        if not isinstance(kernel, HostJob):
+            return brief(kernel.state)
+        return brief(kernel.kept).get(object_id, [])
 
     def warning(self, object_id: int) -> str | None:
         """What there is to say of the state of a query."""
@@ -294,7 +296,7 @@ class Job:
             return self.figures.late.get(object_id, 0)
         if not self._ended:
             with suppress(PenstockError):
-                self._late = self.kernel.late_rows()
+                self._late = brief(self.kernel.late_rows)
         return 0 if self._ended else self._late
 
     def _end(self) -> None:

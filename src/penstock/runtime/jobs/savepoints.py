@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 from penstock.catalog.file import read_catalog
-from penstock.disk import LOCK, FolderLock, make_folder, write_durably
-from penstock.errors import fail
+from penstock.disk import LOCK, FolderLock, make_folder, sync_file, write_durably
+from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs.place import Place
 from penstock.runtime.jobs.remote import RemoteCheckpoints, place_outside
 from penstock.runtime.jobs.restoring import put_back_all
@@ -36,27 +39,58 @@ def export_checkpoint(store: CheckpointStore, id: int, url: str) -> Manifest:
         if not manifest.whole:
             raise fail("PSK-6006", f"Checkpoint {id} was made by an earlier version, which saved queries alone.")
         place = place_outside(url, store.folder.parent)
-        _claim(place)
-        for name, (size, crc) in listed(manifest).items():
-            if place.write(name, folder / name, size) != crc:
-                raise fail("PSK-6001", f"{store.path(id) / name} is damaged: its checksum does not match.")
-            if place.read(name, None) != (size, crc):
-                raise fail("PSK-6009", f"{place.url}/{name} is not what was written: its checksum does not match.")
-        place.write(MANIFEST, folder / MANIFEST, (folder / MANIFEST).stat().st_size)
-        place.remove(_UNFINISHED)
+        with _claimed(place) as check_alone:
+            for name, (size, crc) in listed(manifest).items():
+                check_alone()
+                if place.write(name, folder / name, size) != crc:
+                    raise fail("PSK-6001", f"{store.path(id) / name} is damaged: its checksum does not match.")
+                if place.read(name, None) != (size, crc):
+                    raise fail("PSK-6009", f"{place.url}/{name} is not what was written: its checksum does not match.")
+            check_alone()
+            place.write(MANIFEST, folder / MANIFEST, (folder / MANIFEST).stat().st_size)
+            place.remove(_UNFINISHED)
         return manifest
 
 
-def _claim(place: Place) -> None:
-    """What an export that was interrupted has left is written again."""
+@contextmanager
+def _claimed(place: Place) -> Iterator[Callable[[], None]]:
+    """Nobody else exports to a place within the block. A folder is locked; in an object store the last one to begin goes on, and the function raises PSK-6008 for the others.
+
+    What an export that was interrupted has left is written again."""
+    _check_free(place)
+    if place.folder is None:
+        own = uuid4().hex.encode()
+        place.put(_UNFINISHED, own)
+
+        def check_alone() -> None:
+            if place.get(_UNFINISHED) != own:
+                raise fail("PSK-6008", f"Another export to {place.url} has begun.")
+
+        yield check_alone
+        return
+    lock = FolderLock(place.folder, _UNFINISHED)
+    try:
+        lock.acquire()
+        sync_file(place.folder / _UNFINISHED)
+    except PenstockError as why:
+        lock.release()
+        busy = why.code == "PSK-0005"
+        raise fail("PSK-6008", f"Another export writes to {place.url}." if busy else why.detail) from why
+    try:
+        # It may have ended meanwhile.
+        _check_free(place)
+        yield lambda: None
+    finally:
+        lock.release()
+
+
+def _check_free(place: Place) -> None:
     if place.has(MANIFEST):
         raise fail("PSK-6008", f"{place.url} has a savepoint already.")
     if RemoteCheckpoints(place).ids():
         raise fail("PSK-6008", f"{place.url} has the checkpoints of a database.")
-    if not place.has(_UNFINISHED):
-        if place.sizes(""):
-            raise fail("PSK-6008", f"{place.url} has other files.")
-        place.put(_UNFINISHED, b"")
+    if not place.has(_UNFINISHED) and place.sizes(""):
+        raise fail("PSK-6008", f"{place.url} has other files.")
 
 
 def find_savepoint(url: str, *, verify: bool) -> Manifest | None:

@@ -19,6 +19,7 @@ from penstock.runtime.jobs.operators import OperatorStatus
 from penstock.runtime.jobs.versions import version_of
 from penstock.runtime.lifecycle import JobState
 from penstock.serve.hub import ChannelStats
+from penstock.spark.calls import brief
 from penstock.sql import statements as st
 from penstock.sql.names import suggestion
 
@@ -229,7 +230,7 @@ def lag_ms(engine: Engine, info: ObjectInfo) -> int:
     lsn = job.figures.reached
     if job.state is JobState.RUNNING:
         with suppress(PenstockError):
-            lsn = job.kernel.position[0]
+            lsn = brief(lambda: job.kernel.position[0])
     waiting = [e.time_ms for i in info.depends_on for e in engine.log.entries(i, after=lsn, limit=1)]
     return max(0, int(time.time() * 1000) - min(waiting)) if waiting else 0
 
