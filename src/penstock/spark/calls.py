@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _NAME = "penstock-call"
 _LOOK_S = 0.2
-_BRIEF_S = 2.0
+_BRIEF_S = 5.0
 
 
 class _Threads:
