@@ -260,3 +260,53 @@ def test_a_job_that_moves_on_while_it_is_captured_leaves_no_later_state_in_its_c
         after.insert("s", [(0, count)])
         after.flush()
         assert sorted(after.sql("SELECT * FROM m").fetchall()) == [(0, count), (1, count - 2)]
+
+
+def test_a_shared_job_goes_on_past_an_epoch_with_which_a_dropped_query_began(opener: Opener, tmp_path: Path) -> None:
+    """Going back to a checkpoint, it once waited for ever at the place in the log to which only that epoch had led."""
+    db = opener(tmp_path / "db", config=CONFIG | NO_INTERVAL)
+    db.execute("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT); CREATE TABLE other (k BIGINT PRIMARY KEY)")
+    db.execute("CREATE MATERIALIZED VIEW total AS SELECT sum(v) AS v FROM t")
+    db.insert("t", [(1, 1), (2, 2)])
+    db.flush()
+    db.execute("CHECKPOINT")
+    for name in ("gone", "extra"):
+        db.insert("other", [(len(name),)])
+        db.execute(f"CREATE MATERIALIZED VIEW {name} AS SELECT k % 2 AS p, sum(v) AS v FROM t GROUP BY k % 2")
+        db.flush()
+        if name == "gone":
+            db.execute("DROP MATERIALIZED VIEW gone")
+    db.execute("STOP PIPELINE")
+    shutil.copytree(tmp_path / "db", tmp_path / "cut")
+    without_checkpoints(tmp_path / "cut")
+    with penstock.open(tmp_path / "cut", master=MASTER, config=CONFIG | NO_INTERVAL) as after:
+        after.flush(timeout=60)
+        after.insert("t", [(3, 3)])
+        after.flush(timeout=60)
+        assert after.sql("SELECT v FROM total").fetchall() == [(6,)]
+        assert sorted(after.sql("SELECT * FROM extra").fetchall()) == [(0, 2), (1, 4)]
+
+
+def test_windows_that_a_quiet_source_has_closed_are_not_closed_again(opener: Opener, tmp_path: Path) -> None:
+    """Their watermark came without rows, and so did the next: the log keeps the newest alone. Going back to its beginning, a query once closed them at that one, after all that was recorded."""
+    db = opener(tmp_path / "db", config=CONFIG | NO_INTERVAL)
+    db.execute("CREATE SOURCE s (v BIGINT, ts BIGINT, WATERMARK FOR ts)")
+    view = "SELECT window_start, count(*) AS n FROM s GROUP BY TUMBLE(ts, INTERVAL '1' SECOND) EMIT ON WINDOW CLOSE"
+    db.execute(f"CREATE MATERIALIZED VIEW shared AS {view}")
+    db.execute(f"CREATE MATERIALIZED VIEW own AS {view} WITH (max_state_bytes = '10mb')")
+    db.insert("s", [(1, 100), (2, 1100), (3, 5100)])
+    db.flush()
+    db.source("s").watermark(6500)
+    db.flush()
+    db.execute("STOP PIPELINE")
+    db.source("s").watermark(9000)
+    shutil.copytree(tmp_path / "db", tmp_path / "cut")
+    without_checkpoints(tmp_path / "cut")
+    shutil.rmtree(tmp_path / "cut" / "checkpoints", ignore_errors=True)
+    with penstock.open(tmp_path / "cut", master=MASTER, config=CONFIG | NO_INTERVAL) as after:
+        for more, closed in (([], [0, 1000, 5000]), ([(4, 9100), (5, 11000)], [0, 1000, 5000, 9000])):
+            if more:
+                after.insert("s", more)
+            after.flush(timeout=60)
+            for name in ("shared", "own"):
+                assert sorted(after.sql(f"SELECT * FROM {name}").fetchall()) == [(start, 1) for start in closed], name

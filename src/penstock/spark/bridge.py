@@ -151,7 +151,7 @@ class KernelJob:
         with translated():
             self._clock = kernel.EpochClock.create(job, json.dumps(spec | self._spec()))
         if recorded is not None:
-            self._clock.recorded(recorded.after, recorded.reach)
+            self._clock.recorded(recorded.after, recorded.reach, recorded.watermark)
         for s in seeds:
             slices = packed_slices(s.batches, s.checks)
             self._clock.seed(s.object_id, s.lsn, s.columns, s.path, slices)

@@ -51,6 +51,9 @@ public final class EpochClock {
   private final Set<Integer> asked = new HashSet<>();
   /** LSNs at which an epoch must end. */
   private final TreeSet<Long> ends = new TreeSet<>();
+  /** The end of the last recorded epoch, and the watermark that was in force in it. */
+  private long recordedReach = -1;
+  private long recordedWatermark = JobTime.NONE;
   /** The LSN up to which epochs may read. */
   private long held = Long.MAX_VALUE;
   private LogOffset initial;
@@ -167,11 +170,13 @@ public final class EpochClock {
     }
   }
 
-  /** Notes that the log has the output of an epoch that read the commits in (after, reach]. A replay must read exactly these. */
-  public void recorded(long after, long reach) {
+  /** Notes that the log has the output of the job's last epoch, which read the commits in (after, reach] at a watermark. A replay must read exactly these, and end at no earlier watermark. */
+  public void recorded(long after, long reach, long watermark) {
     synchronized (index) {
       ends.add(after);
       ends.add(reach);
+      recordedReach = reach;
+      recordedWatermark = watermark;
     }
   }
 
@@ -323,9 +328,10 @@ public final class EpochClock {
         long limit = Math.min(held, end == null ? index.head() : Math.min(end, index.head()));
         long head = inputs.bounded(base.lsn, limit);
         int slots = roster.ready(base.roster, limit);
-        if (inputs.changed(base.lsn, head) || slots > base.roster) {
+        if (inputs.changed(base.lsn, head) || slots > base.roster || (end != null && behind(base, head))) {
           long reached = Math.max(head, roster.reach(base.roster, slots));
           LogOffset ahead = Timeline.advance(index, followed, base, reached, slots);
+          ahead = behind(ahead, reached) ? ahead.at(recordedWatermark) : ahead;
           long gathers = slots > base.roster || end != null ? 0 : gathers(base, ahead);
           if (gathers <= 0) {
             looked = false;
@@ -351,10 +357,28 @@ public final class EpochClock {
     }
   }
 
-  /** The LSN at which the next epoch must end; null: any. An epoch in which members started may have read nothing new. */
+  /** The LSN at which the next epoch must end; null: any. An epoch in which members started may have read nothing new. No epoch leads to an end that only members led to that have left since. */
   private Long end(LogOffset base) {
-    boolean begins = ends.contains(base.lsn) && roster.ready(base.roster, base.lsn) > base.roster;
-    return begins ? Long.valueOf(base.lsn) : ends.higher(base.lsn);
+    if (ends.contains(base.lsn) && roster.ready(base.roster, base.lsn) > base.roster) {
+      return base.lsn;
+    }
+    Long end = ends.higher(base.lsn);
+    while (end != null && end <= index.head() && !leads(base, end)) {
+      end = ends.higher(end);
+    }
+    return end;
+  }
+
+  private boolean leads(LogOffset base, long end) {
+    return inputs.changed(base.lsn, end) || roster.ready(base.roster, end) > base.roster || behind(base, end);
+  }
+
+  /**
+   * Whether an epoch up to here must advance the watermark further than the log says: to that of the last recorded epoch. The log may have dropped the entries without rows that moved it, because it keeps
+   * only the newest of several in a row. Otherwise the next epoch, which is not recorded, would emit the same windows again.
+   */
+  private boolean behind(LogOffset at, long end) {
+    return end == recordedReach && at.wm() < recordedWatermark;
   }
 
   /**

@@ -57,6 +57,11 @@ final class JobTime {
     return same ? this : new JobTime(followed, newMarks, newIdle, watermark);
   }
 
+  /** The same objects at a later watermark. */
+  JobTime at(long later) {
+    return new JobTime(followed, marks, idle, later);
+  }
+
   /** What the job's watermark would be if an object were not idle and had a watermark of at least {@code mark}. */
   long watermarkIf(int object, long mark) {
     return after(Map.of(object, new LogIndex.Mark(mark, false))).watermark;

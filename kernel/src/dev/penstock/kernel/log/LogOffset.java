@@ -52,6 +52,11 @@ final class LogOffset extends Offset {
     }
   }
 
+  /** The same with a later watermark. */
+  LogOffset at(long watermark) {
+    return new LogOffset(lsn, time.at(watermark), markers, beat, roster);
+  }
+
   /** The job's watermark (epoch ms), {@link JobTime#NONE} if there is none yet. */
   long wm() {
     return time.watermark;
