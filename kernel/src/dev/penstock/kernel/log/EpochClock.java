@@ -335,6 +335,8 @@ public final class EpochClock {
           long gathers = slots > base.roster || end != null ? 0 : gathers(base, ahead);
           if (gathers <= 0) {
             looked = false;
+            // Spark closes windows one epoch after their watermark: that epoch is a replay as well, and must not read what comes later.
+            resume = reached == recordedReach && base.wm() < recordedWatermark;
             pace.begun();
             return ahead;
           }
