@@ -32,7 +32,8 @@ class Retention:
         self._saved: dict[int, int] = {}
         self.floors: dict[int, Floor] = {}
         """The floors found by the last check, by object."""
-        self._pressed = False
+        self.pressed = False
+        """Whether the log is, or was a moment ago, beyond `log.max_bytes`."""
 
     def trim(self) -> None:
         """Removes the entries up to each object's floor."""
@@ -50,14 +51,14 @@ class Retention:
         engine, limit = self._engine, self._engine.settings.log.max_bytes
         size = engine.log.size if limit else 0
         over = size > limit > 0
-        if over and self._pressed:
+        if over and self.pressed:
             held = max(self.floors, key=lambda i: engine.log.retained(i)[0], default=None)
             by = f"; most of it is held by {self.floors[held].held_by}" if held is not None else ""
             engine.storage.full = fail("PSK-5013", f"The log has {size} bytes, log.max_bytes allows {limit}{by}.")
         elif not over:
             engine.storage.full = None
         # Hysteresis: with one threshold, history would come and go with every check.
-        self._pressed = over or (self._pressed and size > limit * 0.8)
+        self.pressed = over or (self.pressed and size > limit * 0.8)
 
     def look(self, info: ObjectInfo) -> None:
         """Finds the floor of one object."""
@@ -83,7 +84,7 @@ class Retention:
         engine = self._engine
         option = info.options.get("retain_history")
         limit = size_bytes(option) if option else engine.settings.log.retain_bytes
-        if info.on_demand or info.role is Role.PROBE or self._pressed:
+        if info.on_demand or info.role is Role.PROBE or self.pressed:
             limit = 0  # Nobody can read their history, or it has to be removed.
         if limit is None:
             assert option is not None
@@ -108,7 +109,7 @@ class Retention:
         trouble = self._engine.jobs.trouble(info)
         if trouble is None or trouble.state != JobState.FAILED.value:
             return False
-        patience = 0 if self._pressed else self._engine.settings.engine.release_failed_ms / 1000
+        patience = 0 if self.pressed else self._engine.settings.engine.release_failed_ms / 1000
         if time.time() - trouble.since < patience:
             return False
         try:

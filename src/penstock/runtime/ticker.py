@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 _TICK_S = 1.0
 _RETENTION_TICKS = 5
+_ROOM_S = 0.05
+"""Between two looks for room: each takes milliseconds, and checkpoints and queries need time to give up what they hold."""
 _WATERMARK = "the watermark"
 _IDLE = "the mark of an idle source"
 _HISTORY = "the removal of history"
@@ -66,7 +68,7 @@ class Ticker:
 
     def _run(self) -> None:
         ticks = 0
-        while not self._stop.wait(_TICK_S):
+        while self._waited():
             ticks += 1
             self._try(_WATERMARK, None, self._heartbeats)
             for object_id, sink in list(self._engine.sinks.items()):
@@ -76,6 +78,21 @@ class Ticker:
             self._try(_CHECKPOINT, None, self._engine.checkpoints.tick)
             if ticks % _RETENTION_TICKS == 0:
                 self._try(_HISTORY, None, self.trim)
+
+    def _waited(self) -> bool:
+        """Waits for the next tick, and makes room in the log whenever writers wait for it; False if the ticker ends."""
+        due, crowded = time.monotonic() + _TICK_S, self._engine.storage.crowded
+        while (left := due - time.monotonic()) > 0 and not self._stop.is_set():
+            if crowded.wait(left) and not self._stop.wait(_ROOM_S):
+                crowded.clear()
+                self._try(_HISTORY, None, self._make_room)
+        return not self._stop.is_set()
+
+    def _make_room(self) -> None:
+        """The first look finds that the log is too large; the second removes history, and decides whether rows are refused."""
+        self.trim()
+        if self.retention.pressed:
+            self.trim()
 
     def _try(self, what: str, object_id: int | None, work: Callable[[], None]) -> None:
         key = (what, object_id)
@@ -168,4 +185,5 @@ class Ticker:
 
     def stop(self) -> None:
         self._stop.set()
+        self._engine.storage.crowded.set()
         self._thread.join(timeout=10)

@@ -19,6 +19,7 @@ from penstock.log import writer as log_writer
 from penstock.runtime import retention as retention_module
 from penstock.runtime.lifecycle import JobState, State
 from penstock.runtime.retention import HISTORY, Floor, Retention
+from penstock.runtime.storage.backpressure import Full
 from penstock.runtime.storage.scrub import Scrub
 from penstock.runtime.storage.storage import Storage
 from penstock.runtime.ticker import Ticker
@@ -201,20 +202,51 @@ def test_a_log_that_a_stopped_query_holds_takes_no_more_than_its_limit(tmp_path:
         view = make(storage, "v", Kind.VIEW, depends_on=(source.id,))
         engine.jobs.by_object[view.id] = Job(0, JobState.STOPPED)
         ticks = ticker(engine)
-        for i in range(10):
-            storage.commit([part(source, (i, "x" * SEGMENT))])
+        while storage.log.size <= storage.settings.log.max_bytes:
+            storage.commit([part(source, (1, "x" * SEGMENT))])
+        written = len(lsns(storage, source))
+        with pytest.raises(Full, match=r"PSK-5013.*log.max_bytes allows") as full:
+            storage.commit([part(source, (0, ""))])
+        assert full.value.waits and storage.crowded.is_set()
         for _ in range(2):
             storage.feed(source)
             ticks.trim()
         for info in (source, other):
             with pytest.raises(PenstockError, match=r"PSK-5013.*most of it is held by materialized view v"):
                 storage.feed(info)
-        assert len(lsns(storage, source)) == 10
+        with pytest.raises(Full) as full:
+            storage.commit([part(source, (0, ""))])
+        assert not full.value.waits
+        assert len(lsns(storage, source)) == written
         # When the query has read them, rows are taken again.
         engine.jobs.by_object[view.id] = Job(storage.log.head)
         ticks.trim()
         storage.feed(source)
         assert lsns(storage, source) == []
+
+
+def test_a_writer_that_is_faster_than_the_ticker_waits_for_room_in_the_log(tmp_path: Path) -> None:
+    log = {"segment_bytes": SEGMENT, "retain_bytes": 0, "max_bytes": (1 << 20) + 5 * SEGMENT}
+    with opened(tmp_path, log=log) as storage:
+        engine: Any = Engine(storage)
+        source = make(storage, "s", Kind.SOURCE)
+        ticks = ticker(engine)
+
+        def tick() -> None:
+            while ticks._waited():
+                pass
+
+        thread = threading.Thread(target=tick)
+        thread.start()
+        try:
+            for i in range(50):
+                storage.when_level(lambda i=i: storage.commit([part(source, (i, "x" * SEGMENT))]))  # type: ignore[misc]
+                assert storage.log.size <= log["max_bytes"] + 2 * SEGMENT
+        finally:
+            ticks._stop.set()
+            storage.crowded.set()
+            thread.join()
+        assert storage.log.head == 50 and storage.full is None
 
 
 def test_a_query_that_could_not_be_started_holds_the_log_for_a_while(engine: Engine) -> None:

@@ -48,7 +48,7 @@ class Intake:
         return self._life.state
 
     def _insert(self, batch: pa.RecordBatch, position: str | None = None) -> None:
-        feed = self._storage.feed(self._info)
+        feed = self._storage.open_feed(self._info)
         part = feed.part(batch)
         if self._positions is not None:
             part = replace(part, job_epoch=self._positions.note(position))

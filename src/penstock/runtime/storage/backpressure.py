@@ -57,10 +57,10 @@ class Pending(NamedTuple):
 
 
 class Full(ConnectorError):
-    """PSK-5020: rows for a source whose limits are reached. Nothing of the commit was stored; if it `waits`, it may be retried."""
+    """PSK-5020: rows for a source whose limits are reached; PSK-5013: rows for a log that is too large. Nothing of the commit was stored; if it `waits`, it may be retried."""
 
-    def __init__(self, detail: str, object_id: int, *, waits: bool) -> None:
-        super().__init__("PSK-5020", detail)
+    def __init__(self, detail: str, object_id: int, *, waits: bool, code: str = "PSK-5020") -> None:
+        super().__init__(code, detail)
         self.object_id = object_id
         self.waits = waits
 

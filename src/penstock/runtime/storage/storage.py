@@ -19,7 +19,7 @@ from penstock.disk import make_folder
 from penstock.errors import PenstockError, fail
 from penstock.log import Commit, Entry, Log, Part, Pinned
 from penstock.runtime.storage.alignment import Alignment
-from penstock.runtime.storage.backpressure import Backpressure
+from penstock.runtime.storage.backpressure import Backpressure, Full
 from penstock.runtime.storage.checkpoints import CheckpointStore, Manifest
 from penstock.runtime.storage.contents import read_entry
 from penstock.runtime.storage.feed import Feed
@@ -84,6 +84,8 @@ class Storage:
         """The checkpoint that the database was last restored from, in this process or at its start."""
         self._lock = threading.Lock()
         self._saving = threading.Lock()
+        self.crowded = threading.Event()
+        """Set when the log has no room: the ticker removes at once what is no longer needed."""
         self._open()
         self.is_open = True
         """False if the files could not be opened again after they were exchanged."""
@@ -198,11 +200,24 @@ class Storage:
                 # Under the locks, so that at most one of several concurrent commits goes past the limit.
                 self.alignment.check(parts, self._foreseen)
                 self.backpressure.check(parts)
+                self._check_room(parts)
             stamped = [self._stamped(p) for p in parts]
             commit = self.log.append(stamped)
             self.alignment.moved(commit.entries)
             self._publish(commit, stamped)
             return commit
+
+    def _check_room(self, parts: Sequence[Part]) -> None:
+        """Raises `Full` (PSK-5013) while the log is too large for more rows of a source or table. If it has just become so, writers wait while history is removed."""
+        limit = self.settings.log.max_bytes
+        rows = next((p for p in parts if p.object_id in self.feeds and any(b.num_rows for b in p.batches)), None)
+        if rows is None or not limit:
+            return
+        full, size = self.full, self.log.size
+        if full is not None or size > limit:
+            self.crowded.set()
+            detail = full.detail if full is not None else f"The log has {size} bytes, log.max_bytes allows {limit}."
+            raise Full(detail, rows.object_id, waits=full is None, code="PSK-5013")
 
     def await_published(self, object_id: int) -> None:
         """Returns when all earlier commits of an object are also in its contents."""
@@ -431,7 +446,12 @@ class Storage:
         Raises PSK-1002 if it has been dropped, PSK-5013 while the log is too large, or the reason why it is closed.
         """
         if self.full is not None:
+            self.crowded.set()
             raise self.full
+        return self.open_feed(info)
+
+    def open_feed(self, info: ObjectInfo) -> Feed:
+        """The same, of a connector: it waits for room in the log (`persist`)."""
         if info.id in self.closed:
             raise self.closed[info.id]
         feed = self.feeds.get(info.id)
