@@ -51,7 +51,7 @@ class Checkpoints:
                 _logger.warning("checkpoint %d cannot be used: %s", id, why.detail)
 
     def tick(self) -> None:
-        """Makes a checkpoint if one is due and any job has moved. While a statement changes objects, or another checkpoint is made, the next tick does it."""
+        """Makes a checkpoint if one is due and any job has moved, or the log is full and older ones hold it. While a statement changes objects, or another checkpoint is made, the next tick does it."""
         interval = self._engine.settings.checkpoint.interval_ms / 1000
         if interval and time.monotonic() - self._due >= interval and self.alone.acquire(blocking=False):
             try:
@@ -93,7 +93,10 @@ class Checkpoints:
         now = {key: c.job for key, c in jobs.items()}
         last = self._kept[-1] if self._kept else None
         grown = last is not None and ends and last.lsn != self._engine.log.head
-        return self._link(jobs) if last is None or grown or _positions(now) != _positions(last.jobs) else None
+        # Older checkpoints hold the log. While it has no room, no job moves, and they would hold it for ever.
+        compared = self._kept if self._engine.storage.full is not None else self._kept[-1:]
+        moved = any(_positions(now) != _positions(m.jobs) for m in compared)
+        return self._link(jobs) if last is None or grown or moved else None
 
     def _link(self, jobs: Mapping[str, Captured]) -> Linked:
         failing = [i for i, s in list(self._engine.sinks.items()) if s.error is not None]

@@ -12,7 +12,7 @@ from tests.unit.runtime.engines import database
 from tests.unit.runtime.storing import eventually
 from tests.unit.runtime.test_snapshots import forgotten
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, fail
 from penstock.runtime.jobs.limits import StateBudget, StateGuard, StateLimits, state_limits
 from penstock.runtime.jobs.pace import Pace
 from penstock.runtime.storage.checkpoints import CheckpointStore
@@ -101,6 +101,32 @@ def test_statements_do_not_wait_for_the_disk_of_a_checkpoint(tmp_path: Path, mon
         assert made and db.engine.storage.checkpoints.verify(made[0]).id == made[0]
         db.run(f"RESTORE FROM CHECKPOINT {made[0]}")
         assert db.rows("t") == {(1,): 1} and db.engine.catalog.get("u") is None
+
+
+def test_checkpoints_that_hold_a_full_log_make_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the log has no room, no query moves; older checkpoints would hold it for ever."""
+    with database(tmp_path, monkeypatch) as db:
+        db.run("CREATE SOURCE s (k BIGINT); CREATE STREAM alone_o AS SELECT k FROM s")
+        db.engine.start()
+        checkpoints, storage = db.engine.checkpoints, db.engine.storage
+        keep = storage.settings.checkpoint.max_retained
+
+        def positions() -> list[int]:
+            with db.engine.checkpoints.alone, db.engine.ddl:
+                checkpoints.make_if_moved()
+            return [j.lsn for m in checkpoints.kept for j in m.jobs.values()]
+
+        db.insert("s", (1,))
+        db.engine.flush()
+        assert len(positions()) == 1
+        db.insert("s", (2,))
+        db.engine.flush()
+        first, last = positions()
+        assert first < last and positions() == [first, last]
+        storage.full = fail("PSK-5013", "The log is too large.")
+        for _ in range(keep):
+            held = positions()
+        assert held == [last] * keep == positions()
 
 
 def test_a_checkpoint_that_takes_too_long_is_given_up_and_the_next_goes_on(
