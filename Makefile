@@ -37,7 +37,7 @@ demo: install ## run the demonstration
 test: check test-unit test-spark test-e2e ## check, then the unit, Spark and end-to-end tests
 
 test-unit: install ## the tests that need no JVM
-	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(PYTEST) -n 2 --dist worksteal -o tmp_path_retention_policy=failed tests/unit
+	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(PYTEST) -n 4 --dist worksteal -o tmp_path_retention_policy=failed tests/unit
 
 test-spark: install ## the tests that share one Spark session
 	$(PYTEST) --durations=25 tests/spark
