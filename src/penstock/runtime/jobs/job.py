@@ -271,11 +271,6 @@ class Job:
         """Rows emitted for one of its objects since the job was started."""
         return self.figures.rows_out.get(object_id, 0)
 
-    @property
-    def shared(self) -> bool:
-        """Whether keyed queries share the job."""
-        return isinstance(self.kernel, HostJob)
-
     def kept(self, object_id: int) -> list[StateFigures]:
         """What one of the queries that share the job keeps, by its operators; nothing if it is not in the job."""
         kernel = self.kernel

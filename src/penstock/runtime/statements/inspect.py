@@ -215,7 +215,8 @@ def backlog(engine: Engine, info: ObjectInfo) -> tuple[int, int]:
 
 def _operators(engine: Engine, job: Job, info: ObjectInfo) -> tuple[OperatorStatus, ...] | None:
     """The operators of a query in its job; None if the job, which the query may share, does not run this plan at the moment."""
-    operators = engine.jobs.plan(info).compiled.operators if job.shared else job.kernel.operators
+    member = engine.jobs.hosted.member(info.id)
+    operators = engine.jobs.plan(info).compiled.operators if member else job.kernel.operators
     kept = job.kept(info.id)
     if len(kept) != len(operators):
         return None
